@@ -1,0 +1,91 @@
+"""Every error the project raises on purpose.
+
+One family, so that ``except HashstarError`` is all a caller needs. Errors about text carry the text and the span
+that is wrong and draw a caret under it; errors a broker would answer carry the AMQP reply code and RabbitMQ's words.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccessRefused",
+    "BrokerError",
+    "CommandInvalid",
+    "HashstarError",
+    "InputError",
+    "NotFound",
+    "PatternError",
+    "PreconditionFailed",
+    "TextError",
+]
+
+
+class HashstarError(Exception):
+    """The root of the family."""
+
+
+class InputError(HashstarError):
+    """A file, a line or an option the user gave cannot be used; the message names the place and the way out."""
+
+
+class TextError(HashstarError):
+    """A text in one of the project's languages is wrong at ``span``, a half-open range of characters of ``source``."""
+
+    def __init__(self, message: str, source: str, span: tuple[int, int]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.source = source
+        self.span = span
+
+    def __str__(self) -> str:
+        # The text is shown on one line whatever it holds, and the caret must stand under the same characters, so
+        # both are made from the escaped text.
+        start, end = self.span
+        before, wrong = (_visible(part) for part in (self.source[:start], self.source[start:end]))
+        caret = " " * len(before) + "^" * max(1, len(wrong))
+        return f"{self.message}\n    {_visible(self.source)}\n    {caret}"
+
+
+class PatternError(TextError):
+    """A pattern its dialect does not allow."""
+
+
+class BrokerError(HashstarError):
+    """What RabbitMQ would answer instead of obeying; ``code`` is the AMQP 0-9-1 reply code."""
+
+    code = 541
+    name = "INTERNAL_ERROR"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.name} - {self.text}"
+
+
+class AccessRefused(BrokerError):
+    """403: the operation is not permitted, whoever asks."""
+
+    code, name = 403, "ACCESS_REFUSED"
+
+
+class NotFound(BrokerError):
+    """404: the exchange or queue does not exist."""
+
+    code, name = 404, "NOT_FOUND"
+
+
+class PreconditionFailed(BrokerError):
+    """406: the request contradicts what exists, or an argument is not allowed."""
+
+    code, name = 406, "PRECONDITION_FAILED"
+
+
+class CommandInvalid(BrokerError):
+    """503: what RabbitMQ up to 3.13 answers to an unknown exchange type; it closes the connection."""
+
+    code, name = 503, "COMMAND_INVALID"
+
+
+def _visible(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,0 +1,18 @@
+"""The default exchange: each routing key is the name of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from exchange.kinds.kind import Kind
+from exchange.message import Message
+from exchange.parts import Binding
+
+__all__ = ["Default"]
+
+
+class Default(Kind):
+    """The first clause of `rabbit_exchange.erl route/3`: its bindings are implied by the queues, none are stored."""
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        return [Binding.to_queue("", key, key) for key in dict.fromkeys(keys)]

@@ -1,0 +1,55 @@
+"""x-delayed-message: routes as the type its argument ``x-delayed-type`` names, later."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from exchange.errors import PreconditionFailed
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+from exchange.tables import Tables
+
+__all__ = ["Delayed"]
+
+
+class Delayed(Kind):
+    """`rabbit_exchange_type_delayed_message.erl` of the plugin rabbitmq_delayed_message_exchange.
+
+    The delay itself (the header ``x-delay``) is not routing.
+    """
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._inner = _inner(exchange)(exchange, profile, choose)
+        self.by_key = self._inner.by_key  # type: ignore[misc]  # it is the inner kind that decides
+
+    def bind(self, binding: Binding) -> None:
+        self._inner.bind(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        self._inner.unbind(binding)
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        return self._inner.matched(message, keys)
+
+    def keys_affected(self, binding: Binding) -> Collection[str] | None:
+        return self._inner.keys_affected(binding)
+
+    @classmethod
+    def check_exchange(cls, exchange: Exchange) -> None:
+        _inner(exchange)
+
+    @classmethod
+    def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
+        _inner(exchange).check_binding(exchange, binding, tables, profile)
+
+
+def _inner(exchange: Exchange) -> type[Kind]:
+    from exchange.kinds import KINDS
+
+    kind = KINDS.get(exchange.arguments.get("x-delayed-type", ""))
+    if kind is None or kind is Delayed:
+        raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+    return kind

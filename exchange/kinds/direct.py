@@ -1,0 +1,38 @@
+"""direct: the bindings whose key is the message's, byte for byte. Wildcards mean nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+
+__all__ = ["Direct"]
+
+
+class Direct(Kind):
+    """`rabbit_exchange_type_direct.erl`."""
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._by_key: dict[str, dict[Binding, None]] = {}
+
+    def bind(self, binding: Binding) -> None:
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        bindings = self._by_key[binding.routing_key]
+        del bindings[binding]
+        if not bindings:
+            del self._by_key[binding.routing_key]
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        if len(keys) == 1:
+            return self._by_key.get(keys[0], {})
+        return dict.fromkeys(chain.from_iterable([self._by_key.get(key, {}) for key in keys]))
+
+    def keys_affected(self, binding: Binding) -> Collection[str]:
+        return (binding.routing_key,)

@@ -1,0 +1,56 @@
+"""fanout: every binding, whatever its key and the message's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from exchange.errors import PreconditionFailed
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+from exchange.values import type_and_value
+
+__all__ = ["Fanout", "RecentHistory"]
+
+
+class Fanout(Kind):
+    """`rabbit_exchange_type_fanout.erl`."""
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._bindings: dict[Binding, None] = {}
+
+    def bind(self, binding: Binding) -> None:
+        self._bindings[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        return self._bindings
+
+
+class RecentHistory(Fanout):
+    """`rabbit_exchange_type_recent_history.erl`: routes as fanout.
+
+    That it also replays its last messages to whatever is bound to it is not routing, and not done here.
+    """
+
+    @classmethod
+    def check_exchange(cls, exchange: Exchange) -> None:
+        if "x-recent-history-length" not in exchange.arguments:
+            return
+        kind, length = type_and_value(exchange.arguments["x-recent-history-length"])
+        if kind not in _INTEGERS or length <= 0:
+            raise PreconditionFailed(
+                f"Invalid argument {_erlang(length)}, 'x-recent-history-length' must be a positive integer"
+            )
+
+
+_INTEGERS = {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
+
+
+def _erlang(value: Any) -> str:
+    return f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else str(value)

@@ -1,0 +1,136 @@
+"""headers: the bindings whose arguments the message's headers satisfy, all or any of them.
+
+RabbitMQ looks at every binding of the exchange; here those that ask for all their arguments are conjunctions, found
+together, and those that ask for any are listed under each thing they ask for. What equality means is in
+``comparable``; the rest is which arguments count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any, Final
+
+from exchange.conjunctions import PRESENT, Conjunctions
+from exchange.errors import PreconditionFailed
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+from exchange.tables import Tables
+from exchange.values import type_and_value
+
+__all__ = ["Headers", "comparable", "conditions_of", "match_mode"]
+
+MODES: Final = ("all", "any", "all-with-x", "any-with-x")
+
+NOT_EQUAL_TO_ANYTHING: Final = ("void",)
+"""A message's header without a value: it is there, but no argument equals it."""
+
+
+class Headers(Kind):
+    """`rabbit_exchange_type_headers.erl`."""
+
+    by_key = False
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._profile = profile
+        self._all: Conjunctions[Binding] = Conjunctions()
+        self._any: dict[tuple[str, Hashable], dict[Binding, None]] = {}
+
+    def bind(self, binding: Binding) -> None:
+        conditions = conditions_of(binding, self._profile)
+        if match_mode(binding).startswith("all"):
+            self._all.add(conditions, binding)
+        else:
+            for condition in conditions:
+                self._any.setdefault(condition, {})[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        conditions = conditions_of(binding, self._profile)
+        if match_mode(binding).startswith("all"):
+            self._all.remove(conditions, binding)
+            return
+        for condition in conditions:
+            bindings = self._any[condition]
+            del bindings[binding]
+            if not bindings:
+                del self._any[condition]
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        headers = comparable_headers(message, self._profile)
+        found: dict[Binding, None] = dict.fromkeys(self._all.search(frozenset(headers), headers.items()))
+        if self._any:
+            for name, value in headers.items():
+                for condition in ((name, value), (name, PRESENT)):
+                    bindings = self._any.get(condition)
+                    if bindings:
+                        found.update(bindings)
+        return found
+
+    @classmethod
+    def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
+        if "x-match" not in binding.arguments:
+            return
+        kind, value = type_and_value(binding.arguments["x-match"])
+        shown = f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else value
+        expected = "expected all, any, all-with-x, or any-with-x"
+        if kind != "longstr":
+            raise PreconditionFailed(f"Invalid x-match field type {kind} (value {shown}); expected longstr")
+        if value.decode("utf-8", "replace") not in MODES:
+            raise PreconditionFailed(f"Invalid x-match field value {shown}; {expected}")
+
+
+def match_mode(binding: Binding) -> str:
+    """``all``, ``any``, ``all-with-x`` or ``any-with-x``: all when x-match is absent or says something else."""
+    kind, value = type_and_value(binding.arguments.get("x-match", "all"))
+    mode = value.decode("utf-8", "replace") if kind == "longstr" else "all"
+    return mode if mode in MODES else "all"
+
+
+def conditions_of(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashable], ...]:
+    """What the binding's arguments ask of headers: a name and what its value must equal, or ``PRESENT``.
+
+    Names that start with ``x-`` count only in the modes that say so, and ``x-match`` never does.
+    """
+    with_x = match_mode(binding).endswith("-with-x")
+    return tuple(
+        (name, PRESENT if type_and_value(value)[0] == "void" else comparable(value, profile, from_message=False))
+        for name, value in sorted(binding.arguments.items())
+        if name != "x-match" and (with_x or not name.startswith("x-"))
+    )
+
+
+def comparable_headers(message: Message, profile: Profile) -> dict[str, Hashable]:
+    """The headers that can match, each as ``comparable``; the broker takes BCC out before it routes."""
+    return {
+        name: value if type(value) is str else comparable(value, profile, from_message=True)
+        for name, value in message.headers.items()
+        if name != "BCC"
+    }
+
+
+def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
+    """What RabbitMQ compares: equal results mean that it holds header and argument equal.
+
+    Types count only as far as decoded values differ: all integers are alike, strings and binaries too, and an empty
+    array is an empty table; booleans, integers, floats and strings are not. Inside arrays and tables, types count.
+    """
+    kind, decoded = type_and_value(value)
+    if kind == "void":
+        return NOT_EQUAL_TO_ANYTHING
+    if kind in ("longstr", "binary"):
+        return str(decoded.decode("utf-8", "surrogateescape"))
+    if kind == "timestamp" and from_message and profile.timestamps_in_milliseconds:
+        return int(decoded) * 1000
+    if kind in ("array", "table"):
+        return "list", repr(decoded)
+    if kind == "decimal":
+        return "decimal", *decoded
+    if kind == "bool":
+        return "bool", decoded
+    if kind in ("float", "double"):
+        if profile.integers_equal_floats:
+            return float(decoded)  # Python's == between int and float is exact, as Erlang's
+        return "float", repr(decoded) if profile.signed_zeros_differ else decoded + 0.0
+    return int(decoded)

@@ -1,0 +1,60 @@
+"""x-random and x-local-random: one binding, picked at random."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from exchange.errors import PreconditionFailed
+from exchange.kinds.fanout import Fanout
+from exchange.kinds.kind import Choose
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+from exchange.tables import Tables
+
+__all__ = ["LocalRandom", "Random"]
+
+
+class Random(Fanout):
+    """`rabbit_exchange_type_random.erl`: one of all bindings, whatever their keys."""
+
+    by_key = False
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._choose = choose
+
+    def candidates(self) -> list[Binding]:
+        """The bindings it picks one of."""
+        return list(self._bindings)
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        candidates = self.candidates()
+        if len(candidates) < 2:
+            return candidates
+        return [candidates[self._choose(len(candidates))]]
+
+
+class LocalRandom(Random):
+    """`rabbit_exchange_type_local_random.erl`: one of the classic queues on the publisher's node, bound with key "".
+
+    Which node a queue is on is not part of a topology: all are taken to be on the publisher's.
+    """
+
+    def candidates(self) -> list[Binding]:
+        return [binding for binding in self._bindings if not binding.routing_key]
+
+    @classmethod
+    def known_to(cls, profile: Profile) -> bool:
+        return profile.local_random
+
+    @classmethod
+    def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
+        if binding.routing_key:
+            raise PreconditionFailed(f"Non empty binding '{binding.routing_key}' key not permitted")
+        if binding.destination.kind != "queue" or binding.destination.name not in tables.queues:
+            raise PreconditionFailed("Destination not found")
+        queue_type = tables.queues[binding.destination.name].type
+        if queue_type != "classic":
+            module = f"rabbit_{queue_type}_queue"
+            raise PreconditionFailed(f"Queue type {module} not valid for this exchange type")

@@ -1,0 +1,48 @@
+"""topic: the bindings whose key is a pattern that matches the message's routing key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from exchange.errors import PreconditionFailed
+from exchange.kinds.kind import Choose, Kind
+from exchange.matcher import Matcher
+from exchange.message import Message
+from exchange.parts import Binding, Exchange
+from exchange.pattern import MANY, Pattern
+from exchange.profile import Profile
+from exchange.tables import Tables
+
+__all__ = ["Topic"]
+
+
+class Topic(Kind):
+    """`rabbit_exchange_type_topic.erl` and `rabbit_db_topic_exchange.erl`."""
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._matcher: Matcher[Binding] = Matcher()
+
+    def bind(self, binding: Binding) -> None:
+        self._matcher.bind(Pattern.of_binding_key(binding.routing_key), binding)
+
+    def unbind(self, binding: Binding) -> None:
+        self._matcher.unbind(Pattern.of_binding_key(binding.routing_key), binding)
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        if len(keys) == 1:
+            return self._matcher.match(keys[0])
+        return dict.fromkeys(chain.from_iterable(map(self._matcher.match, keys)))
+
+    def keys_affected(self, binding: Binding) -> Collection[str] | None:
+        return (binding.routing_key,) if Pattern.of_binding_key(binding.routing_key).literal else None
+
+    @classmethod
+    def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
+        many = Pattern.of_binding_key(binding.routing_key).words.count(MANY)
+        if profile.max_many is not None and many > profile.max_many:
+            raise PreconditionFailed(
+                f"Topic binding key '{binding.routing_key}' uses {many} '#' wildcards, "
+                f"at most {profile.max_many} are allowed"
+            )

@@ -1,0 +1,185 @@
+"""Many patterns, one question: whose patterns match this key?
+
+Two structures share the patterns, by what they look like once runs of wildcards are brought into order:
+
+* without a wildcard: a dict from key to values;
+* with wildcards: an index for each length of key that occurs, up to a length, and one for all longer keys.
+
+Nothing in them grows with more than the patterns, and no search backtracks; why these structures and not a trie or an
+automaton: docs/decisions/0002-matcher.md.
+
+Two bounded caches stand before them: of keys, and of keys with every word that no pattern names replaced by None, so
+that keys with an id in them share an entry. ``match`` is the first cache's own lookup, as fast as a dict. A change
+drops what it may have changed. Looking at a cache needs no lock; everything else holds it, so that no match ever sees
+half a change, nor does a result from before a change enter a cache after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from itertools import chain
+from operator import attrgetter
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from exchange.conjunctions import with_value, without_value
+from exchange.pattern import AMQP, MQTT, ONE_PLAIN, Dialect, Pattern, ordered
+from exchange.wild import LONGEST, Wild, WildIndex
+
+__all__ = ["Matcher"]
+
+V = TypeVar("V", bound=Hashable)
+
+_VALUES: Final = attrgetter("values")
+
+
+class Matcher(Generic[V]):
+    """A mutable map from patterns to values, searched by key.
+
+    ``bind`` and ``unbind`` cost what the pattern is long and return the memory. ``match(key)`` gives a tuple of
+    the values of all patterns that match the key, each value once, in no particular order. ``cache`` bounds the
+    remembered keys; 0 remembers nothing. Safe to use from several threads.
+
+    >>> matcher = Matcher()
+    >>> matcher.bind(Pattern("order.*.created"), "billing")
+    True
+    >>> matcher.match("order.eu.created")
+    ('billing',)
+    """
+
+    match: Callable[[str], tuple[V, ...]]
+
+    def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536) -> None:
+        self.dialect: Final = dialect
+        self._lock: Final = Lock()
+        self._literal: dict[str, Collection[V]] = {}
+        self._wild: dict[str, Wild[V]] = {}
+        self._indexes: dict[int | None, WildIndex[V]] = {}
+        self._vocabulary: dict[str, str] = {}  # the words the wildcard patterns name, each to itself
+        self._named: dict[str, int] = {}  # how many of them name it
+        self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
+        self._cache_size: Final = cache
+        self._keys: Final[_Keys[V]] = _Keys(self._remember)
+        self.match = self._keys.__getitem__ if cache else self._search
+
+    def __len__(self) -> int:
+        """The number of distinct patterns bound."""
+        return len(self._literal) + len(self._wild)
+
+    def bind(self, pattern: Pattern, value: V) -> bool:
+        """Add a value under a pattern; False when it is there already. The pattern's dialect must be the matcher's."""
+        self._check(pattern)
+        with self._lock:
+            if pattern.literal:
+                values = self._literal.get(pattern.text, ())
+                if value in values:
+                    return False
+                self._literal[pattern.text] = with_value(values, value)
+                self._keys.pop(pattern.text, None)
+                return True
+            wild = self._wild.get(pattern.text)
+            if wild is None:
+                wild = self._wild[pattern.text] = Wild(ordered(pattern.words))
+                self._add(wild)
+            elif value in wild.values:
+                return False
+            wild.values = with_value(wild.values, value)
+            self._forget()
+            return True
+
+    def unbind(self, pattern: Pattern, value: V) -> bool:
+        """Remove a value from a pattern; False when it is not there."""
+        self._check(pattern)
+        with self._lock:
+            if pattern.literal:
+                values = self._literal.get(pattern.text, ())
+                if value not in values:
+                    return False
+                self._literal[pattern.text] = without_value(values, value)
+                if not self._literal[pattern.text]:
+                    del self._literal[pattern.text]
+                self._keys.pop(pattern.text, None)
+                return True
+            wild = self._wild.get(pattern.text)
+            if wild is None or value not in wild.values:
+                return False
+            wild.values = without_value(wild.values, value)
+            if not wild.values:
+                del self._wild[pattern.text]
+                self._remove(wild)
+            self._forget()
+            return True
+
+    def _check(self, pattern: Pattern) -> None:
+        if pattern.dialect is not self.dialect:
+            raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
+
+    def _add(self, wild: Wild[V]) -> None:
+        for word in wild.literals:
+            self._vocabulary.setdefault(word, word)
+            self._named[word] = self._named.get(word, 0) + 1
+        for index in self._indexes.values():
+            index.add(wild)
+
+    def _remove(self, wild: Wild[V]) -> None:
+        for word in wild.literals:
+            self._named[word] -= 1
+            if not self._named[word]:
+                del self._named[word], self._vocabulary[word]
+        for index in self._indexes.values():
+            index.remove(wild)
+
+    def _forget(self) -> None:
+        # A search that began before this change fills the caches under the lock, hence before this or after it.
+        self._keys.clear()
+        self._signatures.clear()
+
+    def _remember(self, key: str) -> tuple[V, ...]:
+        with self._lock:
+            words = self.dialect.split(key)
+            signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
+            if self.dialect is MQTT:
+                signature = (key[:1] == "$", *signature)  # counts there, whether a pattern names the word or not
+            values = self._signatures.get(signature)
+            if values is None:
+                if len(self._signatures) >= self._cache_size:
+                    self._signatures.clear()
+                values = self._signatures[signature] = self._search_wild(words)
+            literal = self._literal.get(key)
+            if literal:
+                values = tuple(dict.fromkeys((*literal, *values)))
+            if len(self._keys) >= self._cache_size:
+                self._keys.clear()
+            self._keys[key] = values
+            return values
+
+    def _search(self, key: str) -> tuple[V, ...]:
+        with self._lock:
+            values = self._search_wild(self.dialect.split(key))
+            return tuple(dict.fromkeys((*self._literal.get(key, ()), *values)))
+
+    def _search_wild(self, words: list[str]) -> tuple[V, ...]:
+        length = len(words) if len(words) <= LONGEST else None
+        index = self._indexes.get(length) or self._build(length)
+        found = index.search(words)
+        if self.dialect is MQTT and words[0][:1] == "$":
+            found = [wild for wild in found if wild.words[0] is not ONE_PLAIN]
+        return tuple(dict.fromkeys(chain.from_iterable(map(_VALUES, found))))
+
+    def _build(self, length: int | None) -> WildIndex[V]:
+        index = self._indexes[length] = WildIndex(length)
+        for wild in self._wild.values():
+            index.add(wild)
+        return index
+
+
+class _Keys(dict[str, tuple[V, ...]]):
+    """The cache of keys: what it lacks is searched for, so its own lookup is ``match``."""
+
+    __slots__ = ("_remember",)
+
+    def __init__(self, remember: Callable[[str], tuple[V, ...]]) -> None:
+        self._remember = remember
+
+    def __missing__(self, key: str) -> tuple[V, ...]:
+        return self._remember(key)

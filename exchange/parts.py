@@ -1,0 +1,142 @@
+"""The parts of a topology, as values: exchanges, queues, bindings and policies, with RabbitMQ's attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+from exchange.values import EMPTY, FieldTable, type_and_value
+
+__all__ = ["PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An exchange; ``type`` is a key of `exchange.kinds.KINDS` or a plugin's that we do not know."""
+
+    name: str
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: FieldTable = EMPTY
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue; its type (classic, quorum, stream ...) is the argument ``x-queue-type``, classic when absent."""
+
+    name: str
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: FieldTable = EMPTY
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def type(self) -> str:
+        """``x-queue-type``, as the broker would read it."""
+        return str(self.arguments.get("x-queue-type", "classic"))
+
+
+class Destination(NamedTuple):
+    """Where a binding leads: a queue or an exchange."""
+
+    kind: Literal["queue", "exchange"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}'"
+
+
+class Binding(NamedTuple):
+    """A binding. Two are the same one when all four parts are equal, the types in the arguments included."""
+
+    source: str
+    destination: Destination
+    routing_key: str = ""
+    arguments: FieldTable = EMPTY
+
+    @classmethod
+    def to_queue(
+        cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> Binding:
+        """A binding from an exchange to a queue."""
+        return cls(source, Destination("queue", queue), routing_key, FieldTable(arguments) if arguments else EMPTY)
+
+    @classmethod
+    def to_exchange(
+        cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> Binding:
+        """A binding from an exchange to another one, or to itself."""
+        return cls(
+            source, Destination("exchange", exchange), routing_key, FieldTable(arguments) if arguments else EMPTY
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy: of those that apply to a name, only the one with the highest priority is in force."""
+
+    name: str
+    pattern: str
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    apply_to: str = "all"
+    priority: int = 0
+
+    def applies_to_exchange(self, name: str) -> bool:
+        """Whether it is for exchanges and its pattern is found in the name; one that is no regex applies to none."""
+        expression = _compiled(self.pattern)
+        return self.apply_to in ("all", "exchanges") and expression is not None and bool(expression.search(name))
+
+
+def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+    """The name of the alternate exchange in force: the argument, else what the policy in force says.
+
+    Policies of equal priority have no defined order in RabbitMQ; the first given wins here.
+    """
+    if "alternate-exchange" in exchange.arguments:
+        kind, value = type_and_value(exchange.arguments["alternate-exchange"])
+        return value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None
+    policy = policy_in_force(exchange.name, policies)
+    value = policy.definition.get("alternate-exchange") if policy is not None else None
+    return value if isinstance(value, str) else None
+
+
+def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
+    """The policy that RabbitMQ applies to the exchange of this name."""
+    applying = [policy for policy in policies.values() if policy.applies_to_exchange(exchange)]
+    return max(applying, key=lambda policy: policy.priority, default=None)
+
+
+def _freeze(part: Exchange | Queue) -> None:
+    arguments: Mapping[str, Any] = part.arguments
+    if not isinstance(arguments, FieldTable):
+        object.__setattr__(part, "arguments", FieldTable(arguments))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern)
+    except re.error:
+        return None
+
+
+PREDECLARED: Final = (
+    Exchange("", "direct"),
+    Exchange("amq.direct", "direct"),
+    Exchange("amq.fanout", "fanout"),
+    Exchange("amq.topic", "topic"),
+    Exchange("amq.headers", "headers"),
+    Exchange("amq.match", "headers"),
+    Exchange("amq.rabbitmq.trace", "topic", internal=True),
+)
+"""The exchanges of every virtual host (`rabbit_vhost.erl`)."""

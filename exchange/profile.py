@@ -1,0 +1,66 @@
+"""What differs between RabbitMQ releases in how they route and what they accept.
+
+A profile is a table row: code asks for a named difference, never for a version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+__all__ = ["LATEST", "PROFILES", "Profile", "profile_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The behaviour of RabbitMQ from a release on, up to the next one in ``PROFILES``."""
+
+    name: str
+    integers_equal_floats: bool
+    """In headers, 1 matches 1.0 (`==` in Erlang, up to 3.12; `=:=` since)."""
+    timestamps_in_milliseconds: bool
+    """A message's timestamp header is multiplied by 1000 before it is compared, a binding's is not (since 3.13)."""
+    signed_zeros_differ: bool
+    """In headers, 0.0 does not match -0.0 (Erlang/OTP 27 and later, which 4.0 can run on and 4.2 must)."""
+    max_many: int | None
+    """At most so many ``#`` in a topic binding; bindings stored before still route (since 4.3.5)."""
+    unknown_type_closes_connection: bool
+    """An unknown exchange type is a 503 and not a 406 (up to 3.13)."""
+    local_random: bool
+    """There is the exchange type x-local-random (since 4.0)."""
+
+
+_4_3: Final = Profile(
+    name="rabbitmq-4.3",
+    integers_equal_floats=False,
+    timestamps_in_milliseconds=True,
+    signed_zeros_differ=True,
+    max_many=2,
+    unknown_type_closes_connection=False,
+    local_random=True,
+)
+_4_0: Final = replace(_4_3, name="rabbitmq-4.0", max_many=None)
+_3_13: Final = replace(
+    _4_0, name="rabbitmq-3.13", signed_zeros_differ=False, unknown_type_closes_connection=True, local_random=False
+)
+_3_10: Final = replace(_3_13, name="rabbitmq-3.10", integers_equal_floats=True, timestamps_in_milliseconds=False)
+
+PROFILES: Final = {
+    profile.name: profile for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12"), _3_13, _4_0, _4_3)
+}
+"""By name; a server between two of them behaves as the older one."""
+
+LATEST: Final = _4_3
+
+
+def profile_for(version: str) -> Profile:
+    """The profile of a server by the version it reports, ``"4.0.5"``; the newest when it is newer than all."""
+    numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
+    if (4, 3) <= numbers < (4, 3, 5):
+        return replace(_4_3, name=f"rabbitmq-{version}", max_many=None)
+    best = _3_10
+    for profile in PROFILES.values():
+        since = tuple(map(int, profile.name.removeprefix("rabbitmq-").split(".")))
+        if since <= numbers:
+            best = profile
+    return best

@@ -1,0 +1,78 @@
+"""What the router answers: a route, and the trail that led to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from exchange.message import Message
+from exchange.parts import Binding, Destination, Exchange
+
+__all__ = ["Alternate", "Explanation", "Hop", "Outcome", "Route", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message goes: each queue gets one copy, however many bindings lead there."""
+
+    queues: tuple[str, ...]
+    """Sorted by name."""
+    undecided: tuple[str, ...] = ()
+    """Exchanges on the way whose type is unknown: from them on there may be more queues."""
+
+    @property
+    def unroutable(self) -> bool | None:
+        """True when no queue gets it: RabbitMQ drops it, or returns it with 312 NO_ROUTE if it is mandatory.
+
+        None when that depends on an undecided exchange.
+        """
+        if self.queues:
+            return False
+        return None if self.undecided else True
+
+
+Outcome = Literal["queued", "queued already", "followed", "seen already", "missing"]
+
+
+class Step(NamedTuple):
+    """A destination of a hop and what came of it.
+
+    ``queued``: it gets the message; ``queued already``: it had it from another hop; ``followed``: an exchange routed
+    next; ``seen already``: an exchange that has routed or will, so a cycle or a second path ends here; ``missing``: it
+    does not exist.
+    """
+
+    destination: Destination
+    outcome: Outcome
+
+
+class Alternate(NamedTuple):
+    """The alternate exchange of a hop: taken exactly when the exchange's own bindings match nothing."""
+
+    name: str
+    taken: bool
+    from_policy: str | None
+    """The policy that names it, None when the exchange's argument does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One exchange on the way."""
+
+    exchange: Exchange
+    came_from: str | None
+    """The exchange whose binding or alternate led here; None where the message was published."""
+    matched: tuple[Binding, ...]
+    """The bindings the message takes."""
+    steps: tuple[Step, ...]
+    alternate: Alternate | None
+    undecided: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A route with its reasons, hop by hop in the order they were made."""
+
+    message: Message
+    route: Route
+    hops: tuple[Hop, ...]

@@ -1,0 +1,263 @@
+"""The router: RabbitMQ's walk from exchange to exchange (`rabbit_exchange.erl route/3`), compiled for one topology.
+
+A route that depends on the exchange and the routing key alone is remembered, in a bounded cache that is looked up
+without a lock. Everything else, routing what is not remembered and changing the topology, happens under one lock: no
+route sees half a change, and no route from before a change is remembered after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable
+from threading import Lock
+from typing import Final, NamedTuple
+
+from exchange import rules
+from exchange.errors import AccessRefused, NotFound
+from exchange.kinds import KINDS, Choose, Default, Kind
+from exchange.message import Message
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
+from exchange.route import Alternate, Explanation, Hop, Outcome, Route, Step
+from exchange.tables import Change
+from exchange.topology import Topology
+
+__all__ = ["Router"]
+
+
+class Router:
+    """Routes messages through a topology exactly as the RabbitMQ of its profile does.
+
+    >>> from exchange import Binding, Exchange, Message, Queue, Router, Topology
+    >>> topology = Topology().declare_exchange(Exchange("orders", "topic")).declare_queue(Queue("billing"))
+    >>> router = Router(topology.bind(Binding.to_queue("orders", "billing", "order.*.created")))
+    >>> router.route(Message("orders", "order.eu.created")).queues
+    ('billing',)
+
+    ``choose(n)`` gives the random kinds their integer below n. ``cache`` bounds the remembered routes; 0 remembers
+    none. The editing methods change the router's own copy of the topology in place, under the rules of
+    `Topology`'s, in time that does not grow with it. Safe to use from several threads.
+    """
+
+    def __init__(self, topology: Topology, *, choose: Choose = random.randrange, cache: int = 65_536) -> None:
+        self._lock: Final = Lock()
+        self._vhost: Final = topology.vhost
+        self._profile: Final = topology.profile
+        self._place: Final = rules.Place(topology.vhost, topology.profile)
+        self._tables: Final = topology.tables()
+        self._choose: Final = choose
+        self._cache_size: Final = cache
+        self._compiled: Final[dict[str, _Compiled]] = {}
+        self._remembered: Final[dict[str, dict[str, Route]]] = {}
+        self._remembered_count = 0
+        self._beyond_key_cache: frozenset[str] | None = None
+        for exchange in self._tables.exchanges.values():
+            self._compile(exchange)
+
+    @property
+    def topology(self) -> Topology:
+        """What it routes through, now."""
+        with self._lock:
+            return Topology.of_tables(self._tables.copy(), self._vhost, self._profile)
+
+    def route(self, message: Message) -> Route:
+        """Where the message goes.
+
+        Raises NotFound when its exchange does not exist, AccessRefused when that is internal, PreconditionFailed when
+        its CC or BCC header is no array: what the broker would answer to basic.publish.
+        """
+        headers = message.headers
+        key_only = not headers or ("CC" not in headers and "BCC" not in headers)
+        if key_only:
+            routes = self._remembered.get(message.exchange)
+            if routes is not None:
+                route = routes.get(message.routing_key)
+                if route is not None:
+                    return route
+        with self._lock:
+            route = self._walk(message, None)
+            if key_only and self._cache_size and message.exchange not in self._beyond_key():
+                self._remember(message, route)
+            return route
+
+    def explain(self, message: Message) -> Explanation:
+        """The same route, with the reasons; raises the same errors."""
+        hops: list[Hop] = []
+        with self._lock:
+            route = self._walk(message, hops)
+        return Explanation(message, route, tuple(hops))
+
+    def declare_exchange(self, exchange: Exchange) -> None:
+        """As `Topology.declare_exchange`."""
+        self._edit(lambda: rules.declare_exchange(self._tables, self._place, exchange))
+
+    def declare_queue(self, queue: Queue) -> None:
+        """As `Topology.declare_queue`."""
+        self._edit(lambda: rules.declare_queue(self._tables, self._place, queue))
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """As `Topology.delete_exchange`."""
+        self._edit(lambda: rules.delete_exchange(self._tables, self._place, name, if_unused))
+
+    def delete_queue(self, name: str) -> None:
+        """As `Topology.delete_queue`."""
+        self._edit(lambda: rules.delete_queue(self._tables, name))
+
+    def bind(self, binding: Binding) -> None:
+        """As `Topology.bind`."""
+        self._edit(lambda: rules.bind(self._tables, self._place, binding))
+
+    def unbind(self, binding: Binding) -> None:
+        """As `Topology.unbind`."""
+        self._edit(lambda: rules.unbind(self._tables, binding))
+
+    def set_policy(self, policy: Policy) -> None:
+        """As `Topology.set_policy`."""
+        self._edit(lambda: [Change(True, policy)])
+
+    def clear_policy(self, name: str) -> None:
+        """As `Topology.clear_policy`."""
+        self._edit(lambda: rules.clear_policy(self._tables, self._place, name))
+
+    def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
+        start = self._compiled.get(message.exchange)
+        if start is None:
+            raise NotFound(f"no {self._place.named('exchange', message.exchange)}")
+        if start.exchange.internal:
+            raise AccessRefused(f"cannot publish to internal {self._place.named('exchange', message.exchange)}")
+        keys = message.routing_keys()
+        queues: dict[str, None] = {}
+        undecided: list[str] = []
+        seen = {message.exchange}
+        work: list[tuple[_Compiled, str | None]] = [(start, None)]
+        while work:
+            (exchange, kind, alternate), came_from = work.pop()
+            if kind is None:
+                undecided.append(exchange.name)
+                if hops is not None:
+                    hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
+                continue
+            # The default exchange has no bindings of its own: reached as an alternate exchange, it routes nowhere.
+            matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            destinations: Iterable[Destination] = dict.fromkeys([binding.destination for binding in matched])
+            if not destinations and alternate is not None:
+                destinations = [Destination("exchange", alternate)]
+            steps: list[Step] = []
+            for destination in destinations:
+                name = destination.name
+                if destination.kind == "queue":
+                    if hops is not None:
+                        outcome: Outcome = "queued already" if name in queues else "queued"
+                        steps.append(Step(destination, outcome if name in self._tables.queues else "missing"))
+                    if name in self._tables.queues:
+                        queues[name] = None
+                    continue
+                following = self._compiled.get(name)
+                if hops is not None:
+                    outcome = "seen already" if name in seen else "followed"
+                    steps.append(Step(destination, outcome if following is not None else "missing"))
+                if following is not None and name not in seen:
+                    seen.add(name)
+                    work.append((following, exchange.name))
+            if hops is not None:
+                hops.append(Hop(exchange, came_from, tuple(matched), tuple(steps), self._alternate(exchange, matched)))
+        return Route(tuple(sorted(queues)), tuple(undecided))
+
+    def _alternate(self, exchange: Exchange, matched: Collection[Binding]) -> Alternate | None:
+        name = self._compiled[exchange.name].alternate
+        if name is None:
+            return None
+        by_argument = "alternate-exchange" in exchange.arguments
+        policy = None if by_argument else policy_in_force(exchange.name, self._tables.policies)
+        return Alternate(name, not matched, policy.name if policy is not None else None)
+
+    def _remember(self, message: Message, route: Route) -> None:
+        if self._remembered_count >= self._cache_size:
+            self._forget()
+        self._remembered_count += 1
+        self._remembered.setdefault(message.exchange, {})[message.routing_key] = route
+
+    def _forget(self) -> None:
+        # A route call may still be looking at a dict that is dropped here; it began before the change, and so may
+        # answer from before it. It cannot add to it.
+        self._remembered.clear()
+        self._remembered_count = 0
+
+    def _beyond_key(self) -> frozenset[str]:
+        """The exchanges whose routes may depend on more than the key: on headers or on chance, there or further on."""
+        if self._beyond_key_cache is None:
+            back: dict[str, list[str]] = {}
+            for compiled in self._compiled.values():
+                if compiled.alternate is not None:
+                    back.setdefault(compiled.alternate, []).append(compiled.exchange.name)
+            found: set[str] = set()
+            pending = [name for name, compiled in self._compiled.items() if compiled.kind and not compiled.kind.by_key]
+            while pending:
+                name = pending.pop()
+                if name not in found:
+                    found.add(name)
+                    pending += back.get(name, ())
+                    pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]
+            self._beyond_key_cache = frozenset(found)
+        return self._beyond_key_cache
+
+    def _edit(self, rule: Callable[[], list[Change]]) -> None:
+        with self._lock:
+            for change in rule():
+                self._tables.apply(change)
+                self._recompile(change)
+
+    def _recompile(self, change: Change) -> None:
+        part = change.part
+        if isinstance(part, Binding):
+            self._recompile_binding(part, change.added)
+            return
+        if isinstance(part, Queue):
+            if not self._tables.bindings_to(Destination("queue", part.name)):
+                self._remembered.get("", {}).pop(part.name, None)
+                return
+        elif isinstance(part, Policy):
+            for name, compiled in self._compiled.items():
+                in_force = alternate_exchange(compiled.exchange, self._tables.policies)
+                self._compiled[name] = compiled._replace(alternate=in_force)
+        elif change.added:
+            self._compile(part)
+        else:
+            self._compiled.pop(part.name, None)
+        self._beyond_key_cache = None
+        self._forget()
+
+    def _recompile_binding(self, binding: Binding, added: bool) -> None:
+        compiled = self._compiled.get(binding.source)
+        if compiled is None or compiled.kind is None:
+            return
+        if added:
+            compiled.kind.bind(binding)
+        else:
+            compiled.kind.unbind(binding)
+        if binding.destination.kind == "exchange":
+            self._beyond_key_cache = None
+        keys = compiled.kind.keys_affected(binding)
+        if keys is None:
+            self._forget()
+        else:
+            for routes in self._remembered.values():
+                for key in keys:
+                    routes.pop(key, None)
+
+    def _compile(self, exchange: Exchange) -> None:
+        kind_class = Default if not exchange.name else KINDS.get(exchange.type)
+        kind = None
+        if kind_class is not None:
+            kind = kind_class(exchange, self._profile, self._choose)
+            for binding in self._tables.bindings_from(exchange.name):
+                kind.bind(binding)
+        alternate = alternate_exchange(exchange, self._tables.policies) if exchange.name else None
+        self._compiled[exchange.name] = _Compiled(exchange, kind, alternate)
+
+
+class _Compiled(NamedTuple):
+    """An exchange ready to route: its kind, None when unknown, and its alternate exchange in force."""
+
+    exchange: Exchange
+    kind: Kind | None
+    alternate: str | None

@@ -1,0 +1,181 @@
+"""AMQP 0-9-1 field values: plain Python where it can say the type, ``Typed`` where it cannot.
+
+==========================  ===========================================
+Python                      AMQP type, as RabbitMQ names it
+==========================  ===========================================
+None                        void
+bool                        bool
+int                         long (64 bits; what RabbitMQ's definitions import makes of JSON's integers)
+float                       double
+str                         longstr
+bytes                       binary
+decimal.Decimal             decimal
+datetime.datetime           timestamp (whole seconds; a naive one is UTC)
+list, tuple                 array
+Mapping                     table
+Typed("short", 1)           short, and so on for the names in ``TYPES``
+==========================  ===========================================
+"""
+
+from __future__ import annotations
+
+from calendar import timegm
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+__all__ = ["EMPTY", "TYPES", "FieldTable", "Typed", "type_and_value"]
+
+TYPES: Final = frozenset({
+    "void", "bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
+    "float", "double", "decimal", "longstr", "binary", "timestamp", "array", "table",
+})  # fmt: skip
+"""The field types that RabbitMQ's parser knows, under its names (`rabbit_binary_parser.erl`)."""
+
+RANGES: Final = {
+    "byte": (-(2**7), 2**7 - 1),
+    "unsignedbyte": (0, 2**8 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "unsignedshort": (0, 2**16 - 1),
+    "signedint": (-(2**31), 2**31 - 1),
+    "unsignedint": (0, 2**32 - 1),
+    "long": (-(2**63), 2**63 - 1),
+    "timestamp": (0, 2**64 - 1),
+}
+"""The integer types and what fits in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value with its AMQP type said: ``Typed("timestamp", 1700000000)``, ``Typed("float", 1.5)``.
+
+    Raises ValueError when there is no such type or the value does not fit it.
+    """
+
+    type: str
+    value: Any
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise ValueError(f"no AMQP field type {self.type!r}; there are {', '.join(sorted(TYPES))}")
+        if self.type in RANGES:
+            low, high = RANGES[self.type]
+            if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
+                raise ValueError(f"{self.value!r} is not a {self.type}: an integer from {low} to {high}")
+
+
+def type_and_value(value: Any) -> tuple[str, Any]:
+    """The AMQP type of a field value and the value as the broker holds it once decoded.
+
+    Strings become their UTF-8 bytes, a decimal ``(scale, unscaled)``, an array a tuple of such pairs, a table a tuple
+    of ``(key, type, value)``. Equal results mean equal in RabbitMQ, type included. Raises TypeError for other types.
+    """
+    if value is None:
+        return "void", None
+    if isinstance(value, Typed):
+        inner: Any = type_and_value(value.value)[1]
+        return value.type, float32(inner) if value.type == "float" else inner
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, int):
+        return "long", int(value)
+    if isinstance(value, float):
+        return "double", value
+    if isinstance(value, str):
+        return "longstr", to_bytes(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "binary", bytes(value)
+    if isinstance(value, Decimal):
+        return "decimal", _decimal(value)
+    if isinstance(value, datetime):
+        return "timestamp", timegm(value.utctimetuple())
+    if isinstance(value, Mapping):
+        return "table", tuple([(key, *type_and_value(item)) for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return "array", tuple([type_and_value(item) for item in value])
+    raise TypeError(f"no AMQP field type for {value!r}")
+
+
+def float32(value: float) -> float:
+    """The double that a 32-bit float of this value decodes to."""
+    from struct import pack, unpack
+
+    return float(unpack(">f", pack(">f", value))[0])
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes of a string on the wire; lone surrogates, which only JSON can bring, are kept apart from each other."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _decimal(value: Decimal) -> tuple[int, int]:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is not a finite decimal")  # noqa: TRY004: Decimal("NaN") is of the right type
+    unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    scale = max(-exponent, 0)
+    unscaled *= 10 ** max(exponent, 0)
+    if scale > 255 or not -(2**31) <= unscaled < 2**32:
+        raise ValueError(f"{value} is not an AMQP decimal: 32 bits and a scale of up to 255")
+    return scale, unscaled % 2**32  # RabbitMQ reads the digits as unsigned
+
+
+class FieldTable(Mapping[str, Any]):
+    """An immutable AMQP table: what arguments and headers are.
+
+    Equal when keys, types and values are equal, whatever the order, as RabbitMQ compares the arguments of bindings.
+    """
+
+    __slots__ = ("_fields", "_identity")
+
+    def __init__(self, fields: Mapping[str, Any] | None = None) -> None:
+        self._fields: Final = dict(fields or {})
+        self._identity: tuple[tuple[str, str, Any], ...] | None = None
+
+    @property
+    def identity(self) -> tuple[tuple[str, str, Any], ...]:
+        """``(key, type, value)`` sorted by key, hashable: two tables are equal when these are."""
+        if self._identity is None:
+            typed = [(key, *type_and_value(value)) for key, value in self._fields.items()]
+            self._identity = tuple(sorted([(key, kind, _exact(value)) for key, kind, value in typed], key=_key))
+        return self._identity
+
+    def __getitem__(self, key: str) -> Any:
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, FieldTable):
+            return self is other or self.identity == other.identity
+        if isinstance(other, Mapping):
+            return self.identity == FieldTable(other).identity
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __repr__(self) -> str:
+        return f"FieldTable({self._fields!r})"
+
+
+EMPTY: Final = FieldTable()
+"""The table with nothing in it, which most bindings share."""
+
+
+def _key(field: tuple[str, str, Any]) -> str:
+    return field[0]
+
+
+def _exact(value: Any) -> Any:
+    # Python holds 1 == True == 1.0 and 0.0 == -0.0, which RabbitMQ tells apart; repr does too.
+    return repr(value) if isinstance(value, (float, tuple)) else value
