@@ -3,6 +3,7 @@
 Pure: no I/O, no clock, no thread. ``import exchange`` needs lark installed and does not even import it.
 """
 
+from exchange.dispatch import Dispatcher, NoHandler
 from exchange.errors import (
     AccessRefused,
     BrokerError,
@@ -28,7 +29,7 @@ __all__ = (
     # values
     "Binding", "Destination", "Exchange", "FieldTable", "Message", "Pattern", "Policy", "Queue", "Topology", "Typed",
     # routing
-    "Dispatcher", "Explanation", "Hop", "Matcher", "Route", "Router",
+    "Dispatcher", "NoHandler", "Explanation", "Hop", "Matcher", "Route", "Router",
     # which RabbitMQ
     "LATEST", "PROFILES", "Profile",
     # errors

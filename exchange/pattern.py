@@ -29,6 +29,7 @@ __all__ = [
     "Pattern",
     "Wildcard",
     "Word",
+    "dialect_named",
     "ordered",
 ]
 
@@ -80,8 +81,8 @@ class Dialect:
             return []
         return key.split(self.separator)
 
-    def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:
-        return _dialect, (self.name,)
+    def __reduce__(self) -> tuple[Callable[[Dialect | str], Dialect], tuple[str]]:
+        return dialect_named, (self.name,)
 
 
 def _amqp_advice(text: str, at: int) -> str:
@@ -115,7 +116,10 @@ NATS: Final = Dialect("nats", ".", "*", ">", 65_535, _nats_advice)
 DIALECTS: Final = {dialect.name: dialect for dialect in (AMQP, MQTT, NATS)}
 
 
-def _dialect(name: str) -> Dialect:
+def dialect_named(name: Dialect | str) -> Dialect:
+    """Look a dialect up by its name; a dialect is itself. Raises ValueError naming the ones there are."""
+    if isinstance(name, Dialect):
+        return name
     try:
         return DIALECTS[name]
     except KeyError:
@@ -135,7 +139,7 @@ class Pattern:
     words: tuple[Word, ...] = field(init=False, compare=False, repr=False)
 
     def __init__(self, text: str, dialect: Dialect | str = AMQP) -> None:
-        dialect = _dialect(dialect) if isinstance(dialect, str) else dialect
+        dialect = dialect_named(dialect)
         _check_length(text, dialect)
         self._fill(text, dialect, _parse(text, dialect))
 
@@ -171,7 +175,7 @@ class Pattern:
         MQTT's rule about ``$`` is lost where the other dialect cannot say it. Raises ``PatternError`` when a word
         would mean something else there (MQTT ``a.b/+``) or the dialect does not allow it (NATS, an empty word).
         """
-        dialect = _dialect(dialect) if isinstance(dialect, str) else dialect
+        dialect = dialect_named(dialect)
         words = list(self.words)
         parts: list[str] = []
         for place, word in enumerate(words):

@@ -26,6 +26,8 @@ class Profile:
     """At most so many ``#`` in a topic binding; bindings stored before still route (since 4.3.5)."""
     unknown_type_closes_connection: bool
     """An unknown exchange type is a 503 and not a 406 (up to 3.13)."""
+    queues_have_a_type: bool
+    """A queue declared without x-queue-type gets the argument, with the value classic (4.0; not in 3.10)."""
     local_random: bool
     """There is the exchange type x-local-random (since 4.0)."""
 
@@ -37,11 +39,17 @@ _4_3: Final = Profile(
     signed_zeros_differ=True,
     max_many=2,
     unknown_type_closes_connection=False,
+    queues_have_a_type=True,
     local_random=True,
 )
 _4_0: Final = replace(_4_3, name="rabbitmq-4.0", max_many=None)
 _3_13: Final = replace(
-    _4_0, name="rabbitmq-3.13", signed_zeros_differ=False, unknown_type_closes_connection=True, local_random=False
+    _4_0,
+    name="rabbitmq-3.13",
+    signed_zeros_differ=False,
+    unknown_type_closes_connection=True,
+    queues_have_a_type=False,
+    local_random=False,
 )
 _3_10: Final = replace(_3_13, name="rabbitmq-3.10", integers_equal_floats=True, timestamps_in_milliseconds=False)
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from exchange.message import Message
+from exchange.nearest import Obstacle
 from exchange.parts import Binding, Destination, Exchange
 
-__all__ = ["Alternate", "Explanation", "Hop", "Outcome", "Route", "Step"]
+__all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Route", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,13 @@ class Explanation:
     message: Message
     route: Route
     hops: tuple[Hop, ...]
+    asked: str | None = None
+    """The queue the user asked about."""
+    asked_exists: bool = False
+    obstacles: tuple[Obstacle, ...] = ()
+    """Why it does not get the message: the nearest way there and what is in it; empty when it does, or none leads."""
+
+    def __str__(self) -> str:
+        from exchange.explain import describe
+
+        return describe(self)

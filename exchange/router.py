@@ -16,8 +16,9 @@ from exchange import rules
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
+from exchange.nearest import nearest_way
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
-from exchange.route import Alternate, Explanation, Hop, Outcome, Route, Step
+from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Route, Step
 from exchange.tables import Change
 from exchange.topology import Topology
 
@@ -79,12 +80,19 @@ class Router:
                 self._remember(message, route)
             return route
 
-    def explain(self, message: Message) -> Explanation:
-        """The same route, with the reasons; raises the same errors."""
+    def explain(self, message: Message, queue: str | None = None) -> Explanation:
+        """The same route, with the reasons, and why the queue asked about does not get it; raises the same errors."""
         hops: list[Hop] = []
         with self._lock:
             route = self._walk(message, hops)
-        return Explanation(message, route, tuple(hops))
+            if queue is None:
+                return Explanation(message, route, tuple(hops))
+            obstacles: tuple[Obstacle, ...] = ()
+            if queue in self._tables.queues and queue not in route.queues:
+                reached = {hop.exchange.name for hop in hops}
+                alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
+                obstacles = nearest_way(message, queue, reached, self._tables, alternates, self._profile)
+            return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """As `Topology.declare_exchange`."""
@@ -159,7 +167,8 @@ class Router:
                     seen.add(name)
                     work.append((following, exchange.name))
             if hops is not None:
-                hops.append(Hop(exchange, came_from, tuple(matched), tuple(steps), self._alternate(exchange, matched)))
+                taken = tuple(sorted(matched, key=lambda b: (b.routing_key, b.destination)))
+                hops.append(Hop(exchange, came_from, taken, tuple(steps), self._alternate(exchange, taken)))
         return Route(tuple(sorted(queues)), tuple(undecided))
 
     def _alternate(self, exchange: Exchange, matched: Collection[Binding]) -> Alternate | None:

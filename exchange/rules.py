@@ -7,6 +7,7 @@ oracle of the tests. Permissions, limits and exclusive queues need a server and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +81,9 @@ def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
     if existing is not None:
         for attribute in ("durable", "auto_delete"):
             _require_equal(attribute, getattr(existing, attribute), getattr(queue, attribute), what)
-        _require_equal_arguments(existing.arguments, queue.arguments, QUEUE_ARGUMENTS_COMPARED, what)
+        implied = {"x-queue-type": "classic"} if place.profile.queues_have_a_type else {}
+        before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
+        _require_equal_arguments(before, after, QUEUE_ARGUMENTS_COMPARED, what)
         return []
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
@@ -196,7 +199,7 @@ def _refuse_reserved(kind: str, name: str) -> None:
 
 def _require_equal(attribute: str, current: Any, received: Any, what: str) -> None:
     if current != received:
-        shown = [str(value).lower() if isinstance(value, bool) else value for value in (received, current)]
+        shown = [str(value).lower() if isinstance(value, bool) else _atom(value) for value in (received, current)]
         raise PreconditionFailed(
             f"inequivalent arg '{attribute}' for {what}: received '{shown[0]}' but current is '{shown[1]}'"
         )
@@ -218,6 +221,11 @@ def _require_equal_arguments(
                 f"the value '{_shown(value[1])}' of type '{value[0]}'" if value else "none" for value in (after, before)
             ]
         raise PreconditionFailed(f"inequivalent arg '{name}' for {what}: received {shown[0]} but current is {shown[1]}")
+
+
+def _atom(name: str) -> str:
+    """An exchange type as Erlang prints it: quoted when it is not a plain lower-case word."""
+    return name if re.fullmatch("[a-z][A-Za-z0-9_@]*", name) else f"'{name}'"
 
 
 def _type_class(kind: str) -> str:

@@ -116,7 +116,7 @@ def to_bytes(text: str) -> bytes:
 def _decimal(value: Decimal) -> tuple[int, int]:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"{value} is not a finite decimal")  # noqa: TRY004: Decimal("NaN") is of the right type
+        raise ValueError(f"{value} is not a finite decimal")  # noqa: TRY004  Decimal("NaN") is of the right type
     unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
     scale = max(-exponent, 0)
     unscaled *= 10 ** max(exponent, 0)

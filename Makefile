@@ -1,0 +1,44 @@
+# Each target makes the virtual environment it needs; nothing else is asked of a fresh machine than Python 3.11.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint live bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo  ## route a million generated messages through a sample topology, without any server
+	$(BIN)/python -m examples.demo $(ARGS)
+
+test: $(VENV)/.test  ## the tests; those that need a server skip where none is to be had
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.lint  ## types, style and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+live: $(VENV)/.test  ## 200,000 random messages through each live RabbitMQ, compared one by one
+	HASHSTAR_REQUIRE_LIVE=1 HASHSTAR_LIVE_MESSAGES=200000 $(BIN)/python -m pytest -m live $(ARGS)
+
+bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove the virtual environment and what the targets above made
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+# The groups of pyproject.toml.
+$(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.%: $(VENV)/.demo pyproject.toml
+	$(BIN)/python -m pip install --quiet --group $*
+	touch $@

@@ -1,0 +1,86 @@
+"""The pytest plugin: the fixture `virtual_broker`, which routes through your topology without a broker.
+
+pytest loads this module at the start of every run in which the project is installed, so it imports pytest and
+nothing else until a test asks for the fixture.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from bindings.virtual_broker import VirtualBroker
+    from exchange import Profile, Topology
+
+__all__ = ["pytest_addoption", "pytest_configure", "virtual_broker"]
+
+MARKER = "topology"
+INI = "hashstar_definitions"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the ini option."""
+    parser.addini(INI, "definitions file of the virtual_broker fixture, relative to the ini file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(definitions=None, *, vhost=None, profile=None): the topology of the virtual_broker fixture: "
+        f"a RabbitMQ definitions file, relative to the test's own file, or a Topology; else the ini option {INI}",
+    )
+
+
+@pytest.fixture
+def virtual_broker(request: pytest.FixtureRequest) -> VirtualBroker:
+    """A broker inside this process, new for each test: publish to it, then look at its ``queues``.
+
+    Its topology is that of the nearest ``@pytest.mark.topology("definitions.json", vhost="/", profile="rabbitmq-4.0")``
+    or ``@pytest.mark.topology(Topology(...))``, else the one of the ini option ``hashstar_definitions``, else that of
+    an empty virtual host. See `bindings.virtual_broker.VirtualBroker`.
+    """
+    from bindings.virtual_broker import VirtualBroker
+
+    marker = request.node.get_closest_marker(MARKER)
+    args, kwargs = (marker.args, marker.kwargs) if marker is not None else ((), {})
+    return VirtualBroker(_topology(request, *args, **kwargs))
+
+
+def _topology(
+    request: pytest.FixtureRequest,
+    definitions: Topology | str | Path | None = None,
+    *,
+    vhost: str | None = None,
+    profile: Profile | str | None = None,
+) -> Topology:
+    from exchange import InputError, Topology
+
+    if isinstance(definitions, Topology):
+        if vhost is not None:
+            pytest.fail(f"@pytest.mark.{MARKER}: a Topology has its vhost, {definitions.vhost!r}", pytrace=False)
+        return definitions if profile is None else definitions.with_profile(profile)
+    if definitions is not None:
+        path = request.path.parent / definitions
+    elif request.config.getini(INI):
+        ini = request.config.inipath
+        path = (ini.parent if ini is not None else request.config.rootpath) / request.config.getini(INI)
+    else:
+        topology = Topology() if vhost is None else Topology(vhost=vhost)
+        return topology if profile is None else topology.with_profile(profile)
+    try:
+        return _loaded(path, vhost, profile, path.stat().st_mtime_ns if path.exists() else 0)
+    except InputError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None  # no code is wrong, the file is
+
+
+@lru_cache(maxsize=16)
+def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:  # noqa: ARG001
+    # A topology never changes, so the tests of a run share it; the time makes a rewritten file another one.
+    from bindings.definitions import topology_from
+
+    return topology_from(path, vhost, profile)

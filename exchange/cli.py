@@ -1,0 +1,196 @@
+"""``hashstar route`` and ``hashstar explain``: the engine at the command line, JSON lines in and out.
+
+How a topology is read from a file is not the engine's business: ``commands`` is given a function for it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final, NoReturn
+
+import click
+
+from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.explain import describe, to_json
+from exchange.message import Message
+from exchange.profile import PROFILES
+from exchange.route import Route
+from exchange.router import Router
+from exchange.topology import Topology
+from exchange.typed_json import decode, message_from_json
+
+__all__ = ["Load", "commands", "topology_options"]
+
+Load = Callable[[str, str | None, str | None], Topology]
+"""A file, a virtual host or None, a profile's name or None -> the topology; raises InputError."""
+
+REMEMBERED_LINES: Final = 65_536
+
+
+def commands(load: Load) -> list[click.Command]:
+    """The commands of this package, reading topologies with ``load``."""
+
+    @click.command()
+    @topology_options
+    @click.option("--seed", type=int, help="Make the random exchange types choose the same way every time.")
+    @click.option("--skip-bad", is_flag=True, help="Count lines that cannot be routed and go on, instead of stopping.")
+    @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
+    @click.argument("file", type=click.File("rb"), default="-")
+    def route(
+        definitions: str,
+        vhost: str | None,
+        profile: str | None,
+        seed: int | None,
+        skip_bad: bool,
+        line_buffered: bool,
+        file: IO[bytes],
+    ) -> None:
+        """Route messages: a line of JSON each in, a line of JSON each out, in the same order.
+
+        In: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties": {...}}; other
+        fields are ignored. Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and
+        "undecided", with the names of exchanges whose type is unknown, where there are any ("unroutable" is then null
+        if it depends on them). AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+        """
+        router = Router(_loaded(load, definitions, vhost, profile), choose=random.Random(seed).randrange)
+        out = click.get_binary_stream("stdout")
+        skipped: list[str] = []
+        try:
+            for line in _routed(router, file, skipped if skip_bad else None):
+                out.write(line)
+                if line_buffered:
+                    out.flush()
+        except InputError as error:
+            out.flush()
+            _fail(error)
+        finally:
+            out.flush()
+        if skipped:
+            click.echo(f"{skipped[0]} bad lines skipped, the first is {skipped[1]}", err=True)
+
+    @click.command()
+    @topology_options
+    @click.option(
+        "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+    )
+    @click.option("--queue", "-q", help="Say why this queue does, or does not, get the message.")
+    @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+    @click.argument("exchange")
+    @click.argument("routing_key", default="")
+    def explain(
+        definitions: str,
+        vhost: str | None,
+        profile: str | None,
+        headers: tuple[str, ...],
+        queue: str | None,
+        as_json: bool,
+        exchange: str,
+        routing_key: str,
+    ) -> None:
+        """Explain where one message goes and why: EXCHANGE is its exchange ("" the default one).
+
+        With --queue, the nearest binding to that queue is shown, and the word or header that fails.
+        """
+        router = Router(_loaded(load, definitions, vhost, profile))
+        try:
+            message = Message(exchange, routing_key, dict(map(_header, headers)))
+            explanation = router.explain(message, queue)
+        except HashstarError as error:
+            _fail(error)
+        click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
+
+    return [route, explain]
+
+
+def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name a topology, for every command that asks for one."""
+    for option in (
+        click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest."),
+        click.option("--vhost", help="The virtual host; needed only where the file has several."),
+        click.option("--definitions", "-d", required=True, metavar="FILE", help="RabbitMQ's definitions.json, or .gz."),
+    ):
+        command = option(command)
+    return command
+
+
+def _loaded(load: Load, definitions: str, vhost: str | None, profile: str | None) -> Topology:
+    try:
+        return load(definitions, vhost, profile)
+    except HashstarError as error:
+        _fail(error)
+
+
+def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Iterator[bytes]:
+    """The output lines. What cannot be routed raises InputError, or is counted in ``skipped`` when that is given."""
+    decoder = json.JSONDecoder()
+    lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
+    for number, raw in enumerate(file, 1):
+        try:
+            message = message_from_json(_parsed(raw, decoder))
+            route = router.route(message)
+        except (InputError, BrokerError, ValueError, RecursionError) as error:
+            if not raw.strip():
+                continue
+            place = f"{getattr(file, 'name', '-')}:{number}: {_reason(error)}"
+            if skipped is None:
+                raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
+            skipped[:] = [skipped[0] + 1, skipped[1]] if skipped else [1, place]
+            continue
+        key = (message.exchange, message.routing_key)
+        known = lines.get(key)
+        if known is None or known[0] is not route:
+            if len(lines) >= REMEMBERED_LINES:
+                lines.clear()
+            known = lines[key] = route, _line(message, route)
+        yield known[1]
+
+
+def _parsed(raw: bytes, decoder: json.JSONDecoder) -> Any:
+    text = raw.decode()
+    value, end = decoder.raw_decode(text)
+    return value if text[end:] in ("\n", "", "\r\n") else decoder.decode(text)
+
+
+def _line(message: Message, route: Route) -> bytes:
+    fields: dict[str, Any] = {
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "queues": route.queues,
+        "unroutable": route.unroutable,
+    }
+    if route.undecided:
+        fields["undecided"] = route.undecided
+    text = json.dumps(fields, ensure_ascii=False)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates came as escapes and leave as escapes
+        return json.dumps(fields).encode() + b"\n"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason} at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "JSON nested too deeply"
+    return str(error)
+
+
+def _header(option: str) -> tuple[str, Any]:
+    name, separator, text = option.partition("=")
+    if not separator:
+        raise InputError(f"--header {option!r}: NAME=VALUE is wanted; for a header without a value, {option}=null")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return name, text
+    return name, decode(value)
+
+
+def _fail(error: HashstarError) -> NoReturn:
+    click.echo(f"hashstar: {error}", err=True)
+    sys.exit(2)

@@ -1,0 +1,147 @@
+"""An explanation as a person reads it in a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from exchange.nearest import Obstacle
+from exchange.parts import Binding
+from exchange.route import Alternate, Explanation, Hop
+from exchange.typed_json import encode
+
+__all__ = ["describe", "to_json"]
+
+
+def describe(explanation: Explanation) -> str:
+    """The route and its reasons as lines of text, without a final newline."""
+    return "\n".join(_lines(explanation))
+
+
+def to_json(explanation: Explanation) -> dict[str, Any]:
+    """The route and its reasons as JSON values; field values are written as `exchange.typed_json` does."""
+    route = explanation.route
+    result: dict[str, Any] = {
+        "exchange": explanation.message.exchange,
+        "routing_key": explanation.message.routing_key,
+        "queues": list(route.queues),
+        "unroutable": route.unroutable,
+        "undecided": list(route.undecided),
+        "hops": [_hop_json(hop) for hop in explanation.hops],
+    }
+    if explanation.asked is not None:
+        result["asked"] = {
+            "queue": explanation.asked,
+            "gets_it": explanation.asked in route.queues,
+            "exists": explanation.asked_exists,
+            "obstacles": [_obstacle_json(obstacle) for obstacle in explanation.obstacles],
+        }
+    return result
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    message, route = explanation.message, explanation.route
+    yield f"{_name(message.exchange)} <- '{message.routing_key}'"
+    for hop in explanation.hops:
+        yield from _hop_lines(hop)
+    if route.queues:
+        count = "1 queue" if len(route.queues) == 1 else f"{len(route.queues)} queues"
+        yield f"routed to {count}: {', '.join(route.queues)}"
+    elif route.unroutable:
+        yield "unroutable: dropped, or returned to a publisher that set mandatory (312 NO_ROUTE)"
+    if route.undecided:
+        yield f"undecided: the type of {', '.join(map(_name, route.undecided))} is unknown here, more queues may get it"
+    if explanation.asked is not None:
+        yield from _asked_lines(explanation, explanation.asked)
+
+
+def _hop_lines(hop: Hop) -> Iterator[str]:
+    came_from = "" if hop.came_from is None else f", from {_name(hop.came_from)}"
+    yield f"  {_name(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
+    if hop.undecided:
+        yield "    ? this type of exchange is unknown here"
+        return
+    outcomes = dict(hop.steps)
+    for binding in hop.matched:
+        yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}"
+    if not hop.matched:
+        yield "    no binding matches"
+    if hop.alternate is not None:
+        yield f"    {_alternate(hop.alternate, hop)}"
+
+
+_OUTCOMES = {
+    "queued": "queued",
+    "queued already": "has it already, one copy is enough",
+    "followed": "followed",
+    "seen already": "not followed again, it has been or will be visited",
+    "missing": "does not exist",
+}
+
+
+def _alternate(alternate: Alternate, hop: Hop) -> str:
+    origin = f" (policy '{alternate.from_policy}')" if alternate.from_policy is not None else ""
+    if not alternate.taken:
+        return f"alternate exchange '{alternate.name}'{origin}: not taken, its own bindings match"
+    return f"alternate exchange '{alternate.name}'{origin}: taken, {_OUTCOMES[hop.steps[0].outcome]}"
+
+
+def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
+    if queue in explanation.route.queues:
+        yield f"queue '{queue}' gets it"
+        return
+    yield f"queue '{queue}' does not get it:"
+    if not explanation.asked_exists:
+        yield "  there is no such queue"
+    elif not explanation.obstacles:
+        yield "  no binding leads there from where this message is"
+    for obstacle in explanation.obstacles:
+        where = f"{_name(obstacle.exchange)} -> {obstacle.destination}"
+        if obstacle.binding is not None:
+            where = f"the nearest binding is {_name(obstacle.exchange)} {_binding(obstacle.binding)}"
+        yield f"  {where}"
+        yield f"    {obstacle.reason}"
+
+
+def _binding(binding: Binding) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in binding.arguments.items())
+    return f"'{binding.routing_key}'{f' [{arguments}]' if arguments else ''} -> {binding.destination}"
+
+
+def _name(exchange: str) -> str:
+    return f"exchange '{exchange}'" if exchange else "the default exchange"
+
+
+def _hop_json(hop: Hop) -> dict[str, Any]:
+    outcomes = dict(hop.steps)
+    alternate = None
+    if hop.alternate is not None:
+        outcome = hop.steps[0].outcome if hop.alternate.taken else None
+        alternate = {**hop.alternate._asdict(), "outcome": outcome}
+    return {
+        "exchange": hop.exchange.name,
+        "type": hop.exchange.type,
+        "came_from": hop.came_from,
+        "undecided": hop.undecided,
+        "matched": [{**_binding_json(b), "outcome": outcomes[b.destination]} for b in hop.matched],
+        "alternate": alternate,
+    }
+
+
+def _obstacle_json(obstacle: Obstacle) -> dict[str, Any]:
+    return {
+        "exchange": obstacle.exchange,
+        "destination": obstacle.destination._asdict(),
+        "binding": _binding_json(obstacle.binding) if obstacle.binding is not None else None,
+        "reason": obstacle.reason,
+    }
+
+
+def _binding_json(binding: Binding) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.routing_key,
+        "arguments": {name: encode(value) for name, value in binding.arguments.items()},
+    }

@@ -1,0 +1,239 @@
+"""Why a queue did not get a message: the obstacle nearest to it, and what would still lie behind.
+
+Every binding is at a distance from a message: 0 when it matches, else how much of its key or its arguments would have
+to be different. The message stands where its walk led; the nearest way from there to the queue, counted in distance,
+starts with the binding its owner most likely meant, and the words on it that failed are the answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from exchange.conjunctions import PRESENT
+from exchange.kinds.headers import comparable_headers, conditions_of, match_mode
+from exchange.message import Message
+from exchange.parts import Binding, Destination, Exchange
+from exchange.pattern import MANY, ONE, Pattern, Word
+from exchange.profile import Profile
+from exchange.tables import Tables
+
+__all__ = ["Obstacle", "nearest_way"]
+
+LOOKED_AT_CLOSELY = 50
+"""Of a million bindings only so many, the nearest at first sight, are compared letter by letter."""
+
+OTHER_ROUTE = 1.0
+"""The distance of an alternate exchange that was not taken, and of a binding that chance passed over."""
+
+
+class Obstacle(NamedTuple):
+    """What keeps a message from going on to ``destination``: a binding it does not match, or a rule."""
+
+    exchange: str
+    destination: Destination
+    binding: Binding | None
+    """None for an alternate exchange, and for the default exchange, which has none."""
+    reason: str
+
+
+class _Way(NamedTuple):
+    distance: float
+    obstacles: tuple[Obstacle, ...]
+
+
+def nearest_way(
+    message: Message,
+    queue: str,
+    reached: set[str],
+    tables: Tables,
+    alternates: dict[str, str],
+    profile: Profile,
+) -> tuple[Obstacle, ...]:
+    """The obstacles between the exchanges a message reached and a queue that did not get it, nearest way, in order.
+
+    ``alternates`` maps exchanges to their alternate exchange in force. Empty when no binding leads from anywhere the
+    message can be published to the queue.
+    """
+    goal = Destination("queue", queue)
+    best: dict[Destination, float] = {goal: 0.0}
+    heap: list[tuple[float, int, Destination, tuple[Obstacle, ...]]] = [(0.0, 0, goal, ())]
+    pushed = 0
+    while heap:
+        distance, _, at, obstacles = heapq.heappop(heap)
+        if distance > best.get(at, distance):
+            continue
+        if at.kind == "exchange" and at.name in reached:
+            return obstacles
+        for source, step in _ways_into(at, message, reached, tables, alternates, profile):
+            total = distance + step.distance
+            there = Destination("exchange", source)
+            if total < best.get(there, float("inf")):
+                best[there] = total
+                pushed += 1
+                heapq.heappush(heap, (total, pushed, there, (*step.obstacles, *obstacles)))
+    return ()
+
+
+def _ways_into(
+    destination: Destination,
+    message: Message,
+    reached: set[str],
+    tables: Tables,
+    alternates: dict[str, str],
+    profile: Profile,
+) -> Iterable[tuple[str, _Way]]:
+    by_source: dict[str, list[Binding]] = {}
+    for binding in tables.bindings_to(destination):
+        by_source.setdefault(binding.source, []).append(binding)
+    for source, bindings in by_source.items():
+        exchange = tables.exchanges.get(source)
+        if exchange is not None:
+            yield source, _nearest_binding(exchange, bindings, message, source in reached, profile)
+    if destination.kind == "exchange":
+        for source, alternate in alternates.items():
+            if alternate == destination.name:
+                reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
+                yield source, _Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
+    elif "" in reached:
+        reason = f"the default exchange routes to the queue of the same name: {_differ(message.routing_key, destination.name)}"
+        distance = _distance_of_texts(message.routing_key, destination.name)
+        yield "", _Way(distance, (Obstacle("", destination, None, reason),))
+
+
+def _nearest_binding(
+    exchange: Exchange, bindings: Sequence[Binding], message: Message, was_reached: bool, profile: Profile
+) -> _Way:
+    kind = exchange.type
+    if kind == "x-delayed-message":
+        kind = str(exchange.arguments.get("x-delayed-type", ""))
+    look = _LOOKS.get(kind, _look_at_unknown)
+    if len(bindings) > LOOKED_AT_CLOSELY and kind in ("topic", "direct"):
+        bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, key=lambda b: _first_sight(b.routing_key, message))
+    distance, place = min((look(binding, message, profile)[0], i) for i, binding in enumerate(bindings))
+    binding = bindings[place]
+    reason = look(binding, message, profile)[1]
+    if not reason and not was_reached:
+        return _Way(distance, ())  # it would match, once the exchange is reached
+    return _Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
+
+
+Look = Callable[[Binding, Message, Profile], tuple[float, str]]
+
+
+def _look_at_topic(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    pattern = Pattern.of_binding_key(binding.routing_key)
+    ways = [_align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
+    return min(ways)
+
+
+def _look_at_direct(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    wanted = binding.routing_key
+    return min((_distance_of_texts(key, wanted), _differ(key, wanted)) for key in message.routing_keys())
+
+
+def _look_at_headers(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    headers = comparable_headers(message, profile)
+    failed: list[str] = []
+    conditions = conditions_of(binding, profile)
+    for name, wanted in conditions:
+        if name not in headers:
+            failed.append(f"header '{name}' is not there")
+        elif wanted is not PRESENT and headers[name] != wanted:
+            is_, wants = message.headers[name], binding.arguments[name]
+            failed.append(f"header '{name}' is {is_!r}, it wants {wants!r}{_type_hint(is_, wants)}")
+    if match_mode(binding).startswith("any"):
+        if not conditions:
+            return 2.0, "it asks for any of no headers, which never matches"
+        return (1.0, "; ".join(failed)) if len(failed) == len(conditions) else (0.0, "")
+    return float(len(failed)), "; ".join(failed)
+
+
+def _look_at_fanout(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    return 0.0, ""
+
+
+def _look_at_random(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    return OTHER_ROUTE, "chance picked another binding"
+
+
+def _look_at_unknown(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    return 0.5, "the type of this exchange is unknown here: it may match or not"
+
+
+_LOOKS: dict[str, Look] = {
+    "topic": _look_at_topic,
+    "direct": _look_at_direct,
+    "headers": _look_at_headers,
+    "fanout": _look_at_fanout,
+    "x-recent-history": _look_at_fanout,
+    "x-random": _look_at_random,
+    "x-local-random": _look_at_random,
+}
+
+
+def _align(pattern: Sequence[Word], words: Sequence[str]) -> tuple[float, str]:
+    """The cheapest way to read the words as the pattern, leaving out, adding and changing some; and its first fault."""
+    # costs[i][j]: for pattern[i:] and words[j:], with what to do first.
+    rows, columns = len(pattern) + 1, len(words) + 1
+    costs: list[list[tuple[float, str]]] = [[(0.0, "")] * columns for _ in range(rows)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            ways: list[tuple[float, str]] = []
+            part = pattern[i] if i < len(pattern) else None
+            if part is None and j == len(words):
+                continue
+            if part is MANY:
+                ways.append(costs[i + 1][j])
+                if j < len(words):
+                    ways.append(costs[i][j + 1])
+            elif part is not None:
+                wanted = "any word" if part is ONE else f"'{part}'"
+                if j < len(words):
+                    step = 0.0 if part is ONE or part == words[j] else _distance_of_texts(words[j], str(part))
+                    fault = f"word {j + 1} {_differ(words[j], str(part))}" if step else ""
+                    ways.append(_after(step, fault, costs[i + 1][j + 1]))
+                where = f"before word {j + 1} '{words[j]}'" if j < len(words) else f"after its {len(words)} words"
+                ways.append(_after(1.01, f"the key lacks a word {where}: it wants {wanted}", costs[i + 1][j]))
+            if j < len(words) and part is not MANY:
+                fault = f"word {j + 1} '{words[j]}' is one too many"
+                ways.append(_after(1.02, fault, costs[i][j + 1]))
+            costs[i][j] = min(ways, key=lambda way: way[0])
+    return costs[0][0]
+
+
+def _after(step: float, fault: str, rest: tuple[float, str]) -> tuple[float, str]:
+    return step + rest[0], fault or rest[1]
+
+
+def _first_sight(wanted: str, message: Message) -> float:
+    words = message.routing_key.split(".")
+    parts = wanted.split(".")
+    same = sum(part in (word, "*", "#") for part, word in zip(parts, words, strict=False))
+    return abs(len(parts) - len(words)) + min(len(parts), len(words)) - same
+
+
+def _distance_of_texts(is_: str, wanted: str) -> float:
+    """From 0 for equal texts to 1 for texts with nothing in common, never near 0 for different ones."""
+    if is_ == wanted:
+        return 0.0
+    return 0.5 + 0.5 * (1 - SequenceMatcher(None, is_, wanted, autojunk=False).ratio())
+
+
+def _differ(is_: str, wanted: str) -> str:
+    if is_ == wanted:
+        return ""
+    hint = ""
+    if is_.lower() == wanted.lower():
+        hint = " (upper and lower case differ)"
+    elif is_.strip() == wanted.strip():
+        hint = " (white space differs)"
+    elif ("*" in wanted or "#" in wanted) and wanted not in ("*", "#"):
+        hint = " (a wildcard counts only as a whole word)"
+    return f"is '{is_}', it wants '{wanted}'{hint}"
+
+
+def _type_hint(is_: object, wants: object) -> str:
+    return " (of another type)" if str(is_) == str(wants) else ""

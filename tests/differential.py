@@ -1,0 +1,219 @@
+"""The engine beside a live RabbitMQ: the same topology declared on both, the same messages published to both.
+
+A round is a topology and some hundred messages, all ``mandatory``. What each queue of the broker received and what the
+broker returned must be what ``Router.route`` says, message by message; where a kind picks at random, one of the routes
+that chance allows. ``python -m tests.differential`` runs rounds until a number of messages is reached.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from urllib.parse import quote, unquote, urlsplit
+
+import pika
+
+from exchange import Destination, Message, Router, Topology
+from exchange.profile import profile_for
+from tests import topologies
+from tests.amqp_wire import all_types_in_pika
+from tests.servers import Server
+
+END = "end"
+
+
+@dataclass
+class Outcome:
+    """What a round, or several, found."""
+
+    messages: int = 0
+    copies: int = 0
+    returned: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> Outcome:
+    """Rounds until so many messages were published; stops at the tenth difference."""
+    outcome = Outcome()
+    profile = profile_for(server.version)
+    with all_types_in_pika():
+        number = 0
+        while outcome.messages < messages and len(outcome.differences) < 10:
+            rng = Random(f"{seed}/{number}")
+            prefix = f"hashstar-{seed}-{number}-"
+            kinds = topologies.Kinds(policies=server.management_url is not None)
+            topology = topologies.topology(rng, profile, kinds, prefix)
+            sent = [topologies.message(rng, topology, prefix) for _ in range(min(per_round, messages - outcome.messages))]
+            _round(server, topology, sent, outcome, f"seed {seed}, round {number}")
+            number += 1
+    return outcome
+
+
+def _round(server: Server, topology: Topology, sent: list[Message], outcome: Outcome, name: str) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(server.url))
+    channel = connection.channel()
+    ours = [exchange for exchange in topology.exchanges.values() if exchange.name.startswith("hashstar-")]
+    try:
+        for policy in topology.policies.values():
+            body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "priority": policy.priority,
+                    "definition": dict(policy.definition)}  # fmt: skip
+            _manage(server, "PUT", f"policies/%2F/{quote(policy.name, safe='')}", body)
+        _declare(channel, topology)
+        arrived, returned = _publish(channel, topology, sent)
+    finally:
+        for exchange in ours:
+            channel.exchange_delete(exchange.name)
+        connection.close()  # its exclusive queues go with it
+        for policy in topology.policies.values():
+            _manage(server, "DELETE", f"policies/%2F/{quote(policy.name, safe='')}", None)
+    outcome.messages += len(sent)
+    outcome.returned += len(returned)
+    for number, message in enumerate(sent):
+        queues = arrived.get(number, Counter())
+        outcome.copies += queues.total()
+        problem = _problem(topology, message, queues, number in returned)
+        if problem:
+            outcome.differences.append(f"{name}, message {number}: {problem}")
+
+
+def _problem(topology: Topology, message: Message, queues: Counter[str], was_returned: bool) -> str:
+    possible = set(possible_routes(topology, message))
+    got = tuple(sorted(queues))
+    if got in possible and max(queues.values(), default=1) == 1 and was_returned == (not got):
+        return ""
+    bindings = "\n".join(map(repr, topology.bindings))
+    return (
+        f"{message}\n  broker: {dict(queues)}, returned: {was_returned}\n  hashstar: {possible}\n"
+        f"{list(topology.exchanges.values())}\n{bindings}\n{dict(topology.policies)}"
+    )
+
+
+def possible_routes(topology: Topology, message: Message) -> Iterator[tuple[str, ...]]:
+    """Every route that chance allows: the choices are tried in order, as an odometer turns."""
+    script: list[int] = []
+    while True:
+        limits: list[int] = []
+
+        def choose(n: int, limits: list[int] = limits, script: list[int] = script) -> int:
+            limits.append(n)
+            return script[len(limits) - 1] if len(limits) <= len(script) else 0
+
+        yield _router(topology, choose).route(message).queues
+        script = script[: len(limits)] + [0] * (len(limits) - len(script))
+        while script and script[-1] + 1 >= limits[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1
+
+
+class _Choice:
+    """The randomness of a router that is kept for a topology, replaced for each walk."""
+
+    def __init__(self) -> None:
+        self.now = lambda n: 0
+
+    def __call__(self, n: int) -> int:
+        return self.now(n)
+
+
+_kept: dict[int, tuple[Topology, Router, _Choice]] = {}
+
+
+def _router(topology: Topology, choose: object) -> Router:
+    if id(topology) not in _kept:
+        _kept.clear()
+        choice = _Choice()
+        _kept[id(topology)] = topology, Router(topology, choose=choice), choice
+    _, router, choice = _kept[id(topology)]
+    choice.now = choose  # type: ignore[assignment]
+    return router
+
+
+def _declare(channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology) -> None:
+    for exchange in topology.exchanges.values():
+        if exchange.name.startswith("hashstar-"):
+            channel.exchange_declare(
+                exchange.name,
+                exchange.type,
+                durable=exchange.durable,
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=dict(exchange.arguments),
+            )
+    for queue in topology.queues:
+        channel.queue_declare(queue, exclusive=True)
+    for binding in topology.bindings:
+        source, (kind, name), key, arguments = binding
+        if kind == "queue":
+            channel.queue_bind(name, source, key, dict(arguments))
+        else:
+            channel.exchange_bind(name, source, key, dict(arguments))
+
+
+def _publish(
+    channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology, sent: list[Message]
+) -> tuple[dict[int, Counter[str]], set[int]]:
+    arrived: dict[int, Counter[str]] = {}
+    returned: set[int] = set()
+    waiting = set(topology.queues)
+
+    def on_message(_channel: object, method: object, properties: pika.BasicProperties, _body: bytes) -> None:
+        queue = method.consumer_tag  # type: ignore[attr-defined]
+        if properties.message_id == END:
+            waiting.discard(queue)
+        else:
+            arrived.setdefault(int(properties.message_id), Counter())[queue] += 1
+
+    channel.add_on_return_callback(lambda _c, _m, properties, _b: returned.add(int(properties.message_id)))
+    for queue in topology.queues:
+        channel.basic_consume(queue, on_message, auto_ack=True, consumer_tag=queue)
+    for number, message in enumerate(sent):
+        properties = pika.BasicProperties(message_id=str(number), headers=dict(message.headers))
+        channel.basic_publish(message.exchange, message.routing_key, b"", properties, mandatory=True)
+    # What is published last to a queue arrives last, and returns come before what is published after them.
+    for queue in topology.queues:
+        channel.basic_publish("", queue, b"", pika.BasicProperties(message_id=END))
+    deadline = time.monotonic() + 60
+    while waiting and time.monotonic() < deadline:
+        channel.connection.process_data_events(time_limit=1)
+    if waiting:
+        raise TimeoutError(f"the broker did not deliver to {waiting} in 60 s")
+    return arrived, returned
+
+
+def _manage(server: Server, method: str, path: str, body: object) -> None:
+    assert server.management_url is not None
+    parts = urlsplit(server.url)
+    login = b64encode(f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()).decode()
+    request = urllib.request.Request(  # noqa: S310: the URL of our own test server
+        f"{server.management_url.rstrip('/')}/api/{path}",
+        method=method,
+        data=json.dumps(body).encode() if body is not None else None,
+        headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        answer.read()
+
+
+def queue(name: str) -> Destination:
+    """A queue as a destination."""
+    return Destination("queue", name)
+
+
+if __name__ == "__main__":
+    from tests.servers import Server as _Server
+
+    url, version, management, count, seed = sys.argv[1:]
+    began = time.monotonic()
+    result = compare(_Server(url=url, origin="argument", version=version, management_url=management or None), int(count), int(seed))
+    print(f"{result.messages} messages, {result.copies} copies, {result.returned} returned in {time.monotonic() - began:.0f} s")
+    print(f"{len(result.differences)} differences")
+    print("\n\n".join(result.differences[:3]))

@@ -1,0 +1,310 @@
+"""Find the real servers the live tests talk to.
+
+A kind of server is a row of `SERVERS`. Its servers are, in this order: those at the addresses in its url
+variable; containers of the images in its image variable (or of its default image); none, in which case the
+tests that need one are skipped, or fail where `HASHSTAR_REQUIRE_LIVE=1` promises that servers are there.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import http.client
+import json
+import os
+import re
+import socket
+import time
+import urllib.parse
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.docker_client import DockerClient
+
+START_SECONDS = 90.0
+# For an address given by hand: its server should be up already.
+ANSWER_SECONDS = 10.0
+# Of silence while an image is pulled: those who work offline must not wait for a registry.
+PULL_SECONDS = 15
+
+
+class Unavailable(Exception):
+    """A server cannot be had; the message says why."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A real server which answers."""
+
+    url: str
+    # What it was started from, or the variable its address came from.
+    origin: str
+    version: str
+    management_url: str | None = None
+
+    @property
+    def version_info(self) -> tuple[int, ...]:
+        """The leading numbers of the version, to compare by: (4, 0, 5)."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """How to find, start and recognise one kind of server."""
+
+    name: str
+    url_variable: str
+    image_variable: str
+    default_image: str
+    port: int
+    # The url of the server behind a host and port.
+    build_url: Callable[[str, int], str]
+    # The version of the server at a url; raises an exception as long as it does not answer.
+    read_version: Callable[[str], str]
+    # The port of the management API, if the server has one.
+    management_port: int | None = None
+    # The url of the management API at a host and port, or None when it is not that of the server at url.
+    find_management: Callable[[str, str, int], str | None] | None = None
+
+
+def amqp_url(host: str, port: int) -> str:
+    """The AMQP url of the default user and virtual host."""
+    return f"amqp://guest:guest@{host}:{port}/%2F"
+
+
+def _amqp_properties(url: str) -> Any:
+    # Imported here: tests without a server do without.
+    import pika
+
+    parameters = pika.URLParameters(url)
+    parameters.connection_attempts = 1
+    # Each of these bounds a step of the handshake with a server that accepts and says nothing.
+    parameters.socket_timeout = parameters.stack_timeout = 5
+    parameters.blocked_connection_timeout = 5
+    connection = pika.BlockingConnection(parameters)
+    try:
+        return cast("Any", connection)._impl.server_properties
+    finally:
+        connection.close()
+
+
+def amqp_version(url: str) -> str:
+    """The version a broker tells in the server-properties of the AMQP handshake."""
+    return str(_amqp_properties(url)["version"])
+
+
+def rabbitmq_management(url: str, host: str, port: int) -> str | None:
+    """The management API at host and port if it is that of the broker at the AMQP url."""
+    login = urllib.parse.urlsplit(url)
+    user, password = (urllib.parse.unquote(part or "guest") for part in (login.username, login.password))
+    token = base64.b64encode(f"{user}:{password}".encode()).decode()
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", "/api/overview", headers={"Authorization": f"Basic {token}"})
+        overview = json.load(connection.getresponse())
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    is_same = overview.get("cluster_name") == _amqp_properties(url).get("cluster_name")
+    return f"http://{host}:{port}" if is_same else None
+
+
+SERVERS: Mapping[str, ServerKind] = {
+    kind.name: kind
+    for kind in (
+        ServerKind(
+            name="rabbitmq",
+            url_variable="HASHSTAR_RABBITMQ_URL",
+            image_variable="HASHSTAR_RABBITMQ_IMAGE",
+            default_image="rabbitmq:4-management",
+            port=5672,
+            build_url=amqp_url,
+            read_version=amqp_version,
+            management_port=15672,
+            find_management=rabbitmq_management,
+        ),
+        # kafka and rocketmq go here.
+    )
+}
+
+
+def listed(value: str) -> list[str]:
+    """The entries of a variable that holds one or several, separated by commas or whitespace."""
+    return [entry for entry in re.split(r"[,\s]+", value) if entry]
+
+
+def live_is_required(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment promises servers, so that a missing one is a failure."""
+    return environ.get("HASHSTAR_REQUIRE_LIVE", "") not in ("", "0")
+
+
+def missing(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
+    """Skip the test that needs the server, or fail it where servers are promised."""
+    if live_is_required(environ):
+        pytest.fail(f"HASHSTAR_REQUIRE_LIVE is set, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@contextmanager
+def running(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterator[list[Server]]:
+    """All servers of a kind, at least one; its containers are removed at the end.
+
+    One of several that cannot be had is left out with a warning, or fails the test where servers are
+    promised.
+    """
+    with ExitStack() as containers:
+        found: list[Server] = []
+        reasons: list[str] = []
+        for find in _candidates(kind, environ):
+            try:
+                found.append(find(containers))
+            except Unavailable as reason:
+                reasons.append(str(reason))
+        if reasons and (not found or live_is_required(environ)):
+            missing(f"no {kind.name}: " + "; ".join(dict.fromkeys(reasons)), environ)
+        _warn_of_those_left_out(reasons)
+        yield found
+
+
+def _warn_of_those_left_out(reasons: list[str]) -> None:
+    with warnings.catch_warnings():
+        # The tests turn warnings into errors; this one is meant to be read.
+        warnings.simplefilter("always")
+        for reason in reasons:
+            warnings.warn(f"left out of the live tests: {reason}", stacklevel=2)
+
+
+def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callable[[ExitStack], Server]]:
+    urls = listed(environ.get(kind.url_variable, ""))
+    if urls:
+        for url in urls:
+            yield partial(_at_url, kind, url)
+        return
+    for image in listed(environ.get(kind.image_variable, "")) or [kind.default_image]:
+        yield partial(_in_container, kind, image)
+
+
+def _at_url(kind: ServerKind, url: str, _: ExitStack) -> Server:
+    try:
+        version = _wait_for_version(kind, url, ANSWER_SECONDS)
+    except Unavailable as reason:
+        raise Unavailable(f"{kind.url_variable} names {url}, which {reason}") from reason
+    return Server(url, kind.url_variable, version, _management_beside(kind, url))
+
+
+def _management_beside(kind: ServerKind, url: str) -> str | None:
+    """The management API as far from the server's port as by default (5672 and 15672), if it is there."""
+    if kind.find_management is None or kind.management_port is None:
+        return None
+    parts = urllib.parse.urlsplit(url)
+    port = (parts.port or kind.port) + kind.management_port - kind.port
+    return kind.find_management(url, parts.hostname or "127.0.0.1", port) if port < 65536 else None
+
+
+def _in_container(kind: ServerKind, image: str, containers: ExitStack) -> Server:
+    return containers.enter_context(_container_of(kind, image))
+
+
+@contextmanager
+def _container_of(kind: ServerKind, image: str) -> Iterator[Server]:
+    container = _start(kind, image)
+    try:
+        url = kind.build_url(*_address(container, kind.port))
+        try:
+            version = _wait_for_version(kind, url, START_SECONDS, lambda: _has_ended(container))
+        except Unavailable as reason:
+            logs = b"".join(container.get_logs()).decode(errors="replace")
+            raise Unavailable(f"a container of {image} {reason}; its log ends:\n{logs[-2000:]}") from reason
+        management = None
+        if kind.find_management is not None and kind.management_port is not None:
+            management = kind.find_management(url, *_address(container, kind.management_port))
+        yield Server(url, image, version, management)
+    finally:
+        container.stop()
+
+
+def _start(kind: ServerKind, image: str) -> DockerContainer:
+    # Imported here: tests that talk to a server at a url do without.
+    try:
+        from testcontainers.core.container import DockerContainer
+        from testcontainers.core.docker_client import DockerClient
+    except ImportError as reason:
+        raise Unavailable(f"{kind.url_variable} is not set and testcontainers is not installed") from reason
+    client = _docker(DockerClient, kind)
+    _have_image(client, image)
+    ports = [kind.port] + ([kind.management_port] if kind.management_port is not None else [])
+    container = DockerContainer(image)
+    # On 127.0.0.1 only, at a port of Docker's choice: the servers' guest may do everything.
+    container.ports.update(dict.fromkeys(ports, ("127.0.0.1",)))
+    try:
+        return container.start()
+    except Exception as reason:
+        container.stop()
+        raise Unavailable(f"Docker cannot start {image} ({reason})") from reason
+
+
+def _docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:
+    """A client of a Docker that answers."""
+    with warnings.catch_warnings():
+        # Of the socket docker's client forgets to close when nobody answers: collected while it is ignored.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            return connect(timeout=PULL_SECONDS).client
+        except Exception as error:  # noqa: BLE001 - it lets the errors of the libraries below it through
+            reason = str(error)
+        gc.collect()
+    raise Unavailable(f"{kind.url_variable} is not set and Docker does not run ({reason})")
+
+
+def _have_image(client: Any, image: str) -> None:
+    """Pull the image unless it is here; testcontainers would wait long for a registry out of reach."""
+    try:
+        if not client.images.list(name=image):
+            client.images.pull(image)
+    except Exception as reason:
+        raise Unavailable(f"image {image} is not here and cannot be pulled ({reason})") from reason
+    finally:
+        client.close()
+
+
+def _address(container: DockerContainer, port: int) -> tuple[str, int]:
+    """Where the container's port is reached: at 127.0.0.1, unless Docker runs elsewhere.
+
+    testcontainers alone would go by the bridge wherever it takes the machine itself for a container.
+    """
+    mapped = int(container.get_docker_client().port(container.get_container_id(), port))
+    try:
+        socket.create_connection(("127.0.0.1", mapped), timeout=1).close()
+    except OSError:
+        return container.get_container_host_ip(), container.get_exposed_port(port)
+    return "127.0.0.1", mapped
+
+
+def _has_ended(container: DockerContainer) -> bool:
+    wrapped = container.get_wrapped_container()
+    wrapped.reload()
+    return wrapped.status not in ("created", "running")
+
+
+def _wait_for_version(kind: ServerKind, url: str, seconds: float, has_ended: Callable[[], bool] = lambda: False) -> str:
+    """The version of the server at the url, as soon as it answers."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return kind.read_version(url)
+        except Exception as error:  # noqa: BLE001 - whatever a starting server or its client comes up with
+            last = error
+        if has_ended():
+            raise Unavailable("ended before it answered")
+        if time.monotonic() > deadline:
+            raise Unavailable(f"did not answer in {seconds:.0f} s ({type(last).__name__}: {last})")
+        time.sleep(0.25)

@@ -1,0 +1,155 @@
+"""How the live tests find their servers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import pytest
+
+from tests import servers
+from tests.servers import SERVERS, Server, ServerKind, listed, running
+
+NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
+
+
+def kind_of(answers: Mapping[str, str]) -> ServerKind:
+    """A kind whose servers are the given urls with their versions."""
+    return dataclasses.replace(SERVERS["rabbitmq"], read_version=answers.__getitem__, find_management=lambda *_: None)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Wait for no server that is not there, except in live tests."""
+    if request.node.get_closest_marker("live") is None:
+        monkeypatch.setattr(servers, "ANSWER_SECONDS", 0)
+
+
+@pytest.fixture
+def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Docker be out of reach."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("text", ["a,b", "a b", " a ,\n b,", "a\tb"])
+def test_a_variable_lists_entries_by_commas_or_whitespace(text: str) -> None:
+    """Commas and whitespace, in any number, separate entries."""
+    assert listed(text) == ["a", "b"]
+
+
+def test_an_empty_variable_lists_nothing() -> None:
+    """An empty variable is as good as none."""
+    assert listed(" , ") == []
+
+
+def test_every_url_of_the_variable_is_a_server_in_its_order() -> None:
+    """Several urls are several servers, the first of which is the default."""
+    environ = {"HASHSTAR_RABBITMQ_URL": "amqp://one, amqp://two"}
+    with running(kind_of({"amqp://one": "4.0.5", "amqp://two": "3.10.8"}), environ) as found:
+        assert found == [
+            Server("amqp://one", "HASHSTAR_RABBITMQ_URL", "4.0.5"),
+            Server("amqp://two", "HASHSTAR_RABBITMQ_URL", "3.10.8"),
+        ]
+
+
+@pytest.mark.usefixtures("no_docker")
+def test_urls_go_before_images() -> None:
+    """With an url given no image is looked at."""
+    environ = {"HASHSTAR_RABBITMQ_URL": "amqp://one", "HASHSTAR_RABBITMQ_IMAGE": "some/image"}
+    with running(kind_of({"amqp://one": "4.0.5"}), environ) as found:
+        assert [server.url for server in found] == ["amqp://one"]
+
+
+def test_images_are_asked_for_when_there_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without urls each image of the variable is tried, or else the default image."""
+    asked: list[str] = []
+
+    def start(_: ServerKind, image: str) -> None:
+        asked.append(image)
+        raise servers.Unavailable("no")
+
+    monkeypatch.setattr(servers, "_start", start)
+    for value in ("one/image:1,other/image:2", ""):
+        with pytest.raises(pytest.skip.Exception), running(kind_of({}), {"HASHSTAR_RABBITMQ_IMAGE": value}):
+            pass
+    assert asked == ["one/image:1", "other/image:2", "rabbitmq:4-management"]
+
+
+@pytest.mark.usefixtures("no_docker")
+def test_without_any_server_a_test_is_skipped_with_the_reason() -> None:
+    """The reason names the variable to set and what is wrong with Docker."""
+    with (
+        pytest.raises(pytest.skip.Exception, match="HASHSTAR_RABBITMQ_URL is not set and Docker does not run"),
+        running(SERVERS["rabbitmq"], {}),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("no_docker")
+def test_without_any_server_a_test_fails_where_servers_are_required() -> None:
+    """HASHSTAR_REQUIRE_LIVE=1 turns a missing server into a failure."""
+    with (
+        pytest.raises(pytest.fail.Exception, match="HASHSTAR_REQUIRE_LIVE"),
+        running(SERVERS["rabbitmq"], {"HASHSTAR_REQUIRE_LIVE": "1"}),
+    ):
+        pass
+
+
+def test_a_url_without_a_server_is_told_in_the_reason() -> None:
+    """The reason of a skip names the url nobody answers at."""
+    with (
+        pytest.raises(pytest.skip.Exception, match=f"{NOWHERE}, which did not answer"),
+        running(SERVERS["rabbitmq"], {"HASHSTAR_RABBITMQ_URL": NOWHERE}),
+    ):
+        pass
+
+
+def test_one_missing_server_of_several_is_left_out_with_a_warning() -> None:
+    """The tests go on with the servers there are."""
+    environ = {"HASHSTAR_RABBITMQ_URL": "amqp://gone amqp://one"}
+    with (
+        pytest.warns(UserWarning, match="left out of the live tests: .*amqp://gone"),
+        running(kind_of({"amqp://one": "4.0.5"}), environ) as found,
+    ):
+        assert [server.url for server in found] == ["amqp://one"]
+
+
+def test_one_missing_server_of_several_fails_where_servers_are_required() -> None:
+    """HASHSTAR_REQUIRE_LIVE=1 means all of the servers named."""
+    environ = {"HASHSTAR_RABBITMQ_URL": "amqp://gone amqp://one", "HASHSTAR_REQUIRE_LIVE": "1"}
+    with (
+        pytest.raises(pytest.fail.Exception, match="amqp://gone"),
+        running(kind_of({"amqp://one": "4.0.5"}), environ),
+    ):
+        pass
+
+
+def test_versions_compare_by_their_numbers() -> None:
+    """3.10 comes after 3.9, and what follows the numbers does not matter."""
+    assert Server("", "", "3.10.8").version_info == (3, 10, 8)
+    assert Server("", "", "3.10.8").version_info > Server("", "", "3.9.29").version_info
+    assert Server("", "", "4.1.0-rc.2").version_info == (4, 1, 0)
+
+
+@pytest.mark.live
+def test_every_live_broker_takes_a_connection_and_tells_its_version(rabbitmq_servers: list[Server]) -> None:
+    """A client connects, opens a channel and is routed a message; the version has three numbers."""
+    import pika
+
+    for server in rabbitmq_servers:
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        try:
+            channel = connection.channel()
+            channel.queue_declare("servers", exclusive=True)
+            channel.basic_publish("", "servers", b"hello")
+            _, _, body = channel.basic_get("servers", auto_ack=True)
+            assert body == b"hello"
+        finally:
+            connection.close()
+        assert len(server.version_info) == 3
+
+
+@pytest.mark.live
+def test_the_default_broker_is_the_first(rabbitmq_servers: list[Server], rabbitmq: Server) -> None:
+    """Tests that need one broker get the first one named."""
+    assert rabbitmq is rabbitmq_servers[0]

@@ -1,0 +1,155 @@
+"""Random topologies, messages and edits, for property tests and for the comparison with live brokers.
+
+Everything comes from one ``random.Random``, so a seed reproduces a case. Names and keys are drawn from few, odd words:
+a small alphabet is what makes patterns meet keys, and the odd ones are where matchers differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Topology, Typed
+from exchange.errors import BrokerError
+from exchange.profile import Profile
+
+WORDS = ("a", "b", "ab", "A", "", "*", "#", "a#", "##", "é", "日本", " ", "x-y", "0")
+PATTERN_WORDS = (*WORDS, "*", "*", "*", "#", "#", "a", "b")
+HEADERS = ("h", "k", "H", "x-h", "é")
+
+VALUES: tuple[Any, ...] = (
+    1, 0, -1, 1.0, 0.0, -0.0, 0.1, 1.5, True, False, "", "1", "a", "true", b"a", b"\xff", None, 5, 5000,
+    Typed("byte", 1), Typed("unsignedbyte", 1), Typed("short", 1), Typed("unsignedshort", 1), Typed("signedint", 1),
+    Typed("unsignedint", 1), Typed("float", 0.1), Typed("float", 1.0), Typed("timestamp", 5),
+    datetime(1970, 1, 1, 1, 23, 20, tzinfo=UTC), Decimal("1.5"), Decimal("15"), Decimal("0.10"), Decimal("-1"),
+    [], {}, [1], [Typed("signedint", 1)], [1.0], {"a": 1}, {"a": Typed("short", 1)}, [True], ["a", b"a"],
+)  # fmt: skip
+"""Field values of all types, close to each other."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What a random topology is made of."""
+
+    types: tuple[str, ...] = ("direct", "fanout", "topic", "topic", "headers", "x-random", "x-local-random",
+                              "x-recent-history")  # fmt: skip
+    most_random: int = 2
+    """A walk through many exchanges that pick at random has too many possible ends to list."""
+    policies: bool = True
+
+
+def words(rng: Random, pool: tuple[str, ...], most: int = 5) -> str:
+    """A key or pattern: mostly short, sometimes without any word."""
+    return ".".join(rng.choice(pool) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 3, 4, most))))
+
+
+def topology(rng: Random, profile: Profile, kinds: Kinds | None = None, prefix: str = "") -> Topology:
+    """A topology that RabbitMQ of this profile accepts, with cycles, alternates and bindings of all kinds."""
+    kinds = kinds or Kinds()
+    result = Topology(profile=profile)
+    types = [kind for kind in kinds.types if profile.local_random or kind != "x-local-random"]
+    randoms = 0
+    for i in range(rng.randint(2, 7)):
+        kind = rng.choice(types)
+        randoms += kind.endswith("random")
+        if kind.endswith("random") and randoms > kinds.most_random:
+            kind = "topic"
+        arguments = {}
+        if rng.random() < 0.4:
+            arguments["alternate-exchange"] = rng.choice((f"{prefix}x{rng.randint(0, 7)}", "amq.fanout", "", "nowhere"))
+        name = f"{prefix}x{i}"
+        result = result.declare_exchange(Exchange(name, kind, internal=rng.random() < 0.1, arguments=arguments))  # type: ignore[arg-type]
+    for i in range(rng.randint(2, 7)):
+        result = result.declare_queue(Queue(f"{prefix}q{i}" if i else f"{prefix}a.b"))
+    if kinds.policies and rng.random() < 0.3:
+        for i in range(rng.randint(1, 2)):
+            result = result.set_policy(policy(rng, prefix, i))
+    for _ in range(rng.randint(3, 40)):
+        result = edit(rng, result, prefix)
+    return result
+
+
+def policy(rng: Random, prefix: str, number: int) -> Policy:
+    """A policy that names an alternate exchange for some of the prefix's exchanges, or does not."""
+    definition = {"alternate-exchange": f"{prefix}x{rng.randint(0, 7)}"} if rng.random() < 0.8 else {"expires": 1000}
+    apply_to = "exchanges" if "alternate-exchange" in definition else "queues"
+    pattern = rng.choice((f"^{prefix}x", f"^{prefix}x[0-3]$", f"{prefix}x1"))
+    return Policy(f"{prefix}p{number}", pattern, definition, apply_to, priority=number)
+
+
+def edit(rng: Random, old: Topology, prefix: str = "") -> Topology:
+    """One more binding, if RabbitMQ accepts it."""
+    try:
+        return old.bind(binding(rng, old, prefix))
+    except BrokerError:
+        return old
+
+
+def binding(rng: Random, topology: Topology, prefix: str = "") -> Binding:
+    """A binding between parts of the topology, of a sort its source has a use for."""
+    sources = [name for name in topology.exchanges if name.startswith(prefix or "x")]
+    source = rng.choice([*sources, *sources, "amq.topic"])
+    if rng.random() < 0.3:
+        destination = Destination("exchange", rng.choice(sources))
+    else:
+        destination = Destination("queue", rng.choice(list(topology.queues)))
+    kind = topology.exchanges[source].type
+    key = words(rng, PATTERN_WORDS if kind == "topic" else WORDS)
+    if kind == "x-local-random":
+        key = ""
+    arguments: dict[str, Any] = {}
+    if kind == "headers":
+        key = rng.choice(("", "a"))
+        arguments = headers(rng, 3)
+        if rng.random() < 0.8:
+            arguments["x-match"] = rng.choice(("all", "any", "all-with-x", "any-with-x"))
+    elif rng.random() < 0.1:
+        arguments = {"note": rng.choice((1, "1", None))}
+    return Binding(source, destination, key)._replace(arguments=Binding.to_queue("", "", "", arguments).arguments)
+
+
+def headers(rng: Random, most: int) -> dict[str, Any]:
+    """Some headers, or arguments of a headers binding."""
+    return {name: rng.choice(VALUES) for name in rng.sample(HEADERS, rng.randint(0, most))}
+
+
+def message(rng: Random, topology: Topology, prefix: str = "") -> Message:
+    """A message to an exchange that can be published to, with a key that often matches something."""
+    names = [name for name, exchange in topology.exchanges.items() if not exchange.internal]
+    name = rng.choice([name for name in names if name.startswith(prefix or "x") or name in ("", "amq.topic")] or [""])
+    carried = headers(rng, 4) if rng.random() < 0.6 else {}
+    for header in ("CC", "BCC"):
+        if rng.random() < 0.1:
+            carried[header] = [key(rng, topology) for _ in range(rng.randint(0, 2))] + rng.choice(([], [1], [b"a"]))
+    return Message(name, key(rng, topology), carried)
+
+
+def key(rng: Random, topology: Topology) -> str:
+    """A routing key: random words, or a binding's with its wildcards filled in, or a queue's name."""
+    chance = rng.random()
+    if chance < 0.1:
+        return rng.choice(list(topology.queues))
+    bindings = topology.bindings
+    if chance < 0.5 or not bindings:
+        return words(rng, WORDS, 7)
+    at = rng.randrange(len(bindings))
+    pattern = next(b.routing_key for i, b in enumerate(bindings) if i == at)
+    parts: list[str] = []
+    for word in pattern.split("."):
+        if word == "#":
+            parts += [rng.choice(WORDS) for _ in range(rng.randint(0, 3))]
+        else:
+            parts.append(rng.choice(WORDS) if word == "*" else word)
+    return ".".join(parts)[:80]
+
+
+def renamed(exchange: Exchange, **changes: Any) -> Exchange:
+    """An exchange with some attributes changed."""
+    return replace(exchange, **changes)
+
+
+Fields = Mapping[str, Any]
