@@ -1,0 +1,1 @@
+"""Carries the messages. Imports `exchange` and `bindings`; the console script, which shows all three, is here too."""

@@ -6,9 +6,9 @@ How a topology is read from a file is not the engine's business: ``commands`` is
 from __future__ import annotations
 
 import json
-import random
 import sys
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import IO, Any, Final, NoReturn
 
 import click
@@ -33,13 +33,13 @@ REMEMBERED_LINES: Final = 65_536
 def commands(load: Load) -> list[click.Command]:
     """The commands of this package, reading topologies with ``load``."""
 
-    @click.command()
+    @click.command("route")
     @topology_options
     @click.option("--seed", type=int, help="Make the random exchange types choose the same way every time.")
     @click.option("--skip-bad", is_flag=True, help="Count lines that cannot be routed and go on, instead of stopping.")
     @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
     @click.argument("file", type=click.File("rb"), default="-")
-    def route(
+    def route_command(
         definitions: str,
         vhost: str | None,
         profile: str | None,
@@ -55,8 +55,8 @@ def commands(load: Load) -> list[click.Command]:
         "undecided", with the names of exchanges whose type is unknown, where there are any ("unroutable" is then null
         if it depends on them). AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
         """
-        router = Router(_loaded(load, definitions, vhost, profile), choose=random.Random(seed).randrange)
-        out = click.get_binary_stream("stdout")
+        router = Router(_loaded(load, definitions, vhost, profile), choose=Random(seed).randrange)
+        out = sys.stdout.buffer
         skipped: list[str] = []
         try:
             for line in _routed(router, file, skipped if skip_bad else None):
@@ -80,7 +80,7 @@ def commands(load: Load) -> list[click.Command]:
     @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
     @click.argument("exchange")
     @click.argument("routing_key", default="")
-    def explain(
+    def explain_command(
         definitions: str,
         vhost: str | None,
         profile: str | None,
@@ -102,7 +102,7 @@ def commands(load: Load) -> list[click.Command]:
             _fail(error)
         click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
 
-    return [route, explain]
+    return [route_command, explain_command]
 
 
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from exchange.nearest import Obstacle
 from exchange.parts import Binding
-from exchange.route import Alternate, Explanation, Hop
+from exchange.route import Alternate, Explanation, Hop, Obstacle
 from exchange.typed_json import encode
 
 __all__ = ["describe", "to_json"]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from exchange.errors import PreconditionFailed
 from exchange.values import type_and_value
 
 __all__ = ["Message"]
-
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +22,8 @@ class Message:
 
     exchange: str = ""
     routing_key: str = ""
-    headers: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    properties: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""
 
     def routing_keys(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ starts with the binding its owner most likely meant, and the words on it that fa
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -18,9 +18,10 @@ from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange
 from exchange.pattern import MANY, ONE, Pattern, Word
 from exchange.profile import Profile
+from exchange.route import Obstacle
 from exchange.tables import Tables
 
-__all__ = ["Obstacle", "nearest_way"]
+__all__ = ["Walk", "nearest_way"]
 
 LOOKED_AT_CLOSELY = 50
 """Of a million bindings only so many, the nearest at first sight, are compared letter by letter."""
@@ -29,45 +30,40 @@ OTHER_ROUTE = 1.0
 """The distance of an alternate exchange that was not taken, and of a binding that chance passed over."""
 
 
-class Obstacle(NamedTuple):
-    """What keeps a message from going on to ``destination``: a binding it does not match, or a rule."""
-
-    exchange: str
-    destination: Destination
-    binding: Binding | None
-    """None for an alternate exchange, and for the default exchange, which has none."""
-    reason: str
-
-
 class _Way(NamedTuple):
     distance: float
     obstacles: tuple[Obstacle, ...]
 
 
-def nearest_way(
-    message: Message,
-    queue: str,
-    reached: set[str],
-    tables: Tables,
-    alternates: dict[str, str],
-    profile: Profile,
-) -> tuple[Obstacle, ...]:
-    """The obstacles between the exchanges a message reached and a queue that did not get it, nearest way, in order.
+class Walk(NamedTuple):
+    """What a message did, as far as the search for another way needs to know."""
 
-    ``alternates`` maps exchanges to their alternate exchange in force. Empty when no binding leads from anywhere the
-    message can be published to the queue.
+    message: Message
+    reached: frozenset[str]
+    """The exchanges that routed it."""
+    tables: Tables
+    alternates: Mapping[str, str]
+    """Exchange -> its alternate exchange in force."""
+    profile: Profile
+
+
+def nearest_way(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
+    """The obstacles between the exchanges a message reached and a queue that did not get it: nearest way, in order.
+
+    Empty when nothing leads to the queue from where the message can get.
     """
+    # Dijkstra's algorithm from the queue backwards.
     goal = Destination("queue", queue)
     best: dict[Destination, float] = {goal: 0.0}
     heap: list[tuple[float, int, Destination, tuple[Obstacle, ...]]] = [(0.0, 0, goal, ())]
     pushed = 0
     while heap:
         distance, _, at, obstacles = heapq.heappop(heap)
-        if distance > best.get(at, distance):
-            continue
-        if at.kind == "exchange" and at.name in reached:
+        if at.kind == "exchange" and at.name in walk.reached:
             return obstacles
-        for source, step in _ways_into(at, message, reached, tables, alternates, profile):
+        if distance > best[at]:
+            continue
+        for source, step in _ways_into(walk, at):
             total = distance + step.distance
             there = Destination("exchange", source)
             if total < best.get(there, float("inf")):
@@ -77,46 +73,37 @@ def nearest_way(
     return ()
 
 
-def _ways_into(
-    destination: Destination,
-    message: Message,
-    reached: set[str],
-    tables: Tables,
-    alternates: dict[str, str],
-    profile: Profile,
-) -> Iterable[tuple[str, _Way]]:
+def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, _Way]]:
     by_source: dict[str, list[Binding]] = {}
-    for binding in tables.bindings_to(destination):
+    for binding in walk.tables.bindings_to(destination):
         by_source.setdefault(binding.source, []).append(binding)
     for source, bindings in by_source.items():
-        exchange = tables.exchanges.get(source)
+        exchange = walk.tables.exchanges.get(source)
         if exchange is not None:
-            yield source, _nearest_binding(exchange, bindings, message, source in reached, profile)
+            yield source, _nearest_binding(walk, exchange, bindings)
     if destination.kind == "exchange":
-        for source, alternate in alternates.items():
+        for source, alternate in walk.alternates.items():
             if alternate == destination.name:
                 reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
                 yield source, _Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
-    elif "" in reached:
-        reason = f"the default exchange routes to the queue of the same name: {_differ(message.routing_key, destination.name)}"
-        distance = _distance_of_texts(message.routing_key, destination.name)
-        yield "", _Way(distance, (Obstacle("", destination, None, reason),))
+    elif "" in walk.reached:
+        key, name = walk.message.routing_key, destination.name
+        reason = f"the default exchange routes to the queue that the key names: the key {_differ(key, name)}"
+        yield "", _Way(_distance_of_texts(key, name), (Obstacle("", destination, None, reason),))
 
 
-def _nearest_binding(
-    exchange: Exchange, bindings: Sequence[Binding], message: Message, was_reached: bool, profile: Profile
-) -> _Way:
+def _nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> _Way:
     kind = exchange.type
     if kind == "x-delayed-message":
         kind = str(exchange.arguments.get("x-delayed-type", ""))
     look = _LOOKS.get(kind, _look_at_unknown)
     if len(bindings) > LOOKED_AT_CLOSELY and kind in ("topic", "direct"):
-        bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, key=lambda b: _first_sight(b.routing_key, message))
-    distance, place = min((look(binding, message, profile)[0], i) for i, binding in enumerate(bindings))
+        bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, key=lambda b: _first_sight(b.routing_key, walk.message))
+    seen = [(*look(binding, walk.message, walk.profile), place) for place, binding in enumerate(bindings)]
+    distance, reason, place = min(seen, key=lambda look: (look[0], look[2]))
+    if not reason:
+        return _Way(distance, ())  # it would match, once its exchange is reached
     binding = bindings[place]
-    reason = look(binding, message, profile)[1]
-    if not reason and not was_reached:
-        return _Way(distance, ())  # it would match, once the exchange is reached
     return _Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -124,10 +125,12 @@ def _freeze(part: Exchange | Queue) -> None:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what Python's regexes may mean one day
+        try:
+            return re.compile(pattern)
+        except re.error:
+            return None
 
 
 PREDECLARED: Final = (

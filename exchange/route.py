@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from exchange.message import Message
-from exchange.nearest import Obstacle
 from exchange.parts import Binding, Destination, Exchange
 
 __all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Route", "Step"]
@@ -68,6 +67,16 @@ class Hop:
     steps: tuple[Step, ...]
     alternate: Alternate | None
     undecided: bool = False
+
+
+class Obstacle(NamedTuple):
+    """What keeps a message from going on to ``destination``: a binding it does not match, or a rule."""
+
+    exchange: str
+    destination: Destination
+    binding: Binding | None
+    """None for an alternate exchange, and for the default exchange, which has none."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ route sees half a change, and no route from before a change is remembered after 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable
 from threading import Lock
 from typing import Final, NamedTuple
@@ -16,7 +15,6 @@ from exchange import rules
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
-from exchange.nearest import nearest_way
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Route, Step
 from exchange.tables import Change
@@ -34,18 +32,18 @@ class Router:
     >>> router.route(Message("orders", "order.eu.created")).queues
     ('billing',)
 
-    ``choose(n)`` gives the random kinds their integer below n. ``cache`` bounds the remembered routes; 0 remembers
-    none. The editing methods change the router's own copy of the topology in place, under the rules of
-    `Topology`'s, in time that does not grow with it. Safe to use from several threads.
+    ``choose(n)`` gives the random kinds their integer below n; by default, chance does. ``cache`` bounds the
+    remembered routes; 0 remembers none. The editing methods change the router's own copy of the topology in place,
+    under the rules of `Topology`'s, in time that does not grow with it. Safe to use from several threads.
     """
 
-    def __init__(self, topology: Topology, *, choose: Choose = random.randrange, cache: int = 65_536) -> None:
+    def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
         self._lock: Final = Lock()
         self._vhost: Final = topology.vhost
         self._profile: Final = topology.profile
         self._place: Final = rules.Place(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
-        self._choose: Final = choose
+        self._choose: Final = choose if choose is not None else _chance()
         self._cache_size: Final = cache
         self._compiled: Final[dict[str, _Compiled]] = {}
         self._remembered: Final[dict[str, dict[str, Route]]] = {}
@@ -89,9 +87,11 @@ class Router:
                 return Explanation(message, route, tuple(hops))
             obstacles: tuple[Obstacle, ...] = ()
             if queue in self._tables.queues and queue not in route.queues:
-                reached = {hop.exchange.name for hop in hops}
+                from exchange.nearest import Walk, nearest_way  # only those who ask need it
+
+                reached = frozenset(hop.exchange.name for hop in hops)
                 alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
-                obstacles = nearest_way(message, queue, reached, self._tables, alternates, self._profile)
+                obstacles = nearest_way(Walk(message, reached, self._tables, alternates, self._profile), queue)
             return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
 
     def declare_exchange(self, exchange: Exchange) -> None:
@@ -270,3 +270,9 @@ class _Compiled(NamedTuple):
     exchange: Exchange
     kind: Kind | None
     alternate: str | None
+
+
+def _chance() -> Choose:
+    from random import randrange  # which imports much, for the few topologies with a random kind
+
+    return randrange

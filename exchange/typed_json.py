@@ -19,7 +19,7 @@ from json import dumps
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.message import NOTHING, Message
+from exchange.message import Message
 from exchange.values import RANGES, Typed, float32, to_bytes, type_and_value
 
 __all__ = ["decode", "decode_table", "encode", "encode_table", "message_from_json", "message_to_json"]
@@ -120,9 +120,9 @@ def message_from_json(value: Any) -> Message:
     if type(routing_key) is not str:
         _not_a_string(routing_key, "routing_key")
     headers = get("headers")
-    headers = NOTHING if headers is None or headers == {} else _fields(headers, "headers")
+    headers = {} if headers is None or headers == {} else _fields(headers, "headers")
     properties = get("properties")
-    properties = NOTHING if properties is None or properties == {} else _fields(properties, "properties")
+    properties = {} if properties is None or properties == {} else _fields(properties, "properties")
     body = get("body")
     body = b"" if body is None else _body(body)
     message = new(Message)

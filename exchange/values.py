@@ -19,12 +19,13 @@ Typed("short", 1)           short, and so on for the names in ``TYPES``
 
 from __future__ import annotations
 
-from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from typing import Any, Final
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 __all__ = ["EMPTY", "TYPES", "FieldTable", "Typed", "type_and_value"]
 
@@ -47,6 +48,15 @@ RANGES: Final = {
 """The integer types and what fits in them."""
 
 
+FITTING: Final[Mapping[str, tuple[str, ...]]] = {
+    "float": ("double", "long"),
+    "double": ("double", "long"),
+    "longstr": ("longstr", "binary"),
+    "binary": ("binary", "longstr"),
+} | {kind: (kind,) for kind in ("void", "bool", "decimal", "array", "table")}
+"""The other types and what a value must be of itself to be called so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """A value with its AMQP type said: ``Typed("timestamp", 1700000000)``, ``Typed("float", 1.5)``.
@@ -64,6 +74,15 @@ class Typed:
             low, high = RANGES[self.type]
             if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
                 raise ValueError(f"{self.value!r} is not a {self.type}: an integer from {low} to {high}")
+            return
+        kind, value = type_and_value(self.value)
+        if kind not in FITTING[self.type]:
+            raise ValueError(f"{self.value!r} is not a {self.type}: it is a {kind}")
+        if self.type == "float":
+            try:
+                float32(value)
+            except OverflowError:
+                raise ValueError(f"{self.value!r} is not a float: that has 32 bits") from None
 
 
 def type_and_value(value: Any) -> tuple[str, Any]:
@@ -76,6 +95,8 @@ def type_and_value(value: Any) -> tuple[str, Any]:
         return "void", None
     if isinstance(value, Typed):
         inner: Any = type_and_value(value.value)[1]
+        if value.type == "double":
+            return "double", float(inner)
         return value.type, float32(inner) if value.type == "float" else inner
     if isinstance(value, bool):
         return "bool", value
@@ -87,21 +108,28 @@ def type_and_value(value: Any) -> tuple[str, Any]:
         return "longstr", to_bytes(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "binary", bytes(value)
-    if isinstance(value, Decimal):
-        return "decimal", _decimal(value)
-    if isinstance(value, datetime):
-        return "timestamp", timegm(value.utctimetuple())
     if isinstance(value, Mapping):
         return "table", tuple([(key, *type_and_value(item)) for key, item in value.items()])
     if isinstance(value, (list, tuple)):
         return "array", tuple([type_and_value(item) for item in value])
+    return _rare_type_and_value(value)
+
+
+def _rare_type_and_value(value: Any) -> tuple[str, Any]:
+    from datetime import datetime  # with decimal, a third of what importing the engine would take
+    from decimal import Decimal
+
+    if isinstance(value, Decimal):
+        return "decimal", _decimal(value)
+    if isinstance(value, datetime):
+        from calendar import timegm
+
+        return "timestamp", timegm(value.utctimetuple())
     raise TypeError(f"no AMQP field type for {value!r}")
 
 
 def float32(value: float) -> float:
     """The double that a 32-bit float of this value decodes to."""
-    from struct import pack, unpack
-
     return float(unpack(">f", pack(">f", value))[0])
 
 

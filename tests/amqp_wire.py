@@ -38,7 +38,7 @@ def _encoded(kind: str, value: Any) -> bytes:
         value = b"".join(_encoded(*item) for item in value)
     elif kind == "table":
         value = b"".join(_short(name) + _encoded(kind, item) for name, kind, item in value)
-    return struct.pack(">cI", tag, len(value)) + value
+    return struct.pack(">cI", tag, len(value)) + bytes(value)
 
 
 def _short(name: str) -> bytes:

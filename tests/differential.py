@@ -13,14 +13,14 @@ import time
 import urllib.request
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from urllib.parse import quote, unquote, urlsplit
 
 import pika
 
-from exchange import Destination, Message, Router, Topology
+from exchange import Message, Router, Topology
 from exchange.profile import profile_for
 from tests import topologies
 from tests.amqp_wire import all_types_in_pika
@@ -50,7 +50,9 @@ def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> O
             prefix = f"hashstar-{seed}-{number}-"
             kinds = topologies.Kinds(policies=server.management_url is not None)
             topology = topologies.topology(rng, profile, kinds, prefix)
-            sent = [topologies.message(rng, topology, prefix) for _ in range(min(per_round, messages - outcome.messages))]
+            sent = [
+                topologies.message(rng, topology, prefix) for _ in range(min(per_round, messages - outcome.messages))
+            ]
             _round(server, topology, sent, outcome, f"seed {seed}, round {number}")
             number += 1
     return outcome
@@ -118,7 +120,7 @@ class _Choice:
     """The randomness of a router that is kept for a topology, replaced for each walk."""
 
     def __init__(self) -> None:
-        self.now = lambda n: 0
+        self.now: Callable[[int], int] = lambda n: 0
 
     def __call__(self, n: int) -> int:
         return self.now(n)
@@ -127,13 +129,13 @@ class _Choice:
 _kept: dict[int, tuple[Topology, Router, _Choice]] = {}
 
 
-def _router(topology: Topology, choose: object) -> Router:
+def _router(topology: Topology, choose: Callable[[int], int]) -> Router:
     if id(topology) not in _kept:
         _kept.clear()
         choice = _Choice()
         _kept[id(topology)] = topology, Router(topology, choose=choice), choice
     _, router, choice = _kept[id(topology)]
-    choice.now = choose  # type: ignore[assignment]
+    choice.now = choose
     return router
 
 
@@ -193,7 +195,7 @@ def _manage(server: Server, method: str, path: str, body: object) -> None:
     assert server.management_url is not None
     parts = urlsplit(server.url)
     login = b64encode(f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()).decode()
-    request = urllib.request.Request(  # noqa: S310: the URL of our own test server
+    request = urllib.request.Request(  # noqa: S310  the URL of our own test server
         f"{server.management_url.rstrip('/')}/api/{path}",
         method=method,
         data=json.dumps(body).encode() if body is not None else None,
@@ -203,17 +205,11 @@ def _manage(server: Server, method: str, path: str, body: object) -> None:
         answer.read()
 
 
-def queue(name: str) -> Destination:
-    """A queue as a destination."""
-    return Destination("queue", name)
-
-
 if __name__ == "__main__":
-    from tests.servers import Server as _Server
-
     url, version, management, count, seed = sys.argv[1:]
     began = time.monotonic()
-    result = compare(_Server(url=url, origin="argument", version=version, management_url=management or None), int(count), int(seed))
-    print(f"{result.messages} messages, {result.copies} copies, {result.returned} returned in {time.monotonic() - began:.0f} s")
+    result = compare(Server(url, "argument", version, management or None), int(count), int(seed))
+    took = time.monotonic() - began
+    print(f"{result.messages} messages, {result.copies} copies, {result.returned} returned in {took:.0f} s")
     print(f"{len(result.differences)} differences")
     print("\n\n".join(result.differences[:3]))

@@ -62,8 +62,8 @@ def _headers_match(binding: Binding, message: Message, topology: Topology) -> bo
             if type_and_value(value)[0] == "void":
                 yield name in headers
             else:
-                yield name in headers and comparable(
-                    headers[name], topology.profile, from_message=True
-                ) == comparable(value, topology.profile, from_message=False)
+                yield name in headers and comparable(headers[name], topology.profile, from_message=True) == comparable(
+                    value, topology.profile, from_message=False
+                )
 
     return any(results()) if mode.startswith("any") else all(results())

@@ -244,7 +244,7 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
     ports = [kind.port] + ([kind.management_port] if kind.management_port is not None else [])
     container = DockerContainer(image)
     # On 127.0.0.1 only, at a port of Docker's choice: the servers' guest may do everything.
-    container.ports.update(dict.fromkeys(ports, ("127.0.0.1",)))
+    cast("dict[Any, Any]", container.ports).update(dict.fromkeys(ports, ("127.0.0.1",)))
     try:
         return container.start()
     except Exception as reason:

@@ -6,8 +6,7 @@ a small alphabet is what makes patterns meet keys, and the odd ones are where ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -25,7 +24,7 @@ VALUES: tuple[Any, ...] = (
     1, 0, -1, 1.0, 0.0, -0.0, 0.1, 1.5, True, False, "", "1", "a", "true", b"a", b"\xff", None, 5, 5000,
     Typed("byte", 1), Typed("unsignedbyte", 1), Typed("short", 1), Typed("unsignedshort", 1), Typed("signedint", 1),
     Typed("unsignedint", 1), Typed("float", 0.1), Typed("float", 1.0), Typed("timestamp", 5),
-    datetime(1970, 1, 1, 1, 23, 20, tzinfo=UTC), Decimal("1.5"), Decimal("15"), Decimal("0.10"), Decimal("-1"),
+    datetime(1970, 1, 1, 1, 23, 20, tzinfo=UTC), Decimal("1.5"), Decimal(15), Decimal("0.10"), Decimal(-1),
     [], {}, [1], [Typed("signedint", 1)], [1.0], {"a": 1}, {"a": Typed("short", 1)}, [True], ["a", b"a"],
 )  # fmt: skip
 """Field values of all types, close to each other."""
@@ -145,11 +144,3 @@ def key(rng: Random, topology: Topology) -> str:
         else:
             parts.append(rng.choice(WORDS) if word == "*" else word)
     return ".".join(parts)[:80]
-
-
-def renamed(exchange: Exchange, **changes: Any) -> Exchange:
-    """An exchange with some attributes changed."""
-    return replace(exchange, **changes)
-
-
-Fields = Mapping[str, Any]

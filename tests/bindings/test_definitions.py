@@ -299,6 +299,14 @@ def test_a_virtual_host_that_is_new_is_listed() -> None:
     assert written["vhosts"][2:] == [{"name": "new"}]
 
 
+def test_a_virtual_host_that_is_emptied_stays() -> None:
+    """One that only its parts named is listed when they go."""
+    file = {"queues": [{"name": "q", "vhost": "a"}, {"name": "q", "vhost": "b"}]}
+    edited = loads(file).with_topology(Topology(vhost="a"))
+    assert dumped(edited) == {"queues": file["queues"][1:], "vhosts": [{"name": "a"}]}
+    assert edited.topology("a") == Topology(vhost="a")
+
+
 def test_definitions_are_made_of_a_topology() -> None:
     """Of predeclared exchanges nothing is written, and the bindings the broker makes itself are not either."""
     topology = Topology([Exchange("e", "topic")], bindings=[Binding.to_exchange("e", "amq.topic", "#")])
@@ -514,6 +522,8 @@ def test_files_are_plain_or_gzipped(tmp_path: Path, name: str) -> None:
     content = path.read_bytes()
     assert content.startswith(b"\x1f\x8b") == name.endswith(".gz")
     path.rename(renamed)
+    loads(BROKER).save(path)
+    assert path.read_bytes() == renamed.read_bytes()
     assert Definitions.load(renamed) == loads(BROKER)
 
 

@@ -87,7 +87,9 @@ def topologies_names(topology: Topology) -> list[str]:
 
 
 def _operation(rng: Random, topology: Topology) -> Operation:
-    return rng.choice((_declare_exchange, _declare_queue, _bind, _bind, _bind, _unbind, _unbind, _delete))(rng, topology)
+    return rng.choice((_declare_exchange, _declare_queue, _bind, _bind, _bind, _unbind, _unbind, _delete))(
+        rng, topology
+    )
 
 
 def _declare_exchange(rng: Random, topology: Topology) -> Operation:
