@@ -18,16 +18,22 @@ from exchange.profile import Profile
 
 WORDS = ("a", "b", "ab", "A", "", "*", "#", "a#", "##", "é", "日本", " ", "x-y", "0")
 PATTERN_WORDS = (*WORDS, "*", "*", "*", "#", "#", "a", "b")
-HEADERS = ("h", "k", "H", "x-h", "é")
+HEADERS = ("h", "k", "H", "x-h", "é", "CC", "BCC")
 
-VALUES: tuple[Any, ...] = (
-    1, 0, -1, 1.0, 0.0, -0.0, 0.1, 1.5, True, False, "", "1", "a", "true", b"a", b"\xff", None, 5, 5000,
-    Typed("byte", 1), Typed("unsignedbyte", 1), Typed("short", 1), Typed("unsignedshort", 1), Typed("signedint", 1),
-    Typed("unsignedint", 1), Typed("float", 0.1), Typed("float", 1.0), Typed("timestamp", 5),
-    datetime(1970, 1, 1, 1, 23, 20, tzinfo=UTC), Decimal("1.5"), Decimal(15), Decimal("0.10"), Decimal(-1),
-    [], {}, [1], [Typed("signedint", 1)], [1.0], {"a": 1}, {"a": Typed("short", 1)}, [True], ["a", b"a"],
+FAMILIES: tuple[tuple[Any, ...], ...] = (
+    (1, 1.0, True, "1", Typed("byte", 1), Typed("unsignedbyte", 1), Typed("short", 1), Typed("unsignedshort", 1),
+     Typed("signedint", 1), Typed("unsignedint", 1), Typed("float", 1.0), Decimal(1), Typed("timestamp", 1)),
+    (0, 0.0, -0.0, False, "", b"", Typed("float", -0.0), Decimal(0), [], {}, None),
+    (0.1, Typed("float", 0.1), 1.5, Typed("float", 1.5), Decimal("1.5"), Decimal(15), Decimal("0.10")),
+    (5, 5000, Typed("timestamp", 5), datetime(1970, 1, 1, 1, 23, 20, tzinfo=UTC), Typed("timestamp", 5000)),
+    (-1, Decimal(-1), -1.0, 2**32 - 1),
+    ("a", b"a", "true", True, b"\xff", "A"),
+    ([1], [Typed("signedint", 1)], [1.0], [True], [0.0], [-0.0], ["a"], [b"a"], [[]], [{}]),
+    ({"a": 1}, {"a": Typed("short", 1)}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": [-0.0]}),
 )  # fmt: skip
-"""Field values of all types, close to each other."""
+"""Field values of all types, those together that one might take for each other."""
+
+VALUES = tuple(value for family in FAMILIES for value in family)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ def binding(rng: Random, topology: Topology, prefix: str = "") -> Binding:
     """A binding between parts of the topology, of a sort its source has a use for."""
     sources = [name for name in topology.exchanges if name.startswith(prefix or "x")]
     source = rng.choice([*sources, *sources, "amq.topic"])
+    if topology.exchanges[source].type != "headers" and rng.random() < 0.3:
+        # Headers have more ways to differ than keys.
+        source = rng.choice([name for name in sources if topology.exchanges[name].type == "headers"] or [source])
     if rng.random() < 0.3:
         destination = Destination("exchange", rng.choice(sources))
     else:
@@ -116,12 +125,26 @@ def headers(rng: Random, most: int) -> dict[str, Any]:
     return {name: rng.choice(VALUES) for name in rng.sample(HEADERS, rng.randint(0, most))}
 
 
+def near(rng: Random, value: Any) -> Any:
+    """The value itself, or one that it may be taken for."""
+    families = [family for family in FAMILIES if any(type(value) is type(v) and value == v for v in family)]
+    if rng.random() < 0.5 or not families:
+        return value
+    return rng.choice(rng.choice(families))
+
+
 def message(rng: Random, topology: Topology, prefix: str = "") -> Message:
     """A message to an exchange that can be published to, with a key that often matches something."""
     names = [name for name, exchange in topology.exchanges.items() if not exchange.internal]
     name = rng.choice([name for name in names if name.startswith(prefix or "x") or name in ("", "amq.topic")] or [""])
     carried = headers(rng, 4) if rng.random() < 0.6 else {}
+    aims = [b for b in topology.bindings if b.arguments and not topology.exchanges[b.source].internal]
+    if aims and rng.random() < 0.4:
+        aim = rng.choice(aims)
+        name, asked = aim.source, aim.arguments.items()
+        carried |= {name: near(rng, value) for name, value in asked if name != "x-match" and rng.random() < 0.9}
     for header in ("CC", "BCC"):
+        carried.pop(header, None)  # what is no array is refused
         if rng.random() < 0.1:
             carried[header] = [key(rng, topology) for _ in range(rng.randint(0, 2))] + rng.choice(([], [1], [b"a"]))
     return Message(name, key(rng, topology), carried)

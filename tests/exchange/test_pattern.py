@@ -155,8 +155,8 @@ def test_a_pattern_can_be_written_in_another_dialect() -> None:
 
 SOME_WORDS: list[Word] = ["a", "b", ONE, MANY]
 FIRST: list[list[Word]] = [[], [ONE_PLAIN]]  # which stands nowhere else
-WORDS = st.builds(
-    lambda *parts: sum(parts, []), st.sampled_from(FIRST), st.lists(st.sampled_from(SOME_WORDS), max_size=7)
+WORDS: st.SearchStrategy[list[Word]] = st.builds(
+    list.__add__, st.sampled_from(FIRST), st.lists(st.sampled_from(SOME_WORDS), max_size=7)
 )
 KEYS = st.lists(st.sampled_from(["a", "b", "c", "$"]), max_size=7)
 
