@@ -79,7 +79,7 @@ def _topology(
 
 
 @lru_cache(maxsize=16)
-def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:  # noqa: ARG001
+def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:
     # A topology never changes, so the tests of a run share it; the time makes a rewritten file another one.
     from bindings.definitions import topology_from
 

@@ -26,6 +26,15 @@ __all__ = ["Walk", "nearest_way"]
 LOOKED_AT_CLOSELY = 50
 """Of a million bindings only so many, the nearest at first sight, are compared letter by letter."""
 
+KEPT = 0.25
+"""How much nearer a literal word that is right brings a pattern: the more of it is right, the likelier it is meant."""
+
+SLIP = 0.3
+"""The distance between texts that differ in upper and lower case or in white space around them."""
+
+LEAST = 0.1
+"""The distance of the nearest pattern that does not match."""
+
 OTHER_ROUTE = 1.0
 """The distance of an alternate exchange that was not taken, and of a binding that chance passed over."""
 
@@ -113,7 +122,7 @@ Look = Callable[[Binding, Message, Profile], tuple[float, str]]
 def _look_at_topic(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
     pattern = Pattern.of_binding_key(binding.routing_key)
     ways = [_align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
-    return min(ways)
+    return min((max(cost, LEAST) if fault else 0.0, fault) for cost, fault in ways)
 
 
 def _look_at_direct(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
@@ -179,8 +188,7 @@ def _align(pattern: Sequence[Word], words: Sequence[str]) -> tuple[float, str]:
             elif part is not None:
                 wanted = "any word" if part is ONE else f"'{part}'"
                 if j < len(words):
-                    step = 0.0 if part is ONE or part == words[j] else _distance_of_texts(words[j], str(part))
-                    fault = f"word {j + 1} {_differ(words[j], str(part))}" if step else ""
+                    step, fault = _step(part, words[j], j)
                     ways.append(_after(step, fault, costs[i + 1][j + 1]))
                 where = f"before word {j + 1} '{words[j]}'" if j < len(words) else f"after its {len(words)} words"
                 ways.append(_after(1.01, f"the key lacks a word {where}: it wants {wanted}", costs[i + 1][j]))
@@ -189,6 +197,14 @@ def _align(pattern: Sequence[Word], words: Sequence[str]) -> tuple[float, str]:
                 ways.append(_after(1.02, fault, costs[i][j + 1]))
             costs[i][j] = min(ways, key=lambda way: way[0])
     return costs[0][0]
+
+
+def _step(part: Word, word: str, place: int) -> tuple[float, str]:
+    if part is ONE:
+        return 0.0, ""
+    if part == word:
+        return -KEPT, ""
+    return _distance_of_texts(word, str(part)), f"word {place + 1} {_differ(word, str(part))}"
 
 
 def _after(step: float, fault: str, rest: tuple[float, str]) -> tuple[float, str]:
@@ -203,9 +219,11 @@ def _first_sight(wanted: str, message: Message) -> float:
 
 
 def _distance_of_texts(is_: str, wanted: str) -> float:
-    """From 0 for equal texts to 1 for texts with nothing in common, never near 0 for different ones."""
+    """From 0 for equal texts to 1 for texts with nothing in common; a slip of the keyboard is some way from 0."""
     if is_ == wanted:
         return 0.0
+    if is_.strip().lower() == wanted.strip().lower():
+        return SLIP
     return 0.5 + 0.5 * (1 - SequenceMatcher(None, is_, wanted, autojunk=False).ratio())
 
 

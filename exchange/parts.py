@@ -23,7 +23,8 @@ class Exchange:
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    arguments: FieldTable = EMPTY
+    arguments: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
 
     def __post_init__(self) -> None:
         _freeze(self)
@@ -36,7 +37,8 @@ class Queue:
     name: str
     durable: bool = True
     auto_delete: bool = False
-    arguments: FieldTable = EMPTY
+    arguments: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
 
     def __post_init__(self) -> None:
         _freeze(self)
@@ -118,9 +120,8 @@ def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | N
 
 
 def _freeze(part: Exchange | Queue) -> None:
-    arguments: Mapping[str, Any] = part.arguments
-    if not isinstance(arguments, FieldTable):
-        object.__setattr__(part, "arguments", FieldTable(arguments))
+    if not isinstance(part.arguments, FieldTable):
+        object.__setattr__(part, "arguments", FieldTable(part.arguments))
 
 
 @cache

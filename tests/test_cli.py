@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def hashstar(*arguments: str, given: str = "") -> subprocess.CompletedProcess[st
 
 def test_route_answers_each_line_in_order(definitions: str) -> None:
     """One line out for each line in, with the exchange and key of the line and its queues sorted."""
-    given = [
+    given: list[dict[str, Any]] = [
         {"exchange": "x", "routing_key": "k.1", "body": "ignored", "extra": [1]},
         {"exchange": "x", "routing_key": "z"},
         {"exchange": "", "routing_key": "a"},

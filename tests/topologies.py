@@ -67,7 +67,7 @@ def topology(rng: Random, profile: Profile, kinds: Kinds | None = None, prefix: 
         if rng.random() < 0.4:
             arguments["alternate-exchange"] = rng.choice((f"{prefix}x{rng.randint(0, 7)}", "amq.fanout", "", "nowhere"))
         name = f"{prefix}x{i}"
-        result = result.declare_exchange(Exchange(name, kind, internal=rng.random() < 0.1, arguments=arguments))  # type: ignore[arg-type]
+        result = result.declare_exchange(Exchange(name, kind, internal=rng.random() < 0.1, arguments=arguments))
     for i in range(rng.randint(2, 7)):
         result = result.declare_queue(Queue(f"{prefix}q{i}" if i else f"{prefix}a.b"))
     if kinds.policies and rng.random() < 0.3:

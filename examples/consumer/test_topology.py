@@ -3,8 +3,6 @@
 Run it with ``pytest examples/consumer``.
 """
 
-# ruff: noqa: S101  (a test asserts)
-
 from __future__ import annotations
 
 import importlib.util

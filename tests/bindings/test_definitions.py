@@ -250,7 +250,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
     )
     assert definitions.topology("shop") == Topology(
         [Exchange("orders", "topic"), Exchange("lost", "fanout")],
-        [Queue("billing", arguments={"x-queue-type": "quorum", "x-max-length": 10}), Queue("lost")],  # type: ignore[arg-type]
+        [Queue("billing", arguments={"x-queue-type": "quorum", "x-max-length": 10}), Queue("lost")],
         [
             Binding.to_queue("orders", "billing", "order.*"),
             Binding.to_queue("lost", "lost", "", {"comment": "all of it"}),

@@ -103,7 +103,7 @@ def _declare_exchange(rng: Random, topology: Topology) -> Operation:
     flags = {"durable": rng.random() < 0.8, "auto_delete": rng.random() < 0.3, "internal": rng.random() < 0.1}
     if old is not None and rng.random() < 0.7:
         kind, flags = old.type, {"durable": old.durable, "auto_delete": old.auto_delete, "internal": old.internal}
-    exchange = Exchange(name, kind, **flags, arguments=arguments)  # type: ignore[arg-type]
+    exchange = Exchange(name, kind, **flags, arguments=arguments)
     return (
         "declare_exchange", (exchange,), {},
         lambda channel: channel.exchange_declare(name, kind, **flags, arguments=arguments),
@@ -119,7 +119,7 @@ def _declare_queue(rng: Random, topology: Topology) -> Operation:
     if rng.random() < 0.1:
         arguments["x-dead-letter-exchange"] = "hashstar-a"
     name = rng.choice(QUEUES)
-    queue = Queue(name, arguments=arguments)  # type: ignore[arg-type]
+    queue = Queue(name, arguments=arguments)
     return (
         "declare_queue", (queue,), {},
         lambda channel: channel.queue_declare(name, durable=True, arguments=arguments),

@@ -1,0 +1,1 @@
+"""Programs that use hashstar, to be read and run."""
