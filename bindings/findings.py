@@ -73,7 +73,8 @@ def _of_entry(entry: Entry) -> Iterator[str]:
 
 def _policy_findings(policy: Policy) -> Iterator[str]:
     if policy.apply_to not in APPLY_TO:
-        yield f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {", ".join(map(repr, APPLY_TO))}"
+        known = ", ".join(map(repr, APPLY_TO))
+        yield f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
     try:
         with catch_warnings():  # of constructs that a later Python may read otherwise
             simplefilter("ignore")

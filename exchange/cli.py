@@ -20,7 +20,7 @@ from exchange.profile import PROFILES
 from exchange.route import Route
 from exchange.router import Router
 from exchange.topology import Topology
-from exchange.typed_json import decode, message_from_json
+from exchange.typed_json import decode, message_from_line
 
 __all__ = ["Load", "commands", "topology_options"]
 
@@ -125,16 +125,15 @@ def _loaded(load: Load, definitions: str, vhost: str | None, profile: str | None
 
 def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Iterator[bytes]:
     """The output lines. What cannot be routed raises InputError, or is counted in ``skipped`` when that is given."""
-    decoder = json.JSONDecoder()
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
     for number, raw in enumerate(file, 1):
         try:
-            message = message_from_json(_parsed(raw, decoder))
+            message = message_from_line(raw)
             route = router.route(message)
-        except (InputError, BrokerError, ValueError, RecursionError) as error:
+        except (InputError, BrokerError) as error:
             if not raw.strip():
                 continue
-            place = f"{getattr(file, 'name', '-')}:{number}: {_reason(error)}"
+            place = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if skipped is None:
                 raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
             skipped[:] = [skipped[0] + 1, skipped[1]] if skipped else [1, place]
@@ -146,12 +145,6 @@ def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Itera
                 lines.clear()
             known = lines[key] = route, _line(message, route)
         yield known[1]
-
-
-def _parsed(raw: bytes, decoder: json.JSONDecoder) -> Any:
-    text = raw.decode()
-    value, end = decoder.raw_decode(text)
-    return value if text[end:] in ("\n", "", "\r\n") else decoder.decode(text)
 
 
 def _line(message: Message, route: Route) -> bytes:
@@ -168,16 +161,6 @@ def _line(message: Message, route: Route) -> bytes:
         return text.encode() + b"\n"
     except UnicodeEncodeError:  # lone surrogates came as escapes and leave as escapes
         return json.dumps(fields).encode() + b"\n"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not JSON: {error.msg} at column {error.colno}"
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8: {error.reason} at byte {error.start}"
-    if isinstance(error, RecursionError):
-        return "JSON nested too deeply"
-    return str(error)
 
 
 def _header(option: str) -> tuple[str, Any]:

@@ -190,13 +190,20 @@ def _align(pattern: Sequence[Word], words: Sequence[str]) -> tuple[float, str]:
                 if j < len(words):
                     step, fault = _step(part, words[j], j)
                     ways.append(_after(step, fault, costs[i + 1][j + 1]))
-                where = f"before word {j + 1} '{words[j]}'" if j < len(words) else f"after its {len(words)} words"
-                ways.append(_after(1.01, f"the key lacks a word {where}: it wants {wanted}", costs[i + 1][j]))
+                ways.append(_after(1.01, f"{_lacking(words, j)}: it wants {wanted}", costs[i + 1][j]))
             if j < len(words) and part is not MANY:
                 fault = f"word {j + 1} '{words[j]}' is one too many"
                 ways.append(_after(1.02, fault, costs[i][j + 1]))
             costs[i][j] = min(ways, key=lambda way: way[0])
     return costs[0][0]
+
+
+def _lacking(words: Sequence[str], place: int) -> str:
+    if not words:
+        return "the key is empty"
+    if place < len(words):
+        return f"the key lacks a word before word {place + 1} '{words[place]}'"
+    return f"the key lacks a word after its {len(words)} word{'s' if len(words) > 1 else ''}"
 
 
 def _step(part: Word, word: str, place: int) -> tuple[float, str]:

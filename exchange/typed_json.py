@@ -15,14 +15,22 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from json import dumps
+from json import JSONDecodeError, JSONDecoder, dumps
 from typing import Any, Final
 
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.values import RANGES, Typed, float32, to_bytes, type_and_value
 
-__all__ = ["decode", "decode_table", "encode", "encode_table", "message_from_json", "message_to_json"]
+__all__ = [
+    "decode",
+    "decode_table",
+    "encode",
+    "encode_table",
+    "message_from_json",
+    "message_from_line",
+    "message_to_json",
+]
 
 SAME: Final = frozenset({str, float, bool, type(None)})
 """The types of JSON values that are field values as they stand."""
@@ -133,6 +141,35 @@ def message_from_json(value: Any) -> Message:
     set_body(message, body)
     return message
 
+
+def message_from_line(raw: bytes) -> Message:
+    """The message that a line of JSON in UTF-8 describes, its line end included or not; as `message_from_json`.
+
+    Raises InputError saying why it is none.
+    """
+    try:
+        text = raw.decode()
+        try:
+            value, end = _raw_decode(text)
+        except JSONDecodeError:
+            value, end = None, 0
+        if text[end:] not in LINE_ENDS or not end:
+            value = _decode_all(text)  # white space around it, or an error that says where
+    except JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise InputError("JSON nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}") from None
+    return message_from_json(value)
+
+
+LINE_ENDS: Final = ("\n", "", "\r\n")
+
+_raw_decode: Final = JSONDecoder().raw_decode
+_decode_all: Final = JSONDecoder().decode
 
 # The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
 new: Final = object.__new__

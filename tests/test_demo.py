@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.definitions import topology_from
-from examples.demo import generate
+from examples.demo import generate, report
 from examples.demo.shapes import Shapes
 from examples.demo.tally import Tally
-from exchange import PROFILES, Binding, Exchange, Message, Queue, Router, Topology
+from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology
 from exchange.parts import PREDECLARED
 from exchange.typed_json import message_from_json
 from tests import oracle, topologies
@@ -65,7 +65,7 @@ def test_report_has_the_counts_of_the_slow_router(small: tuple[str, list[Message
     queues = Counter(queue for route in routes for queue in route)
     assert len(messages) == 2_000
     assert queues
-    for queue, count in queues.items():
+    for queue, count in sorted(queues.items(), key=lambda item: (-item[1], item[0]))[:15]:
         assert counted(output, f"{queue} ") == count
     assert counted(output, "unroutable") == routes.count(())
     assert counted(output, "routed to a queue") == 2_000 - routes.count(())
@@ -79,17 +79,17 @@ def test_report_tells_what_a_person_wants_to_know(small: tuple[str, list[Message
     output, _ = small
     assert re.search(r"device\.\*\.battery to amq\.topic", output)
     assert "word 3 is 'battery'" in output
-    assert re.search(r"deploy\.\*\.dev\.\* to deploys, caught by deploys\.unrouted", output)
-    assert "word 1 is 'Order', it wants 'order' (upper and lower case differ)" in output
+    assert re.search(r"deploy\.\*\.dev\.\S+ to deploys, caught by deploys\.unrouted", output)
+    assert re.search(r"order\S* to orders, caught by orders\.unrouted", output, re.IGNORECASE)
     assert re.search(r"amq\.topic +device\.\*\.gps +-> fleet-map", output)
     assert re.search(r"order\.us\.created +-> fraud-check +\d+ times, always with order\.\*\.created", output)
-    assert output.count("\n") <= 65
+    assert output.count("\n") <= 60
     assert max(map(len, output.splitlines())) <= 140
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(list(PROFILES.values())))
-def test_tally_is_the_sum_of_single_explanations(seed: int, profile: topologies.Profile) -> None:
+def test_tally_is_the_sum_of_single_explanations(seed: int, profile: Profile) -> None:
     """Counting by cases, and forgetting them at any time, gives what explaining every message gives."""
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
@@ -108,7 +108,7 @@ def test_tally_is_the_sum_of_single_explanations(seed: int, profile: topologies.
         explanation = router.explain(message)
         unroutable += explanation.route.unroutable is True
         for hop in explanation.hops:
-            bindings.update(hop.matched)
+            bindings.update(hop.matched if hop.exchange.name else ())
             if hop.alternate is not None and hop.alternate.taken:
                 alternates[hop.exchange.name, hop.alternate.name] += 1
     tally.settle()
@@ -118,6 +118,23 @@ def test_tally_is_the_sum_of_single_explanations(seed: int, profile: topologies.
     assert tally.unroutable == unroutable == sum(shape.count for shape in tally.lost.merged())
     assert tally.bindings == bindings
     assert tally.alternates == alternates
+
+
+def test_nearest_queue_is_the_one_that_was_meant() -> None:
+    """Of all queues within reach, by the key; with the word that fails."""
+    topology = topology_from(SAMPLE)
+    router = Router(topology)
+    for exchange, key, queue, told in (
+        ("orders", "Order.eu.paid", "billing", "word 1 is 'Order'"),
+        ("orders", "order.us.cancelledd", "warehouse", "word 3 is 'cancelledd'"),
+        ("jobs", "thumbnails", "jobs.render", "is 'thumbnails', it wants 'thumbnail'"),
+        ("", "reply", "replies", "is 'reply', it wants 'replies'"),
+    ):
+        found = report.nearest(router, topology, Message(exchange, key))
+        assert found is not None
+        assert (key, found[0]) == (key, queue)
+        assert told in found[1].reason
+    assert report.nearest(router, topology, Message("amq.direct", "x")) is None
 
 
 def test_needless_binding_is_one_that_never_matched_alone() -> None:
@@ -135,16 +152,16 @@ def test_needless_binding_is_one_that_never_matched_alone() -> None:
 
 
 def test_shapes_lose_no_message_however_many_keys_there_are() -> None:
-    """Twenty thousand keys of changing length are few shapes, and their counts are all messages."""
+    """Twenty thousand keys of changing length are few shapes, their counts are all messages."""
     topology = Topology([Exchange("x", "topic")])
     tally = Tally(Router(topology))
     for number in range(20_000):
-        tally.add(Message("x", ".".join(["a", str(number), *("z" * (number % 300))])))
+        tally.add(Message("x", ".".join(["a", str(number), *("z" * (number % 20))])))
     tally.settle()
     shapes = tally.lost.merged()
     assert sum(shape.count for shape in shapes) == tally.unroutable == 20_000
     assert shapes[0].words[:2] == ("a", "*")
-    assert len(shapes) < 1_000
+    assert len(shapes) == 20
     assert not Shapes().merged()
 
 

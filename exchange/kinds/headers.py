@@ -124,7 +124,7 @@ def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
     if kind == "timestamp" and from_message and profile.timestamps_in_milliseconds:
         return int(decoded) * 1000
     if kind in ("array", "table"):
-        return "list", repr(decoded)
+        return "list", repr(decoded if profile.signed_zeros_differ else _without_signed_zeros(decoded))
     if kind == "decimal":
         return "decimal", *decoded
     if kind == "bool":
@@ -134,3 +134,9 @@ def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
             return float(decoded)  # Python's == between int and float is exact, as Erlang's
         return "float", repr(decoded) if profile.signed_zeros_differ else decoded + 0.0
     return int(decoded)
+
+
+def _without_signed_zeros(decoded: Any) -> Any:
+    if isinstance(decoded, tuple):
+        return tuple(map(_without_signed_zeros, decoded))
+    return decoded + 0.0 if isinstance(decoded, float) else decoded
