@@ -147,8 +147,9 @@ class Definitions:
         if not isinstance(other, Definitions):
             return NotImplemented
         mine, theirs = self._document, other._document
-        same = (self.default_vhost, mine.keys()) == (other.default_vhost, theirs.keys())
-        return same and all(_same_section(mine[key], theirs[key]) for key in mine)
+        if (self.default_vhost, mine.keys()) != (other.default_vhost, theirs.keys()):
+            return False
+        return all(_same_section(mine[key], theirs[key]) for key in mine)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -69,6 +69,7 @@ class Compactor:
     """
 
     def __init__(self) -> None:
+        # What many bindings have in common, to be one object each: the order of their keys, destinations, names.
         self._orders: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._destinations: dict[tuple[str, str], Destination] = {}
         self._names: dict[str, str] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from os import SEEK_END
 from random import Random
 from typing import IO, Any, Final, NoReturn
 
@@ -59,7 +60,7 @@ def commands(load: Load) -> list[click.Command]:
         out = sys.stdout.buffer
         skipped: list[str] = []
         try:
-            for line in _routed(router, file, skipped if skip_bad else None):
+            for line in _with_progress(file, _routed(router, file, skipped if skip_bad else None)):
                 out.write(line)
                 if line_buffered:
                     out.flush()
@@ -145,6 +146,21 @@ def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Itera
                 lines.clear()
             known = lines[key] = route, _line(message, route)
         yield known[1]
+
+
+def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The same lines; on a terminal that they are not printed to, with a bar of how much of the file was read."""
+    if not sys.stderr.isatty() or sys.stdout.isatty() or not file.seekable():
+        yield from lines
+        return
+    size = file.seek(0, SEEK_END)
+    file.seek(0)
+    with click.progressbar(length=size, label="routing", file=sys.stderr) as bar:
+        for number, line in enumerate(lines):
+            if number % 10_000 == 0:
+                bar.update(file.tell() - bar.pos)
+            yield line
+        bar.update(size - bar.pos)
 
 
 def _line(message: Message, route: Route) -> bytes:

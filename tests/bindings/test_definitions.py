@@ -293,6 +293,15 @@ def test_an_edit_rewrites_what_it_changes_and_nothing_else() -> None:
     assert dumped(definitions) == BROKER
 
 
+def test_of_what_is_there_twice_an_edit_rewrites_the_one_that_counts() -> None:
+    """The other one stays as it is until both go."""
+    first, last = ({"name": "p", "vhost": "/", "pattern": text, "definition": {}} for text in "ab")
+    definitions = loads({"policies": [first, last]})
+    edited = definitions.with_topology(definitions.topology().set_policy(Policy("p", "c")))
+    assert dumped(edited) == {"policies": [first, {**last, "pattern": "c"}]}
+    assert dumped(edited.with_topology(Topology()))["policies"] == []
+
+
 def test_a_virtual_host_that_is_new_is_listed() -> None:
     """RabbitMQ's import needs the virtual host to be there."""
     written = dumped(loads(BROKER).with_topology(Topology(queues=[Queue("q")], vhost="new")))
