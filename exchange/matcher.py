@@ -56,7 +56,7 @@ class Matcher(Generic[V]):
         self._wild: dict[str, Wild[V]] = {}
         self._indexes: dict[int | None, WildIndex[V]] = {}
         self._vocabulary: dict[str, str] = {}  # the words the wildcard patterns name, each to itself
-        self._named: dict[str, int] = {}  # how many of them name it
+        self._named: dict[str, int] = {}  # how many of them name it, where more than one do
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
         self._cache_size: Final = cache
         self._keys: Final[_Keys[V]] = _Keys(self._remember)
@@ -116,16 +116,20 @@ class Matcher(Generic[V]):
 
     def _add(self, wild: Wild[V]) -> None:
         for word in wild.literals:
-            self._vocabulary.setdefault(word, word)
-            self._named[word] = self._named.get(word, 0) + 1
+            if word in self._vocabulary:
+                self._named[word] = self._named.get(word, 1) + 1
+            else:
+                self._vocabulary[word] = word
         for index in self._indexes.values():
             index.add(wild)
 
     def _remove(self, wild: Wild[V]) -> None:
         for word in wild.literals:
-            self._named[word] -= 1
-            if not self._named[word]:
-                del self._named[word], self._vocabulary[word]
+            others = self._named.pop(word, 1) - 1
+            if others > 1:
+                self._named[word] = others
+            elif not others:
+                del self._vocabulary[word]
         for index in self._indexes.values():
             index.remove(wild)
 

@@ -32,7 +32,7 @@ class Wild(Generic[V]):
     ``MANY``. Compared by identity, since patterns that match alike are still bound and unbound apart.
     """
 
-    __slots__ = ("head", "inner", "literals", "open", "tail", "values", "words")
+    __slots__ = ("head", "inner", "open", "tail", "values", "words")
 
     def __init__(self, words: tuple[Word, ...]) -> None:
         parts: list[tuple[Word, ...]] = []
@@ -42,11 +42,15 @@ class Wild(Generic[V]):
             start = end + 1
         self.words = words
         self.head = parts[0]
-        self.inner = parts[1:-1]
+        self.inner = tuple(parts[1:-1])
         self.open = len(parts) > 1
         self.tail = parts[-1] if self.open else ()
-        self.literals = {word for word in words if isinstance(word, str)}
         self.values: Collection[V] = ()
+
+    @property
+    def literals(self) -> set[str]:
+        """The words that it names."""
+        return {word for word in self.words if isinstance(word, str)}
 
     def conjunctions(self, length: int) -> list[Conditions] | None:
         """The conjunctions of which a key of this length satisfies one if it matches; None when too many to list."""
