@@ -1,0 +1,37 @@
+"""``python -m benchmarks [--quick] [--only NAME ...]``: one table for each workload."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from benchmarks import bindings, broker, matching, structures
+
+BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
+    "dense-1k": matching.dense,
+    "sparse-100k": matching.sparse,
+    "unique-ids": matching.unique,
+    "million": bindings.million,
+    "headers": bindings.headers,
+    "structures": structures.structures,
+}
+"""Name -> what runs it; its argument is whether to be quick."""
+
+
+def main() -> None:
+    """Run the benchmarks that the command line names, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer keys and rounds: a look, not a measurement")
+    parser.add_argument("--only", action="append", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
+    arguments = parser.parse_args()
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores; medians and minima")
+    print(f"{broker.VARIABLE}: {', '.join(broker.images()) or 'not set, so RabbitMQ is not measured'}")
+    for name in arguments.only or BENCHMARKS:
+        BENCHMARKS[name](arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
