@@ -15,7 +15,8 @@ Not safe for concurrent use: the owner holds a lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 __all__ = ["PRESENT", "Conditions", "Conjunctions", "with_value", "without_value"]
@@ -24,7 +25,8 @@ WIDTH: Final = 1024
 """Conjunctions in a block before it is split: wide enough that Python's cost per operation vanishes beside the work
 on the bits, narrow enough that a word that only one pattern names costs a hundred bytes."""
 
-FANOUT: Final = 64
+FANOUT_BITS: Final = 6
+FANOUT: Final = 1 << FANOUT_BITS
 """Children of a split block; values are spread over them by their hash, so a million distinct ones need 2,000 blocks
 and not a million."""
 
@@ -113,12 +115,7 @@ class Conjunctions(Generic[V]):
             if isinstance(node, _Block):
                 node.search(shape, known.items(), found)
                 continue
-            if _REST in node.children:
-                stack.append(node.children[_REST])
-            if node.feature in known:
-                child = node.children.get(hash(known[node.feature]) % FANOUT)
-                if child is not None:
-                    stack.append(child)
+            stack += node.visited(known)
         return found
 
     def _leaf(self, node: _Block[V] | _Split[V], conditions: Conditions) -> _Block[V]:
@@ -127,11 +124,10 @@ class Conjunctions(Generic[V]):
         return node
 
     def _split(self, block: _Block[V]) -> None:
-        feature = block.best_feature()
-        if feature is None:
+        split = block.best_split()
+        if split is None:
             block.limit *= 2  # all alike: nothing to gain before there are many more
             return
-        split: _Split[V] = _Split(block.parent, block.place, feature)
         for conditions, slot in block.slots.items():
             for value in block.values[slot]:
                 self._leaf(split, conditions).add(conditions, value)
@@ -145,47 +141,79 @@ class Conjunctions(Generic[V]):
 
 
 _REST: Final = FANOUT
-"""The place of the conjunctions that do not ask for the value of a split's feature."""
+"""The place of the conjunctions that do not ask for what a split goes by."""
 
 
 class _Split(Generic[V]):
     """An inner node of the tree: conjunctions apart by the value they ask of one feature."""
 
-    __slots__ = ("children", "feature", "parent", "place")
+    __slots__ = ("children", "depth", "feature", "parent", "place")
 
     def __init__(self, parent: _Split[V] | None, place: int, feature: Hashable) -> None:
         self.parent = parent
         self.place = place
+        self.depth: int = parent.depth + 1 if parent is not None else 0
         self.feature = feature
         self.children: dict[int, _Block[V] | _Split[V]] = {}
 
-    def child(self, conditions: Conditions) -> _Block[V] | _Split[V]:
-        place = _REST
+    def place_of(self, conditions: Conditions) -> int:
+        """Which child the conjunction belongs to."""
         for feature, value in conditions:
             if feature == self.feature and value is not PRESENT:
-                place = hash(value) % FANOUT
+                return self.spread(value)
+        return _REST
+
+    def visited(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+        """The children that may hold conjunctions that these features satisfy."""
+        if _REST in self.children:
+            yield self.children[_REST]
+        if self.feature in features:
+            child = self.children.get(self.spread(features[self.feature]))
+            if child is not None:
+                yield child
+
+    def child(self, conditions: Conditions) -> _Block[V] | _Split[V]:
+        """The child that the conjunction belongs to, made if need be."""
+        place = self.place_of(conditions)
         child = self.children.get(place)
         if child is None:
             child = self.children[place] = _Block(self, place)
         return child
 
+    def spread(self, value: Hashable) -> int:
+        """A place for a value; other bits of its hash at each depth, so that a feature can be split by again."""
+        return (hash(value) >> (self.depth * FANOUT_BITS)) % FANOUT
+
+
+class _SplitByName(_Split[V]):
+    """Conjunctions apart by the first feature they ask for: for blocks of ever so many features."""
+
+    __slots__ = ()
+
+    def place_of(self, conditions: Conditions) -> int:
+        return self.spread(conditions[0][0]) if conditions else _REST
+
+    def visited(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+        places = {_REST, *map(self.spread, features)}
+        return (self.children[place] for place in places & self.children.keys())
+
 
 class _Feature:
     """What a block knows of one feature, as bits of its slots."""
 
-    __slots__ = ("absent", "allowed", "equal", "given")
+    __slots__ = ("asked", "equal", "ruled_out", "valued")
 
-    def __init__(self, bits: int) -> None:
-        self.absent = bits  # satisfied when the feature is not there: those that do not ask for it
-        self.given = bits  # satisfied by any value: those, and the ones that only ask that it be there
-        self.equal: dict[Hashable, int] = {}  # the ones that ask for this value
-        self.allowed: dict[Hashable, int] = {}  # given | equal[value], remembered between changes
+    def __init__(self) -> None:
+        self.asked = 0  # those that ask for it, and so are ruled out where it is absent
+        self.valued = 0  # those of them that ask for a value
+        self.equal: dict[Hashable, int] = {}  # those of them that ask for this value
+        self.ruled_out: dict[Hashable, int] = {}  # valued without equal[value], remembered between changes
 
 
 class _Block(Generic[V]):
     """A leaf of the tree: conjunctions side by side, one bit each."""
 
-    __slots__ = ("_absent", "_features", "_free", "_live", "limit", "parent", "place", "slots", "values")
+    __slots__ = ("_features", "_free", "_lacking", "_live", "limit", "parent", "place", "slots", "values")
 
     def __init__(self, parent: _Split[V] | None, place: int) -> None:
         self.parent = parent
@@ -196,7 +224,7 @@ class _Block(Generic[V]):
         self._free: list[int] = []
         self._live = 0
         self._features: dict[Hashable, _Feature] = {}
-        self._absent: dict[Hashable, int] = {}  # per shape: the AND over the features that are not there
+        self._lacking: dict[Hashable, int] = {}  # per shape: those that ask for a feature that is not there
 
     def add(self, conditions: Conditions, value: V) -> None:
         slot = self.slots.get(conditions)
@@ -211,21 +239,17 @@ class _Block(Generic[V]):
             self.values.append((value,))
         self.slots[conditions] = slot
         bit = 1 << slot
-        for name, _ in conditions:
-            if name not in self._features:
-                self._features[name] = _Feature(self._live)
-        for feature in self._features.values():
-            feature.absent |= bit
-            feature.given |= bit
-            feature.allowed.clear()
         for name, wanted in conditions:
-            feature = self._features[name]
-            feature.absent ^= bit
+            feature = self._features.get(name)
+            if feature is None:
+                feature = self._features[name] = _Feature()
+            feature.asked |= bit
             if wanted is not PRESENT:
-                feature.given ^= bit
+                feature.valued |= bit
                 feature.equal[wanted] = feature.equal.get(wanted, 0) | bit
+                feature.ruled_out.clear()
         self._live |= bit
-        self._absent.clear()
+        self._lacking.clear()
 
     def remove(self, conditions: Conditions, value: V) -> None:
         slot = self.slots[conditions]
@@ -237,63 +261,61 @@ class _Block(Generic[V]):
         self._free.append(slot)
         bit = 1 << slot
         self._live ^= bit
-        for feature in self._features.values():
-            feature.absent &= ~bit
-            feature.given &= ~bit
-            feature.allowed.clear()
         for name, wanted in conditions:
             feature = self._features[name]
-            if wanted is not PRESENT:
-                left = feature.equal[wanted] ^ bit
-                if left:
-                    feature.equal[wanted] = left
-                else:
+            feature.asked ^= bit
+            if not feature.asked:
+                del self._features[name]
+            elif wanted is not PRESENT:
+                feature.valued ^= bit
+                feature.equal[wanted] ^= bit
+                if not feature.equal[wanted]:
                     del feature.equal[wanted]
-            if feature.absent == self._live:
-                del self._features[name]  # nobody asks for it any more
-        self._absent.clear()
+                feature.ruled_out.clear()
+        self._lacking.clear()
 
     def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]], found: list[V]) -> None:
-        left = self._absent.get(shape)
-        if left is None:
+        """Add the values of the conjunctions that the features satisfy."""
+        ruled_out = self._lacking.get(shape)
+        if ruled_out is None:
             features = dict(features).items()
-            left = self._satisfied_without(shape, {name for name, _ in features})
+            ruled_out = self._remember_lacking(shape, {name for name, _ in features})
         known = self._features
         for name, value in features:
             feature = known.get(name)
             if feature is not None:
-                allowed = feature.allowed.get(value)
-                if allowed is None:
-                    bits = feature.equal.get(value)
-                    if bits is None:
-                        allowed = feature.given
-                    else:
-                        allowed = feature.allowed[value] = feature.given | bits
-                left &= allowed
+                others = feature.ruled_out.get(value)
+                if others is None:
+                    others = feature.valued
+                    if value in feature.equal:
+                        others = feature.ruled_out[value] = others ^ feature.equal[value]
+                ruled_out |= others
         values = self.values
+        left = self._live ^ ruled_out
         while left:
             slot = left.bit_length() - 1
             found += values[slot]
             left ^= 1 << slot
 
-    def _satisfied_without(self, shape: Hashable, given: set[Hashable]) -> int:
-        left = self._live
+    def _remember_lacking(self, shape: Hashable, given: set[Hashable]) -> int:
+        lacking = 0
         for name, feature in self._features.items():
             if name not in given:
-                left &= feature.absent
-        if len(self._absent) >= 256:
-            self._absent.clear()
-        self._absent[shape] = left
-        return left
+                lacking |= feature.asked
+        if len(self._lacking) >= 256:
+            self._lacking.clear()
+        self._lacking[shape] = lacking
+        return lacking
 
-    def best_feature(self) -> Hashable | None:
-        """The feature to split by: the one whose largest part is smallest, if that is much smaller than the whole."""
+    def best_split(self) -> _Split[V] | None:
+        """A way to split whose largest part is much smaller than the whole, the smallest there is; None without one."""
+        ways: list[_Split[V]] = [_Split(self.parent, self.place, name) for name in self._features]
+        if len(self._features) > FANOUT:
+            ways = [_SplitByName(self.parent, self.place, None)]
         best, best_size = None, len(self.slots) * 3 // 4
-        for name, feature in self._features.items():
-            sizes = [0] * (FANOUT + 1)
-            for value, bits in feature.equal.items():
-                sizes[hash(value) % FANOUT] += bits.bit_count()
-            sizes[_REST] = len(self.slots) - sum(sizes)
-            if max(sizes) < best_size:
-                best, best_size = name, max(sizes)
+        for way in ways:
+            sizes = Counter(map(way.place_of, self.slots))
+            size = max(sizes.values())
+            if size < best_size:
+                best, best_size = way, size
         return best

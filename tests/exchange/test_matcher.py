@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -255,3 +256,29 @@ def test_conjunctions_are_what_looking_at_each_says(seed: int, width: int) -> No
 def satisfied(conditions: tuple[tuple[str, object], ...], features: dict[str, int]) -> bool:
     """What a conjunction means."""
     return all(name in features and wanted in (PRESENT, features[name]) for name, wanted in conditions)
+
+
+@pytest.mark.parametrize("many", ["values", "features", "both"])
+def test_blocks_stay_narrow_however_many_words_there_are(many: str) -> None:
+    """Distinct values of one feature, or distinct features, divide again and again; nothing grows with the square."""
+    conjunctions: Conjunctions[int] = Conjunctions()
+    made: list[tuple[tuple[str, object], ...]] = []
+    for number in range(20_000):
+        name = "name" if many == "values" else f"name{number}"
+        made.append(((name, PRESENT if many == "features" else f"value{number}"),))
+        conjunctions.add(made[-1], number)
+    widths = [len(block.slots) for block in blocks(conjunctions._root)]
+    assert sum(widths) == 20_000
+    assert max(widths) <= conjunctions_module.WIDTH
+    for number in range(0, 20_000, 997):
+        ((name, value),) = made[number]
+        features = {name: value if value is not PRESENT else 1, "other": 1}
+        assert conjunctions.search(frozenset(features), features.items()) == [number]
+    for number in range(20_000):
+        conjunctions.remove(made[number], number)
+    assert [len(block.slots) for block in blocks(conjunctions._root)] == [0]
+
+
+def blocks(node: Any) -> list[Any]:
+    """The leaves of the tree."""
+    return [leaf for child in node.children.values() for leaf in blocks(child)] if hasattr(node, "children") else [node]
