@@ -38,7 +38,8 @@ class Matcher(Generic[V]):
 
     ``bind`` and ``unbind`` cost what the pattern is long and return the memory. ``match(key)`` gives a tuple of
     the values of all patterns that match the key, each value once, in no particular order. ``cache`` bounds the
-    remembered keys; 0 remembers nothing. Safe to use from several threads.
+    remembered keys; 0 remembers nothing. ``distinct`` is the owner's promise that no value is bound under two
+    patterns, which saves comparing values. Safe to use from several threads.
 
     >>> matcher = Matcher()
     >>> matcher.bind(Pattern("order.*.created"), "billing")
@@ -49,8 +50,9 @@ class Matcher(Generic[V]):
 
     match: Callable[[str], tuple[V, ...]]
 
-    def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536) -> None:
+    def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
         self.dialect: Final = dialect
+        self._distinct: Final = distinct
         self._lock: Final = Lock()
         self._literal: dict[str, Collection[V]] = {}
         self._wild: dict[str, Wild[V]] = {}
@@ -151,7 +153,7 @@ class Matcher(Generic[V]):
                 values = self._signatures[signature] = self._search_wild(words)
             literal = self._literal.get(key)
             if literal:
-                values = tuple(dict.fromkeys((*literal, *values)))
+                values = self._joined(literal, values)
             if len(self._keys) >= self._cache_size:
                 self._keys.clear()
             self._keys[key] = values
@@ -160,7 +162,10 @@ class Matcher(Generic[V]):
     def _search(self, key: str) -> tuple[V, ...]:
         with self._lock:
             values = self._search_wild(self.dialect.split(key))
-            return tuple(dict.fromkeys((*self._literal.get(key, ()), *values)))
+            return self._joined(self._literal.get(key, ()), values)
+
+    def _joined(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
+        return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
 
     def _search_wild(self, words: list[str]) -> tuple[V, ...]:
         length = len(words) if len(words) <= LONGEST else None
@@ -168,6 +173,8 @@ class Matcher(Generic[V]):
         found = index.search(words)
         if self.dialect is MQTT and words[0][:1] == "$":
             found = [wild for wild in found if wild.words[0] is not ONE_PLAIN]
+        if self._distinct:
+            return tuple(chain.from_iterable(map(_VALUES, dict.fromkeys(found))))
         return tuple(dict.fromkeys(chain.from_iterable(map(_VALUES, found))))
 
     def _build(self, length: int | None) -> WildIndex[V]:

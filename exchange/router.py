@@ -7,7 +7,7 @@ route sees half a change, and no route from before a change is remembered after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -133,6 +133,7 @@ class Router:
         if start.exchange.internal:
             raise AccessRefused(f"cannot publish to internal {self._place.named('exchange', message.exchange)}")
         keys = message.routing_keys()
+        existing = self._tables.queues
         queues: dict[str, None] = {}
         undecided: list[str] = []
         seen = {message.exchange}
@@ -146,30 +147,28 @@ class Router:
                 continue
             # The default exchange has no bindings of its own: reached as an alternate exchange, it routes nowhere.
             matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
-            destinations: Iterable[Destination] = dict.fromkeys([binding.destination for binding in matched])
+            destinations = [binding.destination for binding in matched]
             if not destinations and alternate is not None:
                 destinations = [Destination("exchange", alternate)]
-            steps: list[Step] = []
-            for destination in destinations:
-                name = destination.name
-                if destination.kind == "queue":
-                    if hops is not None:
-                        outcome: Outcome = "queued already" if name in queues else "queued"
-                        steps.append(Step(destination, outcome if name in self._tables.queues else "missing"))
-                    if name in self._tables.queues:
-                        queues[name] = None
-                    continue
-                following = self._compiled.get(name)
-                if hops is not None:
-                    outcome = "seen already" if name in seen else "followed"
-                    steps.append(Step(destination, outcome if following is not None else "missing"))
-                if following is not None and name not in seen:
-                    seen.add(name)
-                    work.append((following, exchange.name))
             if hops is not None:
                 taken = tuple(sorted(matched, key=lambda b: (b.routing_key, b.destination)))
+                steps = [Step(d, self._outcome(d, queues, seen)) for d in dict.fromkeys(destinations)]
                 hops.append(Hop(exchange, came_from, taken, tuple(steps), self._alternate(exchange, taken)))
+            for destination_kind, name in destinations:
+                if destination_kind == "queue":
+                    if name in existing:
+                        queues[name] = None
+                elif name not in seen and name in self._compiled:
+                    seen.add(name)
+                    work.append((self._compiled[name], exchange.name))
         return Route(tuple(sorted(queues)), tuple(undecided))
+
+    def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
+        if not self._tables.exists(destination):
+            return "missing"
+        if destination.kind == "queue":
+            return "queued already" if destination.name in queues else "queued"
+        return "seen already" if destination.name in seen else "followed"
 
     def _alternate(self, exchange: Exchange, matched: Collection[Binding]) -> Alternate | None:
         name = self._compiled[exchange.name].alternate

@@ -22,7 +22,7 @@ class Topic(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
-        self._matcher: Matcher[Binding] = Matcher()
+        self._matcher: Matcher[Binding] = Matcher(distinct=True)  # a binding has one key
 
     def bind(self, binding: Binding) -> None:
         self._matcher.bind(Pattern.of_binding_key(binding.routing_key), binding)

@@ -70,6 +70,20 @@ def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int
 
 
 @settings(max_examples=50, deadline=None)
+@given(SEED, st.sampled_from([0, 100]))
+def test_a_distinct_matcher_finds_the_same(seed: int, cache: int) -> None:
+    """When no value is bound twice, not comparing values changes nothing: each is still there once."""
+    rng = Random(seed)
+    matcher: Matcher[str] = Matcher(cache=cache, distinct=True)
+    patterns = {random_pattern(rng, "amqp") for _ in range(60)}
+    for pattern in patterns:
+        matcher.bind(pattern, pattern.text)
+    for _ in range(60):
+        key = ".".join(random_words(rng, ["a", "b", "c", ""]))
+        assert sorted(matcher.match(key)) == sorted(p.text for p in patterns if p.matches(key))
+
+
+@settings(max_examples=50, deadline=None)
 @given(SEED, st.sampled_from([2, 1024]))
 def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
     """When every pattern is gone, so is everything in the matcher but empty indexes."""
