@@ -68,14 +68,18 @@ def without_value(values: Collection[V], value: V) -> Collection[V]:
 class Conjunctions(Generic[V]):
     """A mutable map from conjunctions to values.
 
-    Adding and removing cost what the conjunction is long, apart from the occasional split.
+    Adding and removing cost what the conjunction is long, apart from the occasional split. ``answers`` bounds the
+    answers that are remembered between changes: many messages have the same one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, answers: int = 0) -> None:
         self._root: _Block[V] | _Split[V] = _Block(None, 0)
+        self._answers_size: Final = answers
+        self._answers: dict[int, tuple[V, ...]] = {}  # of a single block, by the bits that are left
 
     def add(self, conditions: Conditions, value: V) -> None:
         """Give the conjunction one more value."""
+        self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.add(conditions, value)
         if len(block.slots) > block.limit:
@@ -83,6 +87,7 @@ class Conjunctions(Generic[V]):
 
     def remove(self, conditions: Conditions, value: V) -> None:
         """Take a value from the conjunction, and free the memory when it was the last."""
+        self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.remove(conditions, value)
         while not block.slots:
@@ -98,25 +103,32 @@ class Conjunctions(Generic[V]):
                 split = split.parent
             return
 
-    def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> list[V]:
+    def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> tuple[V, ...]:
         """The values of all conjunctions that the features satisfy; a value of several appears several times.
 
         ``shape`` stands for the set of features that are there: equal shapes must mean equal sets.
         """
-        root = self._root
-        found: list[V] = []
-        if isinstance(root, _Block):
-            root.search(shape, features, found)
-            return found
+        node = self._root
+        if isinstance(node, _Block):
+            left = node.satisfied(shape, features)
+            answer = self._answers.get(left)
+            if answer is None:
+                answer = tuple(node.values_of(left))
+                if self._answers_size:
+                    if len(self._answers) >= self._answers_size:
+                        self._answers.clear()
+                    self._answers[left] = answer
+            return answer
         known = dict(features)
-        stack: list[_Block[V] | _Split[V]] = [root]
+        found: list[V] = []
+        stack: list[_Block[V] | _Split[V]] = [node]
         while stack:
             node = stack.pop()
             if isinstance(node, _Block):
-                node.search(shape, known.items(), found)
-                continue
-            stack += node.visited(known)
-        return found
+                found += node.values_of(node.satisfied(shape, known.items()))
+            else:
+                stack += node.visited(known)
+        return tuple(found)
 
     def _leaf(self, node: _Block[V] | _Split[V], conditions: Conditions) -> _Block[V]:
         while isinstance(node, _Split):
@@ -274,8 +286,8 @@ class _Block(Generic[V]):
                 feature.ruled_out.clear()
         self._lacking.clear()
 
-    def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]], found: list[V]) -> None:
-        """Add the values of the conjunctions that the features satisfy."""
+    def satisfied(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> int:
+        """The conjunctions that the features satisfy, as bits."""
         ruled_out = self._lacking.get(shape)
         if ruled_out is None:
             features = dict(features).items()
@@ -290,12 +302,17 @@ class _Block(Generic[V]):
                     if value in feature.equal:
                         others = feature.ruled_out[value] = others ^ feature.equal[value]
                 ruled_out |= others
+        return self._live ^ ruled_out
+
+    def values_of(self, bits: int) -> list[V]:
+        """The values of these conjunctions."""
         values = self.values
-        left = self._live ^ ruled_out
-        while left:
-            slot = left.bit_length() - 1
+        found: list[V] = []
+        while bits:
+            slot = bits.bit_length() - 1
             found += values[slot]
-            left ^= 1 << slot
+            bits ^= 1 << slot
+        return found
 
     def _remember_lacking(self, shape: Hashable, given: set[Hashable]) -> int:
         lacking = 0

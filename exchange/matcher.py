@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from itertools import chain
-from operator import attrgetter
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
@@ -29,8 +28,6 @@ from exchange.wild import LONGEST, Wild, WildIndex
 __all__ = ["Matcher"]
 
 V = TypeVar("V", bound=Hashable)
-
-_VALUES: Final = attrgetter("values")
 
 
 class Matcher(Generic[V]):
@@ -60,6 +57,7 @@ class Matcher(Generic[V]):
         self._vocabulary: dict[str, str] = {}  # the words the wildcard patterns name, each to itself
         self._named: dict[str, int] = {}  # how many of them name it, where more than one do
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
+        self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # what keys with the same answer share
         self._cache_size: Final = cache
         self._keys: Final[_Keys[V]] = _Keys(self._remember)
         self.match = self._keys.__getitem__ if cache else self._search
@@ -83,9 +81,9 @@ class Matcher(Generic[V]):
             if wild is None:
                 wild = self._wild[pattern.text] = Wild(ordered(pattern.words))
                 self._add(wild)
-            elif value in wild.values:
+            elif value in wild:
                 return False
-            wild.values = with_value(wild.values, value)
+            wild[value] = None
             self._forget()
             return True
 
@@ -103,10 +101,10 @@ class Matcher(Generic[V]):
                 self._keys.pop(pattern.text, None)
                 return True
             wild = self._wild.get(pattern.text)
-            if wild is None or value not in wild.values:
+            if wild is None or value not in wild:
                 return False
-            wild.values = without_value(wild.values, value)
-            if not wild.values:
+            del wild[value]
+            if not wild:
                 del self._wild[pattern.text]
                 self._remove(wild)
             self._forget()
@@ -139,18 +137,12 @@ class Matcher(Generic[V]):
         # A search that began before this change fills the caches under the lock, hence before this or after it.
         self._keys.clear()
         self._signatures.clear()
+        self._answers.clear()
 
     def _remember(self, key: str) -> tuple[V, ...]:
         with self._lock:
             words = self.dialect.split(key)
-            signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
-            if self.dialect is MQTT:
-                signature = (key[:1] == "$", *signature)  # counts there, whether a pattern names the word or not
-            values = self._signatures.get(signature)
-            if values is None:
-                if len(self._signatures) >= self._cache_size:
-                    self._signatures.clear()
-                values = self._signatures[signature] = self._search_wild(words)
+            values = self._search_named(key, words) if self._wild else ()
             literal = self._literal.get(key)
             if literal:
                 values = self._joined(literal, values)
@@ -158,6 +150,19 @@ class Matcher(Generic[V]):
                 self._keys.clear()
             self._keys[key] = values
             return values
+
+    def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
+        signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
+        if None not in signature:
+            return self._search_wild(words)  # it is the key itself: one cache is enough
+        if self.dialect is MQTT:
+            signature = (key[:1] == "$", *signature)  # counts there, whether a pattern names the word or not
+        values = self._signatures.get(signature)
+        if values is None:
+            if len(self._signatures) >= self._cache_size:
+                self._signatures.clear()
+            values = self._signatures[signature] = self._search_wild(words)
+        return values
 
     def _search(self, key: str) -> tuple[V, ...]:
         with self._lock:
@@ -172,13 +177,21 @@ class Matcher(Generic[V]):
         index = self._indexes.get(length) or self._build(length)
         found = index.search(words)
         if self.dialect is MQTT and words[0][:1] == "$":
-            found = [wild for wild in found if wild.words[0] is not ONE_PLAIN]
-        if self._distinct:
-            return tuple(chain.from_iterable(map(_VALUES, dict.fromkeys(found))))
-        return tuple(dict.fromkeys(chain.from_iterable(map(_VALUES, found))))
+            found = tuple([wild for wild in found if wild.words[0] is not ONE_PLAIN])
+        values = self._answers.get(found)
+        if values is None:
+            if self._distinct:
+                values = tuple(chain.from_iterable(dict.fromkeys(found)))
+            else:
+                values = tuple(dict.fromkeys(chain.from_iterable(found)))
+            if self._cache_size:
+                if len(self._answers) >= self._cache_size:
+                    self._answers.clear()
+                self._answers[found] = values
+        return values
 
     def _build(self, length: int | None) -> WildIndex[V]:
-        index = self._indexes[length] = WildIndex(length)
+        index = self._indexes[length] = WildIndex(length, answers=min(self._cache_size, 4096))
         for wild in self._wild.values():
             index.add(wild)
         return index

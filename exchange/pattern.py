@@ -77,9 +77,7 @@ class Dialect:
 
     def split(self, key: str) -> list[str]:
         """The words of a key, which is data: wildcard characters in it mean nothing."""
-        if not key and self.name == "amqp":
-            return []
-        return key.split(self.separator)
+        return key.split(self.separator) if key or self is not AMQP else []
 
     def __reduce__(self) -> tuple[Callable[[Dialect | str], Dialect], tuple[str]]:
         return dialect_named, (self.name,)

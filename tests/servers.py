@@ -260,7 +260,7 @@ def _docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:
         try:
             return connect(timeout=PULL_SECONDS).client
         except Exception as error:  # noqa: BLE001 - it lets the errors of the libraries below it through
-            reason = str(error)
+            reason = str(error).partition("(")[0].strip(": ")
         gc.collect()
     raise Unavailable(f"{kind.url_variable} is not set and Docker does not run ({reason})")
 

@@ -287,7 +287,7 @@ def test_blocks_stay_narrow_however_many_words_there_are(many: str) -> None:
     for number in range(0, 20_000, 997):
         ((name, value),) = made[number]
         features = {name: value if value is not PRESENT else 1, "other": 1}
-        assert conjunctions.search(frozenset(features), features.items()) == [number]
+        assert conjunctions.search(frozenset(features), features.items()) == (number,)
     for number in range(20_000):
         conjunctions.remove(made[number], number)
     assert [len(block.slots) for block in blocks(conjunctions._root)] == [0]
