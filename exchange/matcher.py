@@ -121,8 +121,9 @@ class Matcher(Generic[V]):
                 self._named[word] = self._named.get(word, 1) + 1
             else:
                 self._vocabulary[word] = word
-        for index in self._indexes.values():
-            index.add(wild)
+        for length, index in self._indexes.items():
+            if wild.fits(length):
+                index.add(wild)
 
     def _remove(self, wild: Wild[V]) -> None:
         for word in wild.literals:
@@ -131,8 +132,9 @@ class Matcher(Generic[V]):
                 self._named[word] = others
             elif not others:
                 del self._vocabulary[word]
-        for index in self._indexes.values():
-            index.remove(wild)
+        for length, index in self._indexes.items():
+            if wild.fits(length):
+                index.remove(wild)
 
     def _forget(self) -> None:
         # A search that began before this change fills the caches under the lock, hence before this or after it.
@@ -168,7 +170,8 @@ class Matcher(Generic[V]):
     def _search(self, key: str) -> tuple[V, ...]:
         with self._lock:
             values = self._search_wild(self.dialect.split(key))
-            return self._joined(self._literal.get(key, ()), values)
+            literal = self._literal.get(key)
+            return self._joined(literal, values) if literal else values
 
     def _joined(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
         return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
@@ -194,7 +197,8 @@ class Matcher(Generic[V]):
     def _build(self, length: int | None) -> WildIndex[V]:
         index = self._indexes[length] = WildIndex(length, answers=min(self._cache_size, 4096))
         for wild in self._wild.values():
-            index.add(wild)
+            if wild.fits(length):
+                index.add(wild)
         return index
 
 

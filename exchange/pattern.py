@@ -161,7 +161,10 @@ class Pattern:
     @property
     def literal(self) -> bool:
         """True when it has no wildcard and so matches exactly one key, its own text."""
-        return not any(isinstance(word, Wildcard) for word in self.words)
+        for word in self.words:
+            if type(word) is Wildcard:
+                return False
+        return True
 
     def matches(self, key: str) -> bool:
         """Whether this pattern matches the key: the definition, in time (words of pattern) x (words of key)."""

@@ -172,6 +172,8 @@ def _checked(binding: Binding) -> Binding:
     if binding.destination.kind == "exchange":
         _refuse_default(destination)
     _refuse_default(source)
+    if source == binding.source and destination == binding.destination.name:
+        return binding
     return binding._replace(source=source, destination=binding.destination._replace(name=destination))
 
 

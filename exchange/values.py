@@ -159,11 +159,12 @@ class FieldTable(Mapping[str, Any]):
     Equal when keys, types and values are equal, whatever the order, as RabbitMQ compares the arguments of bindings.
     """
 
-    __slots__ = ("_fields", "_identity")
+    __slots__ = ("_fields", "_hash", "_identity")
 
     def __init__(self, fields: Mapping[str, Any] | None = None) -> None:
         self._fields: Final = dict(fields or {})
         self._identity: tuple[tuple[str, str, Any], ...] | None = None
+        self._hash: int | None = None
 
     @property
     def identity(self) -> tuple[tuple[str, str, Any], ...]:
@@ -190,7 +191,9 @@ class FieldTable(Mapping[str, Any]):
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.identity)
+        if self._hash is None:  # asked for whenever a binding is hashed
+            self._hash = hash(self.identity)
+        return self._hash
 
     def __repr__(self) -> str:
         return f"FieldTable({self._fields!r})"

@@ -34,7 +34,7 @@ class Wild(dict[V, None]):
     Compared by identity, since patterns that match alike are still bound and unbound apart.
     """
 
-    __slots__ = ("head", "inner", "open", "tail", "words")
+    __slots__ = ("head", "inner", "least", "open", "tail", "words")
 
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
@@ -52,17 +52,25 @@ class Wild(dict[V, None]):
         self.inner = tuple(parts[1:-1])
         self.open = len(parts) > 1
         self.tail = parts[-1] if self.open else ()
+        self.least = len(words) - len(parts) + 1
 
     @property
     def literals(self) -> set[str]:
         """The words that it names."""
         return {word for word in self.words if isinstance(word, str)}
 
+    def fits(self, length: int | None) -> bool:
+        """Whether keys of this length may match, or for None some above ``LONGEST``: only lengths are compared."""
+        if length is None:
+            return self.open or self.least > LONGEST
+        return self.least <= length if self.open else self.least == length
+
     def conjunctions(self, length: int) -> list[Conditions] | None:
-        """The conjunctions of which a key of this length satisfies one if it matches; None when too many to list."""
-        spare = length - len(self.head) - len(self.tail) - sum(map(len, self.inner))
-        if spare < 0 or (spare and not self.open):
-            return []
+        """The conjunctions of which a key of this length satisfies one if it matches; None when too many to list.
+
+        The pattern must fit the length.
+        """
+        spare = length - self.least
         ends = [*enumerate(self.head), *enumerate(self.tail, length - len(self.tail))]
         if not self.inner:
             return [_literal(ends)]
@@ -78,12 +86,11 @@ class Wild(dict[V, None]):
         """The same for all keys of more than ``LONGEST`` words: places are counted from both ends."""
         if self.inner:
             return None
-        least = len(self.head) + len(self.tail)
         conditions = _literal([*enumerate(self.head), *enumerate(self.tail, -len(self.tail))])
         if not self.open:
-            return [(*conditions, ("length", least))] if least > LONGEST else []
-        if least > LONGEST and least - 1 not in dict(conditions):
-            return [(*conditions, (least - 1, PRESENT))]
+            return [(*conditions, ("length", self.least))]
+        if self.least > LONGEST and self.least - 1 not in dict(conditions):
+            return [(*conditions, (self.least - 1, PRESENT))]
         return [conditions]
 
     def matches(self, words: Sequence[str]) -> bool:
@@ -91,20 +98,22 @@ class Wild(dict[V, None]):
         at, end = len(self.head), len(words) - len(self.tail)
         if at > end or not _fits(self.head, words, 0) or not _fits(self.tail, words, end):
             return False
-        for part in self.inner:
-            last = end - len(part)
-            while at <= last and not _fits(part, words, at):
-                at += 1
-            if at > last:
-                return False
-            at += len(part)
+        try:
+            for part in self.inner:
+                last = max(end - len(part) + 1, 0)  # list.index would count a negative one from the end
+                at = words.index(part[0], at, last)  # a part begins with a literal: see `ordered`
+                while len(part) > 1 and not _fits(part, words, at):
+                    at = words.index(part[0], at + 1, last)
+                at += len(part)
+        except ValueError:
+            return False
         return True
 
 
 class WildIndex(Generic[V]):
     """The patterns with wildcards that keys of ``length`` words can match; None stands for all above ``LONGEST``.
 
-    ``answers`` bounds the answers that are remembered.
+    Patterns are added only where they fit. ``answers`` bounds the answers that are remembered.
     """
 
     def __init__(self, length: int | None, *, answers: int) -> None:

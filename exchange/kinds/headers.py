@@ -59,14 +59,16 @@ class Headers(Kind):
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         headers = comparable_headers(message, self._profile)
-        found: dict[Binding, None] = dict.fromkeys(self._all.search(frozenset(headers), headers.items()))
-        if self._any:
-            for name, value in headers.items():
-                for condition in ((name, value), (name, PRESENT)):
-                    bindings = self._any.get(condition)
-                    if bindings:
-                        found.update(bindings)
-        return found
+        found = self._all.search(frozenset(headers), headers.items())  # each once: a binding is one conjunction
+        if not self._any:
+            return found
+        some: dict[Binding, None] = {}
+        for name, value in headers.items():
+            for condition in ((name, value), (name, PRESENT)):
+                bindings = self._any.get(condition)
+                if bindings:
+                    some.update(bindings)
+        return (*found, *some)
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
