@@ -5,10 +5,10 @@ of a given length (its words at their places), a headers binding of kind ``all``
 exchange search here. To each conjunction belong values, and a search gives the values of all that are satisfied.
 
 A search answers a whole block of conjunctions at once: each is one bit, each feature knows the bits it does not rule
-out, and the answer is the AND of as many integers as the message has features. Integers as wide as the number of
-conjunctions would take its square in memory, so a block that outgrows ``WIDTH`` is split by the feature that divides
-it best, as often as needed; those that do not ask for that feature's value stay together. A search then visits the
-few blocks that could hold an answer, however many there are.
+out, and the answer takes as many operations on integers as the message has features. Where most conjunctions have
+words of their own, integers as wide as their number would take its square in memory; so a block of many conjunctions
+and many masks is split by the feature that divides it best, as often as needed, and those that do not ask for that
+feature's value stay together. A search then visits the few blocks that could hold an answer, however many there are.
 
 Not safe for concurrent use: the owner holds a lock around every call.
 """
@@ -22,8 +22,13 @@ from typing import Final, Generic, TypeVar
 __all__ = ["PRESENT", "Conditions", "Conjunctions", "with_value", "without_value"]
 
 WIDTH: Final = 1024
-"""Conjunctions in a block before it is split: wide enough that Python's cost per operation vanishes beside the work
-on the bits, narrow enough that a word that only one pattern names costs a hundred bytes."""
+"""Conjunctions that a block may always have: Python's cost per operation vanishes beside the work on so many bits."""
+
+MASKS: Final = 4096
+"""Masks that a wider block may have, which bounds the memory: 512 bytes for each of its conjunctions."""
+
+WIDEST: Final = 16_384
+"""Conjunctions that no block may have if it can be split: operations on wider integers are not for nothing."""
 
 FANOUT_BITS: Final = 6
 FANOUT: Final = 1 << FANOUT_BITS
@@ -82,7 +87,7 @@ class Conjunctions(Generic[V]):
         self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.add(conditions, value)
-        if len(block.slots) > block.limit:
+        if block.too_wide():
             self._split(block)
 
     def remove(self, conditions: Conditions, value: V) -> None:
@@ -148,7 +153,7 @@ class Conjunctions(Generic[V]):
         else:
             split.parent.children[split.place] = split
         for child in list(split.children.values()):
-            if isinstance(child, _Block) and len(child.slots) > child.limit:
+            if isinstance(child, _Block) and child.too_wide():
                 self._split(child)
 
 
@@ -225,7 +230,7 @@ class _Feature:
 class _Block(Generic[V]):
     """A leaf of the tree: conjunctions side by side, one bit each."""
 
-    __slots__ = ("_features", "_free", "_lacking", "_live", "limit", "parent", "place", "slots", "values")
+    __slots__ = ("_features", "_free", "_lacking", "_live", "_masks", "limit", "parent", "place", "slots", "values")
 
     def __init__(self, parent: _Split[V] | None, place: int) -> None:
         self.parent = parent
@@ -235,6 +240,7 @@ class _Block(Generic[V]):
         self.values: list[Collection[V]] = []
         self._free: list[int] = []
         self._live = 0
+        self._masks = 0  # how many integers the features hold
         self._features: dict[Hashable, _Feature] = {}
         self._lacking: dict[Hashable, int] = {}  # per shape: those that ask for a feature that is not there
 
@@ -255,10 +261,14 @@ class _Block(Generic[V]):
             feature = self._features.get(name)
             if feature is None:
                 feature = self._features[name] = _Feature()
+                self._masks += 1
             feature.asked |= bit
             if wanted is not PRESENT:
                 feature.valued |= bit
-                feature.equal[wanted] = feature.equal.get(wanted, 0) | bit
+                if wanted not in feature.equal:
+                    feature.equal[wanted] = 0
+                    self._masks += 1
+                feature.equal[wanted] |= bit
                 feature.ruled_out.clear()
         self._live |= bit
         self._lacking.clear()
@@ -276,15 +286,22 @@ class _Block(Generic[V]):
         for name, wanted in conditions:
             feature = self._features[name]
             feature.asked ^= bit
-            if not feature.asked:
-                del self._features[name]
-            elif wanted is not PRESENT:
+            if wanted is not PRESENT:
                 feature.valued ^= bit
                 feature.equal[wanted] ^= bit
                 if not feature.equal[wanted]:
                     del feature.equal[wanted]
+                    self._masks -= 1
                 feature.ruled_out.clear()
+            if not feature.asked:
+                del self._features[name]
+                self._masks -= 1
         self._lacking.clear()
+
+    def too_wide(self) -> bool:
+        """Whether it should be split."""
+        width = len(self.slots)
+        return width > self.limit and (self._masks > MASKS or width > WIDEST)
 
     def satisfied(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> int:
         """The conjunctions that the features satisfy, as bits."""

@@ -11,8 +11,7 @@ from exchange.parts import Binding, Destination, Exchange
 __all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Route", "Step"]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """Where a message goes: each queue gets one copy, however many bindings lead there."""
 
     queues: tuple[str, ...]

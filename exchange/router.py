@@ -147,21 +147,38 @@ class Router:
                 continue
             # The default exchange has no bindings of its own: reached as an alternate exchange, it routes nowhere.
             matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
-            destinations = [binding.destination for binding in matched]
-            if not destinations and alternate is not None:
-                destinations = [Destination("exchange", alternate)]
             if hops is not None:
-                taken = tuple(sorted(matched, key=lambda b: (b.routing_key, b.destination)))
-                steps = [Step(d, self._outcome(d, queues, seen)) for d in dict.fromkeys(destinations)]
-                hops.append(Hop(exchange, came_from, taken, tuple(steps), self._alternate(exchange, taken)))
-            for destination_kind, name in destinations:
-                if destination_kind == "queue":
-                    if name in existing:
-                        queues[name] = None
-                elif name not in seen and name in self._compiled:
+                hops.append(self._hop(exchange, came_from, matched, queues, seen))
+            onwards: list[str] = []
+            for _, (destination_kind, name), _, _ in matched:
+                if destination_kind == "exchange":
+                    onwards.append(name)
+                elif name in existing:
+                    queues[name] = None
+            if not matched and alternate is not None:
+                onwards.append(alternate)
+            for name in onwards:
+                if name not in seen and name in self._compiled:
                     seen.add(name)
                     work.append((self._compiled[name], exchange.name))
         return Route(tuple(sorted(queues)), tuple(undecided))
+
+    def _hop(
+        self,
+        exchange: Exchange,
+        came_from: str | None,
+        matched: Collection[Binding],
+        queues: Collection[str],
+        seen: Collection[str],
+    ) -> Hop:
+        """What this exchange is about to do, as `_walk` stands before it."""
+        alternate = self._alternate(exchange, taken=not matched)
+        destinations = dict.fromkeys([binding.destination for binding in matched])
+        if alternate is not None and alternate.taken:
+            destinations = {Destination("exchange", alternate.name): None}
+        steps = tuple([Step(destination, self._outcome(destination, queues, seen)) for destination in destinations])
+        in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
+        return Hop(exchange, came_from, in_order, steps, alternate)
 
     def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
         if not self._tables.exists(destination):
@@ -170,13 +187,13 @@ class Router:
             return "queued already" if destination.name in queues else "queued"
         return "seen already" if destination.name in seen else "followed"
 
-    def _alternate(self, exchange: Exchange, matched: Collection[Binding]) -> Alternate | None:
+    def _alternate(self, exchange: Exchange, *, taken: bool) -> Alternate | None:
         name = self._compiled[exchange.name].alternate
         if name is None:
             return None
         by_argument = "alternate-exchange" in exchange.arguments
         policy = None if by_argument else policy_in_force(exchange.name, self._tables.policies)
-        return Alternate(name, not matched, policy.name if policy is not None else None)
+        return Alternate(name, taken, policy.name if policy is not None else None)
 
     def _remember(self, message: Message, route: Route) -> None:
         if self._remembered_count >= self._cache_size:

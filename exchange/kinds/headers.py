@@ -27,6 +27,9 @@ NOT_EQUAL_TO_ANYTHING: Final = ("void",)
 """A message's header without a value: it is there, but no argument equals it."""
 
 
+NONE: Final[dict[Binding, None]] = {}
+
+
 class Headers(Kind):
     """`rabbit_exchange_type_headers.erl`."""
 
@@ -36,26 +39,28 @@ class Headers(Kind):
         super().__init__(exchange, profile, choose)
         self._profile = profile
         self._all: Conjunctions[Binding] = Conjunctions()
-        self._any: dict[tuple[str, Hashable], dict[Binding, None]] = {}
+        self._any: dict[str, dict[Hashable, dict[Binding, None]]] = {}  # by name, then by value or PRESENT
 
     def bind(self, binding: Binding) -> None:
         conditions = conditions_of(binding, self._profile)
         if match_mode(binding).startswith("all"):
             self._all.add(conditions, binding)
         else:
-            for condition in conditions:
-                self._any.setdefault(condition, {})[binding] = None
+            for name, value in conditions:
+                self._any.setdefault(name, {}).setdefault(value, {})[binding] = None
 
     def unbind(self, binding: Binding) -> None:
         conditions = conditions_of(binding, self._profile)
         if match_mode(binding).startswith("all"):
             self._all.remove(conditions, binding)
             return
-        for condition in conditions:
-            bindings = self._any[condition]
-            del bindings[binding]
-            if not bindings:
-                del self._any[condition]
+        for name, value in conditions:
+            by_value = self._any[name]
+            del by_value[value][binding]
+            if not by_value[value]:
+                del by_value[value]
+            if not by_value:
+                del self._any[name]
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         headers = comparable_headers(message, self._profile)
@@ -64,10 +69,10 @@ class Headers(Kind):
             return found
         some: dict[Binding, None] = {}
         for name, value in headers.items():
-            for condition in ((name, value), (name, PRESENT)):
-                bindings = self._any.get(condition)
-                if bindings:
-                    some.update(bindings)
+            by_value = self._any.get(name)
+            if by_value is not None:
+                some.update(by_value.get(value, NONE))
+                some.update(by_value.get(PRESENT, NONE))
         return (*found, *some)
 
     @classmethod

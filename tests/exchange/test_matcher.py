@@ -46,6 +46,7 @@ def test_match_is_what_the_slow_matcher_says(seed: int, dialect: str, cache: int
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
+        patch.setattr(conjunctions_module, "MASKS", 2 * width)
         matcher: Matcher[int] = Matcher(DIALECTS[dialect], cache=cache)
         bound: dict[tuple[Pattern, int], None] = {}
         for _ in range(150):
@@ -90,6 +91,7 @@ def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
+        patch.setattr(conjunctions_module, "MASKS", 2 * width)
         matcher: Matcher[int] = Matcher(cache=0)
         for length in range(12):
             matcher.match(".".join("a" * length))
@@ -248,6 +250,7 @@ def test_conjunctions_are_what_looking_at_each_says(seed: int, width: int) -> No
     rng = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conjunctions_module, "WIDTH", width)
+        patch.setattr(conjunctions_module, "MASKS", 2 * width)
         conjunctions: Conjunctions[int] = Conjunctions()
         kept: dict[tuple[tuple[tuple[str, object], ...], int], None] = {}
         for _ in range(150):
@@ -283,7 +286,7 @@ def test_blocks_stay_narrow_however_many_words_there_are(many: str) -> None:
         conjunctions.add(made[-1], number)
     widths = [len(block.slots) for block in blocks(conjunctions._root)]
     assert sum(widths) == 20_000
-    assert max(widths) <= conjunctions_module.WIDTH
+    assert max(widths) <= conjunctions_module.MASKS
     for number in range(0, 20_000, 997):
         ((name, value),) = made[number]
         features = {name: value if value is not PRESENT else 1, "other": 1}
