@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture `virtual_broker`, which routes through your topology without a broker.
 
-pytest loads this module at the start of every run in which the project is installed, so it imports pytest and
-nothing else until a test asks for the fixture.
+Loaded by who asks for it, ``pytest_plugins = ["bindings.pytest_plugin"]`` in the top conftest.py, at the start of every
+run; so it imports pytest and nothing else until a test asks for the fixture.
 """
 
 from __future__ import annotations
