@@ -9,9 +9,9 @@ Nothing in them grows with more than the patterns, and no search backtracks; why
 automaton: docs/decisions/0002-matcher.md.
 
 Bounded caches stand before them: of keys, and of keys with every word that no pattern names replaced by None, so that
-keys with an id in them share an entry; and keys with the same answer share that. ``match`` is the first cache's own lookup, as fast as a dict. A change
-drops what it may have changed. Looking at a cache needs no lock; everything else holds it, so that no match ever sees
-half a change, nor does a result from before a change enter a cache after it.
+keys with an id in them share an entry; and keys with the same answer share that. ``match`` is the first cache's own
+lookup, as fast as a dict. A change drops what it may have changed. Looking at a cache needs no lock; everything else
+holds it, so that no match ever sees half a change, nor does a result from before a change enter a cache after it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,7 @@ from exchange import Matcher, Pattern
 from exchange import conjunctions as conjunctions_module
 from exchange.conjunctions import PRESENT, Conjunctions
 from exchange.pattern import DIALECTS, MQTT
+from tests.threads import reading
 
 SEED = st.integers(0, 2**32)
 
@@ -209,35 +210,22 @@ def test_threads_see_the_matcher_before_or_after_a_change() -> None:
     for number in range(200):
         matcher.bind(Pattern(f"a.{number}.*"), f"v{number}")
     wrong: list[tuple[str, ...]] = []
-    stop = threading.Event()
+    numbers = itertools.count()
 
     def read() -> None:
-        number = 0
-        while not stop.is_set():
-            found = matcher.match("a.b")
-            number += 1
-            matcher.match(f"a.{number % 300}.x")
-            if found != ("moving",):
-                wrong.append(found)
+        found = matcher.match("a.b")
+        matcher.match(f"a.{next(numbers) % 300}.x")
+        if found != ("moving",):
+            wrong.append(found)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    try:
-        for reader in readers:
-            reader.start()
+    at = 0
+    with reading(read):
         deadline = time.monotonic() + 3
-        at = 0
         while time.monotonic() < deadline:
             following = (at + 1) % len(patterns)
             matcher.bind(patterns[following], "moving")
             matcher.unbind(patterns[at], "moving")
             at = following
-    finally:
-        stop.set()
-        for reader in readers:
-            reader.join()
-        sys.setswitchinterval(interval)
     assert not wrong
     matcher.unbind(patterns[at], "moving")
     assert matcher.match("a.b") == ()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import sys
-import threading
 import time
+from itertools import count
 
 import pytest
 
 from exchange import Binding, Exchange, Message, Policy, PreconditionFailed, Queue, Router, Topology
+from tests.threads import reading
 
 A, B = Binding.to_queue, Binding.to_exchange
 
@@ -127,27 +127,19 @@ def test_threads_see_the_router_before_or_after_a_change() -> None:
     )  # fmt: skip
     router = Router(made, cache=20)
     wrong: list[object] = []
-    stop = threading.Event()
+    numbers = count()
     deleting = [0]  # odd while the queue is being deleted, and its bindings with it
 
     def read() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            before = deleting[0]
-            explanation = router.explain(Message("all", "a.b"))
-            matches = sum(binding.destination.name == "q" for hop in explanation.hops for binding in hop.matched)
-            if before % 2 and before == deleting[0] and matches not in (0, 4):
-                wrong.append(matches)
-            if "kept" not in router.route(Message("all", f"a.{number % 50}")).queues:
-                wrong.append("kept")
+        before = deleting[0]
+        explanation = router.explain(Message("all", "a.b"))
+        matches = sum(binding.destination.name == "q" for hop in explanation.hops for binding in hop.matched)
+        if before % 2 and before == deleting[0] and matches not in (0, 4):
+            wrong.append(matches)
+        if "kept" not in router.route(Message("all", f"a.{next(numbers) % 50}")).queues:
+            wrong.append("kept")
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    try:
-        for reader in readers:
-            reader.start()
+    with reading(read):
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             deleting[0] += 1
@@ -158,11 +150,6 @@ def test_threads_see_the_router_before_or_after_a_change() -> None:
             for name in names:
                 router.bind(A(name, "q", "a.*"))
             assert router.route(Message("all", "a.b")).queues == ("kept", "q")
-    finally:
-        stop.set()
-        for reader in readers:
-            reader.join()
-        sys.setswitchinterval(interval)
     assert not wrong
 
 
