@@ -67,7 +67,7 @@ def _of_entry(entry: Entry) -> Iterator[str]:
             yield f": skipped by RabbitMQ's import and left out: {_named(part)} is predeclared with other attributes"
     elif part.name.startswith("amq."):
         yield f": skipped by RabbitMQ's import, as all names with amq. are; {_named(part)} counts here"
-    if isinstance(part, Exchange) and part.type not in KINDS:
+    if isinstance(part, Exchange) and (part.type not in KINDS or not KINDS[part.type].decides(part)):
         yield f": {_named(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
 
 

@@ -272,7 +272,7 @@ class Router:
     def _compile(self, exchange: Exchange) -> None:
         kind_class = Default if not exchange.name else KINDS.get(exchange.type)
         kind = None
-        if kind_class is not None:
+        if kind_class is not None and kind_class.decides(exchange):
             kind = kind_class(exchange, self._profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
                 kind.bind(binding)

@@ -100,7 +100,7 @@ def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
     if not tables.exists(binding.destination):
         raise NotFound(f"no {place.named(*binding.destination)}")
     kind = KINDS.get(source.type)
-    if kind is not None:
+    if kind is not None and kind.decides(source):
         kind.check_binding(source, binding, tables, place.profile)
     return [] if binding in tables.bindings() else [Change(True, binding)]
 

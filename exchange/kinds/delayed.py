@@ -38,6 +38,10 @@ class Delayed(Kind):
         return self._inner.keys_affected(binding)
 
     @classmethod
+    def decides(cls, exchange: Exchange) -> bool:
+        return _known_inner(exchange) is not None
+
+    @classmethod
     def check_exchange(cls, exchange: Exchange) -> None:
         _inner(exchange)
 
@@ -47,9 +51,15 @@ class Delayed(Kind):
 
 
 def _inner(exchange: Exchange) -> type[Kind]:
-    from exchange.kinds import KINDS
-
-    kind = KINDS.get(exchange.arguments.get("x-delayed-type", ""))
-    if kind is None or kind is Delayed:
+    kind = _known_inner(exchange)
+    if kind is None:
         raise PreconditionFailed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
     return kind
+
+
+def _known_inner(exchange: Exchange) -> type[Kind] | None:
+    from exchange.kinds import KINDS  # which lists this module
+
+    name = exchange.arguments.get("x-delayed-type")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    return kind if kind is not Delayed else None

@@ -50,6 +50,11 @@ class Kind:
         return True
 
     @classmethod
+    def decides(cls, exchange: Exchange) -> bool:
+        """Whether it can tell where messages to this exchange go; if not, routes through it stay undecided."""
+        return True
+
+    @classmethod
     def check_exchange(cls, exchange: Exchange) -> None:
         """Raise what the broker answers to a declaration with bad arguments."""
 

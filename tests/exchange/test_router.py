@@ -71,6 +71,14 @@ def test_an_exchange_of_unknown_type_leaves_a_route_undecided() -> None:
     assert "undecided" in str(router.explain(Message("x", "k"), "nope"))
 
 
+@pytest.mark.parametrize("inner", ["x-odd", "x-delayed-message", None, 5, ["topic"]])
+def test_a_delayed_exchange_of_unknown_type_is_undecided_too(inner: object) -> None:
+    """What its x-delayed-type names decides; a topology with one that names nothing known still loads."""
+    arguments = {} if inner is None else {"x-delayed-type": inner}
+    router = Router(Topology([Exchange("d", "x-delayed-message", arguments=arguments)], [], [A("d", "q", "k")]))
+    assert router.route(Message("d", "k")).undecided == ("d",)
+
+
 def test_an_alternate_exchange_is_taken_exactly_when_nothing_matches() -> None:
     """Not for a dead end further on; by argument before policy, the policy of the highest priority; in cycles too."""
     alternate = {"alternate-exchange": "ae"}
