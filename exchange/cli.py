@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from os import SEEK_END
 from random import Random
 from typing import IO, Any, Final, NoReturn
@@ -58,21 +59,20 @@ def commands(load: Load) -> list[click.Command]:
         """
         router = Router(_loaded(load, definitions, vhost, profile), choose=Random(seed).randrange)
         out = sys.stdout.buffer
-        skipped: list[str] = []
+        skipped = _Skipped() if skip_bad else None
         try:
-            for line in _with_progress(file, _routed(router, file, skipped if skip_bad else None)):
+            for line in _with_progress(file, _routed(router, file, skipped)):
                 out.write(line)
                 if line_buffered:
                     out.flush()
         except InputError as error:
-            out.flush()
             _fail(error)
         finally:
             out.flush()
-        if skipped:
-            click.echo(f"{skipped[0]} bad lines skipped, the first is {skipped[1]}", err=True)
+        if skipped is not None and skipped.count:
+            click.echo(f"{skipped.count} bad lines skipped, the first is {skipped.first}", err=True)
 
-    @click.command()
+    @click.command("explain")
     @topology_options
     @click.option(
         "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
@@ -124,7 +124,15 @@ def _loaded(load: Load, definitions: str, vhost: str | None, profile: str | None
         _fail(error)
 
 
-def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Iterator[bytes]:
+@dataclass
+class _Skipped:
+    """How many lines could not be routed, and the place and reason of the first."""
+
+    count: int = 0
+    first: str = ""
+
+
+def _routed(router: Router, file: IO[bytes], skipped: _Skipped | None) -> Iterator[bytes]:
     """The output lines. What cannot be routed raises InputError, or is counted in ``skipped`` when that is given."""
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
     for number, raw in enumerate(file, 1):
@@ -137,7 +145,8 @@ def _routed(router: Router, file: IO[bytes], skipped: list[Any] | None) -> Itera
             place = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if skipped is None:
                 raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
-            skipped[:] = [skipped[0] + 1, skipped[1]] if skipped else [1, place]
+            skipped.count += 1
+            skipped.first = skipped.first or place
             continue
         key = (message.exchange, message.routing_key)
         known = lines.get(key)

@@ -95,18 +95,15 @@ class Conjunctions(Generic[V]):
         self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.remove(conditions, value)
-        while not block.slots:
-            split, place = block.parent, block.place
-            if split is None:
-                return
-            split.children.pop(place)
-            while not split.children:
-                if split.parent is None:
-                    self._root = _Block(None, 0)
-                    return
-                split.parent.children.pop(split.place)
-                split = split.parent
+        if block.slots:
             return
+        node: _Block[V] | _Split[V] = block
+        while node.parent is not None:
+            del node.parent.children[node.place]
+            if node.parent.children:
+                return
+            node = node.parent
+        self._root = _Block(None, 0)
 
     def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> tuple[V, ...]:
         """The values of all conjunctions that the features satisfy; a value of several appears several times.
@@ -307,8 +304,9 @@ class _Block(Generic[V]):
         """The conjunctions that the features satisfy, as bits."""
         ruled_out = self._lacking.get(shape)
         if ruled_out is None:
-            features = dict(features).items()
-            ruled_out = self._remember_lacking(shape, {name for name, _ in features})
+            given = dict(features)
+            features = given.items()
+            ruled_out = self._remember_lacking(shape, given)
         known = self._features
         for name, value in features:
             feature = known.get(name)
@@ -331,7 +329,7 @@ class _Block(Generic[V]):
             bits ^= 1 << slot
         return found
 
-    def _remember_lacking(self, shape: Hashable, given: set[Hashable]) -> int:
+    def _remember_lacking(self, shape: Hashable, given: Collection[Hashable]) -> int:
         lacking = 0
         for name, feature in self._features.items():
             if name not in given:

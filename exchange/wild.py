@@ -36,7 +36,7 @@ class Wild(dict[V, None]):
 
     __slots__ = ("head", "inner", "least", "open", "tail", "words")
 
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__  # type: ignore[assignment]  # which a dict has not
     __eq__ = object.__eq__
     __ne__ = object.__ne__
 

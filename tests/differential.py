@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import pika
@@ -66,7 +67,7 @@ def _round(server: Server, topology: Topology, sent: list[Message], outcome: Out
         for policy in topology.policies.values():
             body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "priority": policy.priority,
                     "definition": dict(policy.definition)}  # fmt: skip
-            _manage(server, "PUT", f"policies/%2F/{quote(policy.name, safe='')}", body)
+            manage(server, "PUT", f"policies/%2F/{quote(policy.name, safe='')}", body)
         _declare(channel, topology)
         arrived, returned = _publish(channel, topology, sent)
     finally:
@@ -74,19 +75,21 @@ def _round(server: Server, topology: Topology, sent: list[Message], outcome: Out
             channel.exchange_delete(exchange.name)
         connection.close()  # its exclusive queues go with it
         for policy in topology.policies.values():
-            _manage(server, "DELETE", f"policies/%2F/{quote(policy.name, safe='')}", None)
+            manage(server, "DELETE", f"policies/%2F/{quote(policy.name, safe='')}")
     outcome.messages += len(sent)
     outcome.returned += len(returned)
+    possible = Possible(topology)
     for number, message in enumerate(sent):
         queues = arrived.get(number, Counter())
         outcome.copies += queues.total()
-        problem = _problem(topology, message, queues, number in returned)
+        problem = _problem(topology, message, set(possible.routes(message)), queues, number in returned)
         if problem:
             outcome.differences.append(f"{name}, message {number}: {problem}")
 
 
-def _problem(topology: Topology, message: Message, queues: Counter[str], was_returned: bool) -> str:
-    possible = set(possible_routes(topology, message))
+def _problem(
+    topology: Topology, message: Message, possible: set[tuple[str, ...]], queues: Counter[str], was_returned: bool
+) -> str:
     got = tuple(sorted(queues))
     if got in possible and max(queues.values(), default=1) == 1 and was_returned == (not got):
         return ""
@@ -97,46 +100,34 @@ def _problem(topology: Topology, message: Message, queues: Counter[str], was_ret
     )
 
 
-def possible_routes(topology: Topology, message: Message) -> Iterator[tuple[str, ...]]:
-    """Every route that chance allows: the choices are tried in order, as an odometer turns."""
-    script: list[int] = []
-    while True:
-        limits: list[int] = []
+class Possible:
+    """Every route that chance allows through a topology."""
 
-        def choose(n: int, limits: list[int] = limits, script: list[int] = script) -> int:
-            limits.append(n)
-            return script[len(limits) - 1] if len(limits) <= len(script) else 0
+    def __init__(self, topology: Topology) -> None:
+        self._choose: Callable[[int], int] = lambda n: 0
+        self._router = Router(topology, choose=self._chosen)
 
-        yield _router(topology, choose).route(message).queues
-        script = script[: len(limits)] + [0] * (len(limits) - len(script))
-        while script and script[-1] + 1 >= limits[len(script) - 1]:
-            script.pop()
-        if not script:
-            return
-        script[-1] += 1
+    def _chosen(self, n: int) -> int:
+        return self._choose(n)
 
+    def routes(self, message: Message) -> Iterator[tuple[str, ...]]:
+        """The queues of each: the choices are tried in order, as an odometer turns."""
+        script: list[int] = []
+        while True:
+            limits: list[int] = []
 
-class _Choice:
-    """The randomness of a router that is kept for a topology, replaced for each walk."""
+            def choose(n: int, limits: list[int] = limits, script: list[int] = script) -> int:
+                limits.append(n)
+                return script[len(limits) - 1] if len(limits) <= len(script) else 0
 
-    def __init__(self) -> None:
-        self.now: Callable[[int], int] = lambda n: 0
-
-    def __call__(self, n: int) -> int:
-        return self.now(n)
-
-
-_kept: dict[int, tuple[Topology, Router, _Choice]] = {}
-
-
-def _router(topology: Topology, choose: Callable[[int], int]) -> Router:
-    if id(topology) not in _kept:
-        _kept.clear()
-        choice = _Choice()
-        _kept[id(topology)] = topology, Router(topology, choose=choice), choice
-    _, router, choice = _kept[id(topology)]
-    choice.now = choose
-    return router
+            self._choose = choose
+            yield self._router.route(message).queues
+            script = script[: len(limits)] + [0] * (len(limits) - len(script))
+            while script and script[-1] + 1 >= limits[len(script) - 1]:
+                script.pop()
+            if not script:
+                return
+            script[-1] += 1
 
 
 def _declare(channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology) -> None:
@@ -191,7 +182,8 @@ def _publish(
     return arrived, returned
 
 
-def _manage(server: Server, method: str, path: str, body: object) -> None:
+def manage(server: Server, method: str, path: str, body: object = None) -> Any:
+    """Call the server's management API; its answer, parsed, or None when it has none."""
     assert server.management_url is not None
     parts = urlsplit(server.url)
     login = b64encode(f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()).decode()
@@ -201,8 +193,9 @@ def _manage(server: Server, method: str, path: str, body: object) -> None:
         data=json.dumps(body).encode() if body is not None else None,
         headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-        answer.read()
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  as above
+        text = answer.read()
+    return json.loads(text) if text else None
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Delayed(Kind):
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
         self._inner = _inner(exchange)(exchange, profile, choose)
-        self.by_key = self._inner.by_key  # type: ignore[misc]  # it is the inner kind that decides
+        self.by_key = self._inner.by_key
 
     def bind(self, binding: Binding) -> None:
         self._inner.bind(binding)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar
 
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
@@ -22,7 +21,7 @@ class Kind:
     The router serialises calls; a kind need not be safe for concurrent use.
     """
 
-    by_key: ClassVar[bool] = True
+    by_key: bool = True
     """Whether the routing key alone decides, always in the same way, so that the router may remember its routes."""
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
