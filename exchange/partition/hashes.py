@@ -1,0 +1,72 @@
+"""The hashes of bytes that partitioners use, as unsigned 32-bit integers, and Java's ways to make an index of one.
+
+What hashes other things than bytes is with its system: Java's hashCode, Erlang's phash2.
+"""
+
+from __future__ import annotations
+
+from struct import unpack
+from typing import Final
+
+__all__ = ["absolute", "fnv1a", "murmur2", "murmur3", "positive", "signed"]
+
+MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 with Kafka's seed (`org.apache.kafka.common.utils.Utils.murmur2`)."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    body = length & ~3
+    for word in unpack(f"<{length >> 2}I", data[:body]):
+        k = word * 0x5BD1E995 & MASK
+        h = h * 0x5BD1E995 & MASK ^ (k ^ k >> 24) * 0x5BD1E995 & MASK
+    if length > body:
+        h = (h ^ int.from_bytes(data[body:], "little")) * 0x5BD1E995 & MASK
+    h = (h ^ h >> 13) * 0x5BD1E995 & MASK
+    return h ^ h >> 15
+
+
+def murmur3(data: bytes, seed: int) -> int:
+    """MurmurHash3, the x86 variant with 32 bits."""
+    length = len(data)
+    h = seed
+    body = length & ~3
+    for word in unpack(f"<{length >> 2}I", data[:body]):
+        k = word * 0xCC9E2D51 & MASK
+        k = (k << 15 | k >> 17) & MASK
+        h ^= k * 0x1B873593 & MASK
+        h = (h << 13 | h >> 19) & MASK
+        h = h * 5 + 0xE6546B64 & MASK
+    if length > body:
+        k = int.from_bytes(data[body:], "little") * 0xCC9E2D51 & MASK
+        k = (k << 15 | k >> 17) & MASK
+        h ^= k * 0x1B873593 & MASK
+    h ^= length
+    h = (h ^ h >> 16) * 0x85EBCA6B & MASK
+    h = (h ^ h >> 13) * 0xC2B2AE35 & MASK
+    return h ^ h >> 16
+
+
+def fnv1a(data: bytes) -> int:
+    """FNV-1a, 32 bits."""
+    h = 0x811C9DC5
+    for byte in data:
+        h = (h ^ byte) * 0x01000193 & MASK
+    return h
+
+
+def signed(value: int) -> int:
+    """The 32 bits as Java's int has them."""
+    value &= MASK
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def positive(value: int) -> int:
+    """Kafka's ``Utils.toPositive``: the sign bit cleared, so that -1 is 2147483647."""
+    return value & 0x7FFFFFFF
+
+
+def absolute(value: int) -> int:
+    """Java's ``Math.abs``: of the least int, that int itself, which is negative."""
+    return value if value == -0x8000_0000 else abs(value)

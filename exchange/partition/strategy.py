@@ -1,0 +1,25 @@
+"""What is told of a strategy beside the code that does it: a row of the table `exchange.partition.STRATEGIES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from exchange.partition.partitioner import Partitioner
+
+__all__ = ["Strategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A partitioner one can name: ``kafka.murmur2``."""
+
+    name: str
+    make: Callable[..., Partitioner]
+    """Its class; parameters are keyword arguments, texts and integers."""
+    mirrors: str
+    """Whose choice it is: client, class and versions."""
+    promise: str
+    """What a user may rely on."""
+    cost: str
+    """What it asks for that: what moves, what gets uneven."""
