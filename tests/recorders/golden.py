@@ -1,0 +1,30 @@
+"""The files of recorded answers: ``tests/golden/NAME.json``, one a client and version."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["names", "read", "write"]
+
+GOLDEN: Final = Path(__file__).parent.parent / "golden"
+
+
+def write(name: str, client: str, version: str, answers: dict[str, Any]) -> None:
+    """Keep what a client answered; lists of numbers stand on one line each, so that a difference can be read."""
+    head = {"client": client, "version": version, "recorded": datetime.now(UTC).date().isoformat()}
+    fields = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in (head | answers).items()]
+    (GOLDEN / f"{name}.json").write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
+
+
+def read(name: str) -> dict[str, Any]:
+    """What was recorded under this name."""
+    answers: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return answers
+
+
+def names(prefix: str) -> list[str]:
+    """The recordings whose names begin so."""
+    return sorted(path.stem for path in GOLDEN.glob(f"{prefix}*.json"))
