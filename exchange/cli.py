@@ -55,7 +55,8 @@ def commands(load: Load) -> list[click.Command]:
         In: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties": {...}}; other
         fields are ignored. Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and
         "undecided", with the names of exchanges whose type is unknown, where there are any ("unroutable" is then null
-        if it depends on them). AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+        if it depends on them); "partitions", where queues are partitioned: queue -> partition, null where the key does
+        not decide. AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
         """
         router = Router(_loaded(load, definitions, vhost, profile), choose=Random(seed).randrange)
         out = sys.stdout.buffer
@@ -77,6 +78,10 @@ def commands(load: Load) -> list[click.Command]:
     @click.option(
         "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
     )
+    @click.option(
+        "--property", "-P", "properties", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+    )
+    @click.option("--body", default="", help="The body, for queues partitioned by a field of it.")
     @click.option("--queue", "-q", help="Say why this queue does, or does not, get the message.")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
     @click.argument("exchange")
@@ -86,6 +91,8 @@ def commands(load: Load) -> list[click.Command]:
         vhost: str | None,
         profile: str | None,
         headers: tuple[str, ...],
+        properties: tuple[str, ...],
+        body: str,
         queue: str | None,
         as_json: bool,
         exchange: str,
@@ -97,7 +104,13 @@ def commands(load: Load) -> list[click.Command]:
         """
         router = Router(_loaded(load, definitions, vhost, profile))
         try:
-            message = Message(exchange, routing_key, dict(map(_header, headers)))
+            message = Message(
+                exchange,
+                routing_key,
+                dict([_field("--header", given) for given in headers]),
+                dict([_field("--property", given) for given in properties]),
+                body.encode("utf-8", "surrogateescape"),
+            )
             explanation = router.explain(message, queue)
         except HashstarError as error:
             _fail(error)
@@ -181,6 +194,8 @@ def _line(message: Message, route: Route) -> bytes:
     }
     if route.undecided:
         fields["undecided"] = route.undecided
+    if route.placements:
+        fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
     text = json.dumps(fields, ensure_ascii=False)
     try:
         return text.encode() + b"\n"
@@ -188,10 +203,10 @@ def _line(message: Message, route: Route) -> bytes:
         return json.dumps(fields).encode() + b"\n"
 
 
-def _header(option: str) -> tuple[str, Any]:
-    name, separator, text = option.partition("=")
+def _field(option: str, given: str) -> tuple[str, Any]:
+    name, separator, text = given.partition("=")
     if not separator:
-        raise InputError(f"--header {option!r}: NAME=VALUE is wanted; for a header without a value, {option}=null")
+        raise InputError(f"{option} {given!r}: NAME=VALUE is wanted; for one without a value, {given}=null")
     try:
         value = json.loads(text)
     except ValueError:

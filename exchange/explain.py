@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exchange.parts import Binding
-from exchange.route import Alternate, Explanation, Hop, Obstacle
+from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
 from exchange.typed_json import encode
 
 __all__ = ["describe", "to_json"]
@@ -26,6 +26,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
         "queues": list(route.queues),
         "unroutable": route.unroutable,
         "undecided": list(route.undecided),
+        "placements": [_placement_json(placement) for placement in route.placements],
         "hops": [_hop_json(hop) for hop in explanation.hops],
     }
     if explanation.asked is not None:
@@ -46,6 +47,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if route.queues:
         count = "1 queue" if len(route.queues) == 1 else f"{len(route.queues)} queues"
         yield f"routed to {count}: {', '.join(route.queues)}"
+        for placement in route.placements:
+            yield from _placement_lines(placement)
     elif route.unroutable:
         yield "unroutable: dropped, or returned to a publisher that set mandatory (312 NO_ROUTE)"
     if route.undecided:
@@ -85,6 +88,13 @@ def _alternate(alternate: Alternate, hop: Hop) -> str:
     return f"alternate exchange '{alternate.name}'{origin}: taken, {_OUTCOMES[hop.steps[0].outcome]}"
 
 
+def _placement_lines(placement: Placement) -> Iterator[str]:
+    where = f"partition {placement.name}" if placement.name is not None else "some partition"
+    yield f"  {placement.queue} -> {where} ({placement.partitioning})"
+    hashed = "" if placement.hash is None else f", hash {placement.hash}"
+    yield f"    key {placement.key!r}{hashed}: {placement.rule}"
+
+
 def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
     if queue in explanation.route.queues:
         yield f"queue '{queue}' gets it"
@@ -109,6 +119,18 @@ def _binding(binding: Binding) -> str:
 
 def _name(exchange: str) -> str:
     return f"exchange '{exchange}'" if exchange else "the default exchange"
+
+
+def _placement_json(placement: Placement) -> dict[str, Any]:
+    return {
+        "queue": placement.queue,
+        "partition": placement.partition,
+        "name": placement.name,
+        "key": encode(placement.key),
+        "hash": placement.hash,
+        "rule": placement.rule,
+        "partitioning": str(placement.partitioning),
+    }
 
 
 def _hop_json(hop: Hop) -> dict[str, Any]:

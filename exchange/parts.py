@@ -7,9 +7,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from exchange.values import EMPTY, FieldTable, type_and_value
+
+if TYPE_CHECKING:
+    from exchange.partition.partitioning import Partitioning
 
 __all__ = ["PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
 
@@ -39,6 +42,8 @@ class Queue:
     auto_delete: bool = False
     arguments: Mapping[str, Any] = EMPTY
     """A `FieldTable`; any mapping can be given."""
+    partitioning: Partitioning | None = None
+    """How what it gets is spread over partitions further on: of a Kafka topic, a RocketMQ topic, a super stream."""
 
     def __post_init__(self) -> None:
         _freeze(self)

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange
 
-__all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Route", "Step"]
+if TYPE_CHECKING:
+    from exchange.partition.partitioning import Partitioning
+
+__all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Placement", "Route", "Step"]
+
+
+class Placement(NamedTuple):
+    """Where in a partitioned queue a message goes."""
+
+    queue: str
+    partition: int | None
+    """The partition's id; None when the key does not decide it: ``rule`` tells what does."""
+    name: str | None
+    """What its system calls the partition."""
+    key: Any
+    hash: int | None
+    rule: str
+    """As in `exchange.partition.Choice`."""
+    partitioning: Partitioning
 
 
 class Route(NamedTuple):
@@ -18,6 +36,8 @@ class Route(NamedTuple):
     """Sorted by name."""
     undecided: tuple[str, ...] = ()
     """Exchanges on the way whose type is unknown: from them on there may be more queues."""
+    placements: tuple[Placement, ...] = ()
+    """One for each of the queues that is partitioned, in their order."""
 
     @property
     def unroutable(self) -> bool | None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange import rules
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
-from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Route, Step
+from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
 from exchange.tables import Change
 from exchange.topology import Topology
+
+if TYPE_CHECKING:
+    from exchange.partition.partitioning import Partitioning
 
 __all__ = ["Router"]
 
@@ -49,6 +52,9 @@ class Router:
         self._remembered: Final[dict[str, dict[str, Route]]] = {}
         self._remembered_count = 0
         self._beyond_key_cache: frozenset[str] | None = None
+        self._partitioned: Final[dict[str, Partitioning]] = {}
+        for queue in self._tables.queues.values():
+            self._compile_queue(queue)
         for exchange in self._tables.exchanges.values():
             self._compile(exchange)
 
@@ -161,7 +167,18 @@ class Router:
                 if name not in seen and name in self._compiled:
                     seen.add(name)
                     work.append((self._compiled[name], exchange.name))
-        return Route(tuple(sorted(queues)), tuple(undecided))
+        placements = self._placements(message, queues) if self._partitioned else ()
+        return Route(tuple(sorted(queues)), tuple(undecided), placements)
+
+    def _placements(self, message: Message, queues: Collection[str]) -> tuple[Placement, ...]:
+        placements = []
+        for queue in sorted(self._partitioned.keys() & queues):
+            partitioning = self._partitioned[queue]
+            key = partitioning.key.of(message)
+            partition, hashed, rule = partitioning.choose_for(key)
+            name = None if partition is None else partitioning.partitions[partition].name
+            placements.append(Placement(queue, partition, name, key, hashed, rule, partitioning))
+        return tuple(placements)
 
     def _hop(
         self,
@@ -208,7 +225,10 @@ class Router:
         self._remembered_count = 0
 
     def _beyond_key(self) -> frozenset[str]:
-        """The exchanges whose routes may depend on more than the key: on headers or on chance, there or further on."""
+        """The exchanges whose routes may depend on more than the key, there or further on.
+
+        On headers, on chance, or on another part of the message that is a partitioned queue's key.
+        """
         if self._beyond_key_cache is None:
             back: dict[str, list[str]] = {}
             for compiled in self._compiled.values():
@@ -216,6 +236,9 @@ class Router:
                     back.setdefault(compiled.alternate, []).append(compiled.exchange.name)
             found: set[str] = set()
             pending = [name for name, compiled in self._compiled.items() if compiled.kind and not compiled.kind.by_key]
+            for queue, partitioning in self._partitioned.items():
+                if not partitioning.key.by_routing_key:
+                    pending += ["", *(b.source for b in self._tables.bindings_to(Destination("queue", queue)))]
             while pending:
                 name = pending.pop()
                 if name not in found:
@@ -237,7 +260,14 @@ class Router:
             self._recompile_binding(part, change.added)
             return
         if isinstance(part, Queue):
-            if not self._tables.bindings_to(Destination("queue", part.name)):
+            before = self._partitioned.pop(part.name, None)
+            if change.added:
+                self._compile_queue(part)
+            if (
+                before is None
+                and part.partitioning is None
+                and not self._tables.bindings_to(Destination("queue", part.name))
+            ):
                 self._remembered.get("", {}).pop(part.name, None)
                 return
         elif isinstance(part, Policy):
@@ -259,7 +289,7 @@ class Router:
             compiled.kind.bind(binding)
         else:
             compiled.kind.unbind(binding)
-        if binding.destination.kind == "exchange":
+        if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:
             self._beyond_key_cache = None
         keys = compiled.kind.keys_affected(binding)
         if keys is None:
@@ -268,6 +298,10 @@ class Router:
             for routes in self._remembered.values():
                 for key in keys:
                     routes.pop(key, None)
+
+    def _compile_queue(self, queue: Queue) -> None:
+        if queue.partitioning is not None:
+            self._partitioned[queue.name] = queue.partitioning
 
     def _compile(self, exchange: Exchange) -> None:
         kind_class = Default if not exchange.name else KINDS.get(exchange.type)

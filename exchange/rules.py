@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
@@ -84,7 +85,10 @@ def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
         implied = {"x-queue-type": "classic"} if place.profile.queues_have_a_type else {}
         before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
         _require_equal_arguments(before, after, QUEUE_ARGUMENTS_COMPARED, what)
-        return []
+        # Partitions are no broker's business: it has no objection to new ones.
+        if queue.partitioning in (None, existing.partitioning):
+            return []
+        return [Change(True, replace(existing, partitioning=queue.partitioning))]
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
     _refuse_reserved("queue", name)
@@ -184,8 +188,6 @@ def _stripped(name: str) -> str:
 def _renamed(part: Any, name: str) -> Any:
     if part.name == name:
         return part
-    from dataclasses import replace
-
     return replace(part, name=name)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from exchange.partition.partitioner import Partitioner
 
@@ -16,10 +17,12 @@ class Strategy:
 
     name: str
     make: Callable[..., Partitioner]
-    """Its class; parameters are keyword arguments, texts and integers."""
+    """Its class, or what makes one of it; parameters are keyword arguments."""
     mirrors: str
     """Whose choice it is: client, class and versions."""
     promise: str
     """What a user may rely on."""
     cost: str
     """What it asks for that: what moves, what gets uneven."""
+    parameters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    """Parameter of ``make`` -> what reads its text, raising ValueError: ``kafka.nearest(rack=eu-1)``."""

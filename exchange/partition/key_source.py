@@ -1,0 +1,83 @@
+"""Where in a message a partitioner's key is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from exchange.errors import InputError
+from exchange.message import Message
+
+__all__ = ["PROPERTIES", "ROUTING_KEY", "KeySource"]
+
+PROPERTIES: Final = frozenset({
+    "app_id", "cluster_id", "content_encoding", "content_type", "correlation_id", "delivery_mode", "expiration",
+    "message_id", "priority", "reply_to", "timestamp", "type", "user_id",
+})  # fmt: skip
+"""The basic properties of AMQP 0-9-1, but for the headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """A part of a message: the routing key, a word of it, a header, a property, or a field of a JSON body."""
+
+    part: Literal["routing_key", "word", "header", "property", "body"] = "routing_key"
+    name: str = ""
+    """Of the header or the property; of the field, a JSON Pointer (RFC 6901), ``/customer/id``."""
+    word: int = 0
+    """1 is the first word of the routing key, -1 the last one."""
+
+    def __post_init__(self) -> None:
+        if self.part == "property" and self.name not in PROPERTIES:
+            raise InputError(f"no property {self.name!r}; there are {', '.join(sorted(PROPERTIES))}")
+        if self.part == "word" and not self.word:
+            raise InputError("words of a routing key are counted from 1, or from -1 backwards")
+        if self.part == "body" and self.name and not self.name.startswith("/"):
+            raise InputError(f"{self.name!r} is no JSON Pointer: write /customer/id")
+
+    def of(self, message: Message) -> Any:
+        """The key: a field value, JSON's integers as ``int`` and floats as ``float``; None where the part is not there.
+
+        JSON null, too, is no key; an object or an array is its JSON text, without white space and in its order.
+        """
+        if self.part == "routing_key":
+            return message.routing_key
+        if self.part == "word":
+            words = message.routing_key.split(".") if message.routing_key else []
+            at = self.word - 1 if self.word > 0 else self.word
+            return words[at] if -len(words) <= at < len(words) else None
+        if self.part == "body":
+            return _field(message.body, self.name)
+        return (message.headers if self.part == "header" else message.properties).get(self.name)
+
+    @property
+    def by_routing_key(self) -> bool:
+        """Whether messages with one routing key have one key."""
+        return self.part in ("routing_key", "word")
+
+    def __str__(self) -> str:
+        if self.part == "routing_key":
+            return "routing_key"
+        if self.part == "word":
+            return f"word {self.word}"
+        return f"{self.part} {self.name if self.part == 'property' else json.dumps(self.name, ensure_ascii=False)}"
+
+
+ROUTING_KEY: Final = KeySource()
+
+
+def _field(body: bytes, pointer: str) -> Any:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    for text in pointer.split("/")[1:]:
+        step = text.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, (dict, list)) else value

@@ -1,0 +1,178 @@
+"""How a queue is partitioned: the strategy, the partitions and where the key comes from; and its text form.
+
+The text is a line in a Lark grammar, ``kafka.murmur2 over 12 by header "tenant"``; it and the value say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from exchange.errors import InputError, TextError
+from exchange.message import Message
+from exchange.partition.key_source import ROUTING_KEY, KeySource
+from exchange.partition.partitioner import Choice, Partitioner
+from exchange.partition.partitions import Partitions
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+__all__ = ["Partitioning", "partitioner_from", "partitions_from"]
+
+NAMED: Final = Partitioner()
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How messages are spread over the partitions of one destination.
+
+    >>> from exchange import Message
+    >>> Partitioning.parse("kafka.murmur2 over 12 by word 2").choose(Message("", "order.eu.created")).partition
+    11
+    """
+
+    strategy: str
+    """A strategy's name and parameters, ``kafka.nearest(rack=eu-1)``; any name for a partitioner of one's own."""
+    partitions: Partitions
+    key: KeySource = ROUTING_KEY
+    partitioner: Partitioner = field(default=NAMED)
+    """To be given for one's own only: by default the one that ``strategy`` names."""
+
+    def __post_init__(self) -> None:
+        if self.partitioner is NAMED:
+            object.__setattr__(self, "partitioner", partitioner_from(self.strategy))
+
+    @classmethod
+    def parse(cls, text: str) -> Partitioning:
+        """Read ``STRATEGY over PARTITIONS by KEY``. Raises TextError; InputError for a name there is not."""
+        tree = _parsed(text, "start")
+        strategy, partitions, *key = cast("list[Tree[Token]]", tree.children)
+        span = slice(strategy.meta.start_pos, strategy.meta.end_pos)
+        return cls(
+            text[span],
+            _partitions(partitions),
+            _key(key[0], text) if key else ROUTING_KEY,
+            _partitioner(strategy),
+        )
+
+    def choose(self, message: Message) -> Choice:
+        """The partition that the message's key decides, or a choice without one that tells what else does."""
+        return self.choose_for(self.key.of(message))
+
+    def choose_for(self, key: Any) -> Choice:
+        """The same, of a key that was taken from a message; one that the client cannot take decides nothing."""
+        try:
+            return self.partitioner.choose(key, self.partitions)
+        except InputError as error:
+            return Choice(None, None, str(error))
+
+    def __str__(self) -> str:
+        return f"{self.strategy} over {_text_of(self.partitions)} by {self.key}"
+
+
+def partitioner_from(text: str) -> Partitioner:
+    """The partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError."""
+    return _partitioner(_parsed(text, "strategy"))
+
+
+def partitions_from(text: str) -> Partitions:
+    """The partitions of a text: ``12``, ``broker-a:4,broker-b:4`` or ``stream-1,stream-2``. Raises TextError."""
+    return _partitions(_parsed(text, "partitions"))
+
+
+def _partitioner(tree: Tree[Token]) -> Partitioner:
+    name, *rest = tree.children
+    parameters = {}
+    for parameter in cast("list[Tree[Token]]", rest[0].children if rest else []):  # type: ignore[union-attr]
+        key, value = parameter.children
+        parameters[str(key)] = _value(cast("Token", value))
+    from exchange.partition.strategies import partitioner_named  # all clients' modules, for those who name one
+
+    return partitioner_named(str(name), **parameters)
+
+
+def _partitions(tree: Tree[Token]) -> Partitions:
+    items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
+    try:
+        if len(items) == 1 and len(items[0]) == 1 and items[0][0].isdecimal():
+            return Partitions.of(int(items[0][0]))
+        if all(len(item) == 2 for item in items):
+            return Partitions.on({name: int(count) for name, count in items})
+        if all(len(item) == 1 for item in items):
+            return Partitions.named([name for (name,) in items])
+    except ValueError as error:
+        raise InputError(f"partitions: {error}") from None
+    raise InputError("partitions are a number (12), brokers with numbers (a:4,b:4), or names (a,b)")
+
+
+def _key(tree: Tree[Token], text: str) -> KeySource:
+    part, *rest = [_value(cast("Token", child)) for child in tree.children]
+    span = (tree.meta.start_pos, tree.meta.end_pos)
+    if part == "routing_key" and not rest:
+        return ROUTING_KEY
+    if part == "word" and rest and re.fullmatch(r"-?\d+", rest[0]):
+        return KeySource("word", word=int(rest[0]))
+    if part in ("header", "property", "body") and rest:
+        return KeySource(cast("Any", part), rest[0])
+    raise TextError(
+        'a key is routing_key, word 2, header "name", property message_id or body "/json/pointer"', text, span
+    )
+
+
+def _value(token: Token) -> str:
+    return str(json.loads(token)) if token.type == "STRING" else str(token)
+
+
+PLAIN: Final = re.compile(r'[^\s(),:="]+')
+
+
+def _text_of(partitions: Partitions) -> str:
+    if partitions == Partitions.of(partitions.count):
+        return str(partitions.count)
+    brokers: dict[str, int] = {}
+    for partition in partitions:
+        if partition.leader is not None:
+            brokers[partition.leader.name] = brokers.get(partition.leader.name, 0) + 1
+    if partitions == Partitions.on(brokers):
+        return ",".join(f"{_plain(name)}:{count}" for name, count in brokers.items())
+    return ",".join(_plain(partition.name) for partition in partitions)
+
+
+def _plain(name: str) -> str:
+    return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+@cache
+def _grammar() -> Lark:
+    from lark import Lark  # only those who write one in text need it
+
+    return Lark.open(
+        "partitioning.lark",
+        rel_to=__file__,
+        parser="lalr",
+        start=["start", "strategy", "partitions"],
+        propagate_positions=True,
+        maybe_placeholders=False,
+        regex=False,
+    )
+
+
+def _parsed(text: str, start: str) -> Tree[Token]:
+    from lark import UnexpectedInput
+
+    try:
+        return _grammar().parse(text, start=start)
+    except UnexpectedInput as error:
+        token = getattr(error, "token", None)
+        at = len(text) if token is not None and token.type == "$END" else error.pos_in_stream or 0
+        raise TextError(_EXPECTED[start], text, (at, at + 1)) from None
+
+
+_EXPECTED: Final = {
+    "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",
+    "strategy": "expected the name of a strategy, with parameters or without: kafka.nearest(rack=eu-1)",
+    "partitions": "expected partitions: 12, or broker-a:4,broker-b:4, or stream-1,stream-2",
+}

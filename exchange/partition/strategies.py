@@ -1,0 +1,41 @@
+"""Every strategy there is, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
+
+from exchange.errors import InputError
+from exchange.partition import kafka  # the others join
+from exchange.partition.partitioner import Partitioner
+from exchange.partition.strategy import Strategy
+
+__all__ = ["STRATEGIES", "partitioner_named"]
+
+STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
+    strategy.name: strategy for module in (kafka,) for strategy in module.STRATEGIES
+})  # fmt: skip
+"""Name -> strategy; the names say whom they mirror and, where clients changed, from which version."""
+
+
+def partitioner_named(name: str, **parameters: str) -> Partitioner:
+    """The partitioner of this name, ``kafka.murmur2``. Raises InputError, with what there is, for others."""
+    strategy = STRATEGIES.get(name)
+    if strategy is None:
+        near = get_close_matches(name, STRATEGIES, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(STRATEGIES)}"
+        raise InputError(f"no partitioner {name!r}; {hint}")
+    return strategy.make(**{key: _read(strategy, key, text) for key, text in parameters.items()})
+
+
+def _read(strategy: Strategy, parameter: str, text: str) -> Any:
+    read = strategy.parameters.get(parameter)
+    if read is None:
+        takes = f"takes {', '.join(strategy.parameters)}" if strategy.parameters else "takes none"
+        raise InputError(f"{strategy.name} has no parameter {parameter!r}; it {takes}")
+    try:
+        return read(text)
+    except ValueError as error:
+        raise InputError(f"{strategy.name}({parameter}={text}): {error}") from None
