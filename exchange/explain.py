@@ -68,6 +68,8 @@ def _hop_lines(hop: Hop) -> Iterator[str]:
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}"
     if not hop.matched:
         yield "    no binding matches"
+    if hop.chosen_by is not None:
+        yield f"    {hop.chosen_by}"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
 
@@ -144,6 +146,7 @@ def _hop_json(hop: Hop) -> dict[str, Any]:
         "type": hop.exchange.type,
         "came_from": hop.came_from,
         "undecided": hop.undecided,
+        "chosen_by": hop.chosen_by,
         "matched": [{**_binding_json(b), "outcome": outcomes[b.destination]} for b in hop.matched],
         "alternate": alternate,
     }

@@ -36,7 +36,7 @@ LEAST = 0.1
 """The distance of the nearest pattern that does not match."""
 
 OTHER_ROUTE = 1.0
-"""The distance of an alternate exchange that was not taken, and of a binding that chance passed over."""
+"""The distance of an alternate exchange that was not taken, and of a binding that chance or a hash passed over."""
 
 
 class _Way(NamedTuple):
@@ -155,6 +155,10 @@ def _look_at_random(binding: Binding, message: Message, profile: Profile) -> tup
     return OTHER_ROUTE, "chance picked another binding"
 
 
+def _look_at_hash(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
+    return OTHER_ROUTE, "the message's hash chose another binding"
+
+
 def _look_at_unknown(binding: Binding, message: Message, profile: Profile) -> tuple[float, str]:
     return 0.5, "the type of this exchange is unknown here: it may match or not"
 
@@ -167,6 +171,8 @@ _LOOKS: dict[str, Look] = {
     "x-recent-history": _look_at_fanout,
     "x-random": _look_at_random,
     "x-local-random": _look_at_random,
+    "x-consistent-hash": _look_at_hash,
+    "x-modulus-hash": _look_at_hash,
 }
 
 

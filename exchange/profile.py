@@ -30,6 +30,14 @@ class Profile:
     """A queue declared without x-queue-type gets the argument, with the value classic (4.0; not in 3.10)."""
     local_random: bool
     """There is the exchange type x-local-random (since 4.0)."""
+    hash_headers_have_types: bool
+    """x-consistent-hash hashes the value of a header with its AMQP type, ``{longstr, V}`` (up to 3.12)."""
+    hashes_empty_arrays: bool
+    """x-consistent-hash takes an empty array as the value of a header; from 3.13 to 4.3.4 the channel crashes."""
+    max_weight: int | None
+    """The greatest binding key of x-consistent-hash (since 4.3, and 4.2.6)."""
+    modulus_hash_sorts: bool
+    """x-modulus-hash goes by the order of destinations, not of the table of bindings (since 4.3)."""
 
 
 _4_3: Final = Profile(
@@ -41,8 +49,14 @@ _4_3: Final = Profile(
     unknown_type_closes_connection=False,
     queues_have_a_type=True,
     local_random=True,
+    hash_headers_have_types=False,
+    hashes_empty_arrays=True,
+    max_weight=10_000,
+    modulus_hash_sorts=True,
 )
-_4_0: Final = replace(_4_3, name="rabbitmq-4.0", max_many=None)
+_4_0: Final = replace(
+    _4_3, name="rabbitmq-4.0", max_many=None, hashes_empty_arrays=False, max_weight=None, modulus_hash_sorts=False
+)
 _3_13: Final = replace(
     _4_0,
     name="rabbitmq-3.13",
@@ -51,7 +65,14 @@ _3_13: Final = replace(
     queues_have_a_type=False,
     local_random=False,
 )
-_3_10: Final = replace(_3_13, name="rabbitmq-3.10", integers_equal_floats=True, timestamps_in_milliseconds=False)
+_3_10: Final = replace(
+    _3_13,
+    name="rabbitmq-3.10",
+    integers_equal_floats=True,
+    timestamps_in_milliseconds=False,
+    hash_headers_have_types=True,
+    hashes_empty_arrays=True,
+)
 
 PROFILES: Final = {
     profile.name: profile for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12"), _3_13, _4_0, _4_3)
@@ -65,7 +86,9 @@ def profile_for(version: str) -> Profile:
     """The profile of a server by the version it reports, ``"4.0.5"``; the newest when it is newer than all."""
     numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
     if (4, 3) <= numbers < (4, 3, 5):
-        return replace(_4_3, name=f"rabbitmq-{version}", max_many=None)
+        return replace(_4_3, name=f"rabbitmq-{version}", max_many=None, hashes_empty_arrays=False)
+    if (4, 2, 6) <= numbers < (4, 3):
+        return replace(_4_0, name=f"rabbitmq-{version}", max_weight=_4_3.max_weight)
     best = _3_10
     for profile in PROFILES.values():
         since = tuple(map(int, profile.name.removeprefix("rabbitmq-").split(".")))

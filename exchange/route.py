@@ -86,6 +86,8 @@ class Hop:
     steps: tuple[Step, ...]
     alternate: Alternate | None
     undecided: bool = False
+    chosen_by: str | None = None
+    """The hash and the number that chose among the bindings, in words; None where no hash decides."""
 
 
 class Obstacle(NamedTuple):

@@ -68,7 +68,8 @@ class Router:
         """Where the message goes.
 
         Raises NotFound when its exchange does not exist, AccessRefused when that is internal, PreconditionFailed when
-        its CC or BCC header is no array: what the broker would answer to basic.publish.
+        its CC or BCC header is no array: what the broker would answer to basic.publish. An x-consistent-hash exchange
+        may raise BrokerError where it would crash the channel: an empty array in its hash header, 3.13 to 4.3.4.
         """
         headers = message.headers
         key_only = not headers or ("CC" not in headers and "BCC" not in headers)
@@ -154,7 +155,8 @@ class Router:
             # The default exchange has no bindings of its own: reached as an alternate exchange, it routes nowhere.
             matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
             if hops is not None:
-                hops.append(self._hop(exchange, came_from, matched, queues, seen))
+                chosen_by = kind.chosen_by(message, keys)
+                hops.append(self._hop(exchange, came_from, matched, queues, seen, chosen_by))
             onwards: list[str] = []
             for _, (destination_kind, name), _, _ in matched:
                 if destination_kind == "exchange":
@@ -187,6 +189,7 @@ class Router:
         matched: Collection[Binding],
         queues: Collection[str],
         seen: Collection[str],
+        chosen_by: str | None,
     ) -> Hop:
         """What this exchange is about to do, as `_walk` stands before it."""
         alternate = self._alternate(exchange, taken=not matched)
@@ -195,7 +198,7 @@ class Router:
             destinations = {Destination("exchange", alternate.name): None}
         steps = tuple([Step(destination, self._outcome(destination, queues, seen)) for destination in destinations])
         in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-        return Hop(exchange, came_from, in_order, steps, alternate)
+        return Hop(exchange, came_from, in_order, steps, alternate, chosen_by=chosen_by)
 
     def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
         if not self._tables.exists(destination):

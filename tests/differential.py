@@ -13,7 +13,7 @@ import time
 import urllib.request
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -27,7 +27,7 @@ from tests import topologies
 from tests.amqp_wire import all_types_in_pika
 from tests.servers import Server
 
-END = "end"
+END = b"end"
 
 
 @dataclass
@@ -54,12 +54,13 @@ def compare(server: Server, messages: int, seed: int, per_round: int = 400) -> O
             sent = [
                 topologies.message(rng, topology, prefix) for _ in range(min(per_round, messages - outcome.messages))
             ]
-            _round(server, topology, sent, outcome, f"seed {seed}, round {number}")
+            compare_one(server, topology, sent, outcome, f"seed {seed}, round {number}")
             number += 1
     return outcome
 
 
-def _round(server: Server, topology: Topology, sent: list[Message], outcome: Outcome, name: str) -> None:
+def compare_one(server: Server, topology: Topology, sent: list[Message], outcome: Outcome, name: str) -> None:
+    """One round: what it finds is added to the outcome, differences under the name."""
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     channel = connection.channel()
     ours = [exchange for exchange in topology.exchanges.values() if exchange.name.startswith("hashstar-")]
@@ -69,7 +70,7 @@ def _round(server: Server, topology: Topology, sent: list[Message], outcome: Out
                     "definition": dict(policy.definition)}  # fmt: skip
             manage(server, "PUT", f"policies/%2F/{quote(policy.name, safe='')}", body)
         _declare(channel, topology)
-        arrived, returned = _publish(channel, topology, sent)
+        arrived, returned = publish(channel, topology.queues, sent)
     finally:
         for exchange in ours:
             channel.exchange_delete(exchange.name)
@@ -151,29 +152,34 @@ def _declare(channel: pika.adapters.blocking_connection.BlockingChannel, topolog
             channel.exchange_bind(name, source, key, dict(arguments))
 
 
-def _publish(
-    channel: pika.adapters.blocking_connection.BlockingChannel, topology: Topology, sent: list[Message]
+def publish(
+    channel: pika.adapters.blocking_connection.BlockingChannel, queues: Iterable[str], sent: list[Message]
 ) -> tuple[dict[int, Counter[str]], set[int]]:
+    """Publish all, mandatory, to a broker with these queues, and consume: what arrived where, and what came back.
+
+    Messages go by their number in what was sent; it is their body.
+    """
     arrived: dict[int, Counter[str]] = {}
     returned: set[int] = set()
-    waiting = set(topology.queues)
+    names = list(queues)
+    waiting = set(names)
 
-    def on_message(_channel: object, method: object, properties: pika.BasicProperties, _body: bytes) -> None:
+    def on_message(_channel: object, method: object, _properties: object, body: bytes) -> None:
         queue = method.consumer_tag  # type: ignore[attr-defined]
-        if properties.message_id == END:
+        if body == END:
             waiting.discard(queue)
         else:
-            arrived.setdefault(int(properties.message_id), Counter())[queue] += 1
+            arrived.setdefault(int(body), Counter())[queue] += 1
 
-    channel.add_on_return_callback(lambda _c, _m, properties, _b: returned.add(int(properties.message_id)))
-    for queue in topology.queues:
+    channel.add_on_return_callback(lambda _c, _m, _properties, body: returned.add(int(body)))
+    for queue in names:
         channel.basic_consume(queue, on_message, auto_ack=True, consumer_tag=queue)
     for number, message in enumerate(sent):
-        properties = pika.BasicProperties(message_id=str(number), headers=dict(message.headers))
-        channel.basic_publish(message.exchange, message.routing_key, b"", properties, mandatory=True)
+        properties = pika.BasicProperties(headers=dict(message.headers), **message.properties)
+        channel.basic_publish(message.exchange, message.routing_key, str(number).encode(), properties, mandatory=True)
     # What is published last to a queue arrives last, and returns come before what is published after them.
-    for queue in topology.queues:
-        channel.basic_publish("", queue, b"", pika.BasicProperties(message_id=END))
+    for queue in names:
+        channel.basic_publish("", queue, END)
     deadline = time.monotonic() + 60
     while waiting and time.monotonic() < deadline:
         channel.connection.process_data_events(time_limit=1)

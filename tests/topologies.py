@@ -33,6 +33,9 @@ FAMILIES: tuple[tuple[Any, ...], ...] = (
 )  # fmt: skip
 """Field values of all types, those together that one might take for each other."""
 
+WEIGHTS = ("1", "1", "2", "3", "10", "+2", "007", "0", "a")
+"""Binding keys of x-consistent-hash, two of which no broker takes."""
+
 VALUES = tuple(value for family in FAMILIES for value in family)
 
 
@@ -41,7 +44,7 @@ class Kinds:
     """What a random topology is made of."""
 
     types: tuple[str, ...] = ("direct", "fanout", "topic", "topic", "headers", "x-random", "x-local-random",
-                              "x-recent-history")  # fmt: skip
+                              "x-recent-history", "x-consistent-hash", "x-modulus-hash")  # fmt: skip
     most_random: int = 2
     """A walk through many exchanges that pick at random has too many possible ends to list."""
     policies: bool = True
@@ -66,6 +69,11 @@ def topology(rng: Random, profile: Profile, kinds: Kinds | None = None, prefix: 
         arguments = {}
         if rng.random() < 0.4:
             arguments["alternate-exchange"] = rng.choice((f"{prefix}x{rng.randint(0, 7)}", "amq.fanout", "", "nowhere"))
+        if kind == "x-consistent-hash" and rng.random() < 0.7:
+            arguments |= rng.choice((
+                {"hash-header": rng.choice(HEADERS)},
+                {"hash-property": rng.choice(("message_id", "correlation_id", "timestamp"))},
+            ))  # fmt: skip
         name = f"{prefix}x{i}"
         result = result.declare_exchange(Exchange(name, kind, internal=rng.random() < 0.1, arguments=arguments))
     for i in range(rng.randint(2, 7)):
@@ -109,6 +117,8 @@ def binding(rng: Random, topology: Topology, prefix: str = "") -> Binding:
     key = words(rng, PATTERN_WORDS if kind == "topic" else WORDS)
     if kind == "x-local-random":
         key = ""
+    if kind == "x-consistent-hash":
+        key = rng.choice(WEIGHTS)
     arguments: dict[str, Any] = {}
     if kind == "headers":
         key = rng.choice(("", "a"))
@@ -147,7 +157,17 @@ def message(rng: Random, topology: Topology, prefix: str = "") -> Message:
         carried.pop(header, None)  # what is no array is refused
         if rng.random() < 0.1:
             carried[header] = [key(rng, topology) for _ in range(rng.randint(0, 2))] + rng.choice(([], [1], [b"a"]))
-    return Message(name, key(rng, topology), carried)
+    if not topology.profile.hashes_empty_arrays:
+        hashed = {exchange.arguments.get("hash-header") for exchange in topology.exchanges.values()}
+        # An empty array would crash the channel.
+        carried = {name: value for name, value in carried.items() if name not in hashed or value not in ([], {})}
+    return Message(name, key(rng, topology), carried, properties(rng))
+
+
+def properties(rng: Random) -> dict[str, Any]:
+    """Some of the properties that an exchange may hash."""
+    drawn = {"message_id": words(rng, WORDS), "correlation_id": rng.choice(WORDS), "timestamp": rng.randrange(5)}
+    return {name: value for name, value in drawn.items() if rng.random() < 0.3}
 
 
 def key(rng: Random, topology: Topology) -> str:

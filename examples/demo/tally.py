@@ -21,6 +21,8 @@ __all__ = ["Tally"]
 
 REMEMBERED: Final = 65_536
 """So many keys lead to their case at once; then they are forgotten."""
+HASHING: Final = ("x-consistent-hash", "x-modulus-hash")
+"""The types of exchange to which no two keys are alike."""
 MOST_CASES: Final = 20_000
 """So many cases are counted apart; then they are added up, and new ones begun."""
 
@@ -178,6 +180,7 @@ class _Way(NamedTuple):
 
     headers: tuple[str, ...]
     chance: bool
+    """Whether messages that are alike in these may go different ways: by chance or by a hash."""
 
     @classmethod
     def of(cls, topology: Topology, start: str) -> _Way:
@@ -189,7 +192,7 @@ class _Way(NamedTuple):
                 kind = str(exchange.arguments.get("x-delayed-type", ""))
             if kind == "headers":
                 headers.update(*(binding.arguments for binding in topology.bindings_from(exchange.name)))
-            elif kind in KINDS and not KINDS[kind].by_key:
+            elif kind in HASHING or (kind in KINDS and not KINDS[kind].by_key):
                 chance = True
         return cls(tuple(sorted(headers)), chance)
 

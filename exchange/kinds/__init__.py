@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from exchange.kinds.consistent_hash import ConsistentHash
 from exchange.kinds.default import Default
 from exchange.kinds.delayed import Delayed
 from exchange.kinds.direct import Direct
 from exchange.kinds.fanout import Fanout, RecentHistory
 from exchange.kinds.headers import Headers
 from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.random import LocalRandom, Random
 from exchange.kinds.topic import Topic
 
@@ -29,6 +31,8 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-random": Random,
     "x-local-random": LocalRandom,
     "x-recent-history": RecentHistory,
+    "x-consistent-hash": ConsistentHash,
+    "x-modulus-hash": ModulusHash,
     "x-delayed-message": Delayed,
 })  # fmt: skip
 """Exchange type -> the class that routes as it."""

@@ -34,6 +34,9 @@ class Delayed(Kind):
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         return self._inner.matched(message, keys)
 
+    def chosen_by(self, message: Message, keys: Sequence[str]) -> str | None:
+        return self._inner.chosen_by(message, keys)
+
     def keys_affected(self, binding: Binding) -> Collection[str] | None:
         return self._inner.keys_affected(binding)
 

@@ -39,6 +39,10 @@ class Kind:
         """The bindings that the message takes, in any order; ``keys`` are its routing keys, CC and BCC included."""
         raise NotImplementedError
 
+    def chosen_by(self, message: Message, keys: Sequence[str]) -> str | None:
+        """By which hash and number it chooses among its bindings, in words; None where no hash decides."""
+        return None
+
     def keys_affected(self, binding: Binding) -> Collection[str] | None:
         """The routing keys whose routes may change with the binding; None when there is no telling."""
         return None

@@ -92,6 +92,6 @@ def test_json_has_the_same_for_machines() -> None:
     assert json.loads(json.dumps(explained)) == explained
     assert list(explained) == ["exchange", "routing_key", "queues", "unroutable", "undecided", "placements", "hops", "asked"]
     hop = explained["hops"][0]
-    assert list(hop) == ["exchange", "type", "came_from", "undecided", "matched", "alternate"]
+    assert list(hop) == ["exchange", "type", "came_from", "undecided", "chosen_by", "matched", "alternate"]
     assert hop["alternate"] == {"name": "unrouted", "taken": False, "from_policy": None, "outcome": None}
     assert explained["asked"]["obstacles"][0]["binding"]["arguments"] == {"region": "eu", "size": 1}

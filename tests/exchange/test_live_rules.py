@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 STEPS = int(os.environ.get("HASHSTAR_LIVE_STEPS", "600"))
 
-TYPES = ("direct", "fanout", "topic", "headers", "x-random", "x-local-random", "x-recent-history", "x-nonsense")
+TYPES = ("direct", "fanout", "topic", "headers", "x-random", "x-local-random", "x-recent-history", "x-nonsense",
+         "x-consistent-hash", "x-modulus-hash")  # fmt: skip
 SOME = ("hashstar-a", "hashstar-b", "hashstar-c", "hashstar-d", "hashstar-a", "hashstar-b", "hashstar-c")
 EXCHANGES = (*SOME, "", "amq.topic", "amq.nothing", "hashstar-\n-e")
 QUEUES = (*SOME, "amq.nothing")  # pika waits for ever for the declaration of a name that the broker strips
+
+KEYS_OF_RINGS = ("1", "+2", "-1", "10000", "10001", " 1", "1_0", '"\\\n')
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any], Callable[[Any], object]]
 
@@ -64,6 +67,8 @@ def _compare(server: Server, rng: Random) -> None:
                 answer = f"{error.reply_code} {error.reply_text}"
                 connection = pika.BlockingConnection(pika.URLParameters(server.url))
                 channel = connection.channel()
+            if answer == "541 INTERNAL_ERROR":  # of which the broker tells no more
+                expected = expected.partition(" - ")[0]
             assert answer == expected, f"RabbitMQ {server.version}: {method}{arguments}{options} of {topology}"
             topology = after
         _compare_what_is_left(server, topology, channel)
@@ -89,9 +94,13 @@ def _compare_what_is_left(server: Server, topology: Topology, channel: Any) -> N
     there = Counter(
         (binding["source"], binding["destination_type"], binding["destination"], binding["routing_key"])
         for binding in manage(server, "GET", "bindings/%2F")
-        if binding["source"] and binding["destination"].startswith("hashstar-")
+        if binding["source"] and "hashstar-" in binding["source"] + binding["destination"]
     )
-    assert there == Counter((b.source, *b.destination, b.routing_key) for b in topology.bindings)
+    assert there == Counter(
+        (b.source, *b.destination, b.routing_key)
+        for b in topology.bindings
+        if "hashstar-" in b.source + b.destination.name
+    )
 
 
 def _operation(rng: Random, topology: Topology) -> Operation:
@@ -107,6 +116,10 @@ def _declare_exchange(rng: Random, topology: Topology) -> Operation:
     if rng.random() < 0.2:
         arguments["x-recent-history-length"] = rng.choice((1, 0, -1, "1"))
     name, kind = rng.choice(EXCHANGES), rng.choice(TYPES)
+    if kind == "x-consistent-hash" and rng.random() < 0.5:
+        arguments["hash-header"] = rng.choice(("h", "h", "h", "", b"h", 1))
+    if kind == "x-consistent-hash" and rng.random() < 0.5:
+        arguments["hash-property"] = rng.choice(("message_id", "message_id", "timestamp", "priority", "", None))
     old = topology.exchanges.get(name)
     flags = {"durable": rng.random() < 0.8, "auto_delete": rng.random() < 0.3, "internal": rng.random() < 0.1}
     if old is not None and rng.random() < 0.7:
@@ -140,7 +153,7 @@ def _binding(rng: Random, topology: Topology) -> Binding:
         return rng.choice(present)
     kind = rng.choice(("queue", "exchange"))
     destination = Destination(kind, rng.choice(EXCHANGES if kind == "exchange" else QUEUES))  # type: ignore[arg-type]
-    key = rng.choice(("", "", "a.*", "#.#.#", "#.a.#.b.#"))
+    key = rng.choice(("", "", "a.*", "#.#.#", "#.a.#.b.#", *KEYS_OF_RINGS))
     arguments = {"x-match": rng.choice(("all", "any", "some", 1))} if rng.random() < 0.3 else {}
     if rng.random() < 0.2:
         arguments["h"] = rng.choice(topologies.VALUES)

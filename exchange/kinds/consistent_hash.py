@@ -1,0 +1,164 @@
+"""x-consistent-hash: the hash of the key, or of a header or property, picks a bucket of a ring, and so a binding.
+
+**The ring has a history.** A binding's key is its weight: so many buckets are added at the end for its destination,
+unless that has some already. Unbinding takes a destination's buckets out, whichever of its bindings goes, and
+those behind move up. So the order of bindings decides, and a destination that is bound twice and unbound once stays
+bound and gets nothing until it gets a new binding.
+
+A `Router` that is edited follows this as the broker does. A `Topology` holds bindings in the order they came, not what
+went before: a router built from one has the ring of a broker on which exactly these were made in this order. A file of
+definitions does not tell the ring: a broker imports bindings with several processes at once, in any order (of eight
+imports into 3.10 and 4.0 one kept the file's; 4.3 kept it in four of four). And 3.10 and 4.0 hold rings in memory: a
+restart makes them anew, in the order of binding key (as text) and destination. 4.3 keeps them, and gives a bound
+destination without buckets some at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+from exchange.errors import BrokerError, PreconditionFailed
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.partition.erlang import UNDEFINED, Atom, binary, jump, jump_key
+from exchange.parts import Binding, Destination, Exchange
+from exchange.profile import Profile
+from exchange.tables import Tables
+from exchange.values import type_and_value
+
+__all__ = ["ConsistentHash"]
+
+INTEGER: Final = re.compile("[+-]?[0-9]+")
+"""What Erlang's ``list_to_integer`` reads."""
+PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
+
+
+class ConsistentHash(Kind):
+    """`rabbit_exchange_type_consistent_hash.erl` of the plugin rabbitmq_consistent_hash_exchange."""
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._profile = profile
+        self._header = _long_string(exchange, "hash-header")
+        self._property = _long_string(exchange, "hash-property")
+        self.by_key = self._header is None and self._property is None
+        self._ring: list[Binding] = []
+        self._destinations: set[Destination] = set()  # of the ring
+        self._ends: list[int] = []  # for each of the ring, the number of buckets up to its last one
+
+    def bind(self, binding: Binding) -> None:
+        weight = _weight(binding)
+        if weight > 0 and binding.destination not in self._destinations:
+            self._destinations.add(binding.destination)
+            self._ring.append(binding)
+            self._ends.append(self._buckets + weight)
+
+    def unbind(self, binding: Binding) -> None:
+        self._destinations.discard(binding.destination)
+        self._ring = [other for other in self._ring if other.destination != binding.destination]
+        self._ends = list(accumulate(map(_weight, self._ring)))
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        buckets = self._buckets
+        if not buckets:
+            return ()
+        bucket = jump(jump_key(self._hashed(message, keys)), buckets) if buckets > 1 else 0
+        return (self._ring[bisect_right(self._ends, bucket)],)
+
+    def chosen_by(self, message: Message, keys: Sequence[str]) -> str:
+        buckets = self._buckets
+        if buckets < 2:
+            return f"the ring has {'only one bucket' if buckets else 'no buckets'}"
+        what = f"header '{self._header}'" if self._header is not None else self._property or "the routing key"
+        seed = jump_key(self._hashed(message, keys))
+        return f"hash {seed} of {what} jumps to bucket {jump(seed, buckets)} of 0 to {buckets - 1}"
+
+    @property
+    def _buckets(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _hashed(self, message: Message, keys: Sequence[str]) -> Any:
+        """The Erlang term that is hashed."""
+        if self._header is not None:
+            return self._of_header(message, self._header)
+        if self._property is not None:
+            value = type_and_value(message.properties.get(self._property))[1]
+            if value is None:
+                return UNDEFINED
+            return value if isinstance(value, bytes) else str(value).encode()  # a timestamp's seconds, in decimal
+        return binary(keys[0])
+
+    def _of_header(self, message: Message, name: str) -> Any:
+        if name not in message.headers or name == "BCC":  # which the broker takes out before it routes
+            return UNDEFINED
+        kind, value = type_and_value(message.headers[name])
+        term = _term(kind, value)
+        if self._profile.hash_headers_have_types:
+            return Atom(kind), term
+        if isinstance(term, list):
+            if term:
+                return term[0]
+            if not self._profile.hashes_empty_arrays:
+                raise BrokerError(f"the channel crashes on an empty array or table in the hash-header '{name}'")
+        return value * 1000 if kind == "timestamp" else term
+
+    @classmethod
+    def check_exchange(cls, exchange: Exchange) -> None:
+        given = [name for name in ("hash-header", "hash-property") if name in exchange.arguments]
+        for name in given:
+            if _long_string(exchange, name) is None:
+                raise BrokerError(f"the channel crashes on a '{name}' that is not a long string")
+        if len(given) == 2:
+            raise PreconditionFailed("hash-header and hash-property are mutually exclusive")
+        hash_property = _long_string(exchange, "hash-property")
+        if hash_property is not None and hash_property not in PROPERTIES:
+            raise PreconditionFailed(f"Unsupported property: {hash_property}")
+
+    @classmethod
+    def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
+        weight = _weight(binding)
+        if not INTEGER.fullmatch(binding.routing_key):
+            raise PreconditionFailed(f"The binding key must be an integer: {_erlang(binding.routing_key)}")
+        if weight < 1:
+            raise PreconditionFailed("The binding key must be greater than 0")
+        if profile.max_weight is not None and weight > profile.max_weight:
+            raise PreconditionFailed(f"The binding key must not exceed {profile.max_weight}")
+
+
+def _long_string(exchange: Exchange, argument: str) -> str | None:
+    kind, value = type_and_value(exchange.arguments.get(argument))
+    return value.decode("utf-8", "surrogateescape") if kind == "longstr" else None
+
+
+def _weight(binding: Binding) -> int:
+    """The buckets that a binding adds to a ring; of one that no broker takes, which only a file can bring, not one."""
+    return int(binding.routing_key) if INTEGER.fullmatch(binding.routing_key) else 0
+
+
+def _term(kind: str, value: Any) -> Any:
+    """A field value as RabbitMQ holds it, from what `type_and_value` gives."""
+    if kind == "void":
+        return UNDEFINED
+    if kind == "array":
+        return [(Atom(kind), _term(kind, item)) for kind, item in value]
+    if kind == "table":
+        return [(binary(key), Atom(kind), _term(kind, item)) for key, kind, item in value]
+    return value
+
+
+ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\b": "\\b",
+                  "\f": "\\f", "\x1b": "\\e"}  # fmt: skip
+
+
+def _erlang(text: str) -> str:
+    """A binary as Erlang prints it in a message; 3.10 shows characters beyond ASCII otherwise."""
+    if not text:
+        return "<<>>"
+    if not all(character in ESCAPES or " " <= character <= "~" or character >= "\xa0" for character in text):
+        return f"<<{','.join(map(str, binary(text)))}>>"
+    shown = "".join(ESCAPES.get(character, character) for character in text)
+    return f'<<"{shown}">>' if text.isascii() else f'<<"{shown}"/utf8>>'

@@ -1,0 +1,54 @@
+"""x-modulus-hash: the hash of the routing keys, modulo the number of bindings, picks one of them.
+
+Since 4.3 the destinations are in order of their kind and name. Before, the order is that of the table of bindings,
+which goes by binding key first; that is Mnesia's table, and of a 4.0 to 4.2 on Khepri the order cannot be known. A
+destination bound twice counts twice in all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Sequence
+
+from exchange.kinds.kind import Choose, Kind
+from exchange.message import Message
+from exchange.partition.erlang import binary, phash2
+from exchange.parts import Binding, Exchange
+from exchange.profile import Profile
+
+__all__ = ["ModulusHash"]
+
+
+class ModulusHash(Kind):
+    """`rabbit_exchange_type_modulus_hash.erl`, before 4.3 of the plugin rabbitmq_sharding."""
+
+    def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
+        super().__init__(exchange, profile, choose)
+        self._sorts = profile.modulus_hash_sorts
+        self._bindings: list[Binding] = []
+
+    def bind(self, binding: Binding) -> None:
+        insort(self._bindings, binding, key=self._place)
+
+    def unbind(self, binding: Binding) -> None:
+        self._bindings.remove(binding)
+
+    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+        if not self._bindings:
+            return ()
+        return (self._bindings[_hash(keys) % len(self._bindings)],)
+
+    def chosen_by(self, message: Message, keys: Sequence[str]) -> str:
+        count = len(self._bindings)
+        if not count:
+            return "there are no bindings"
+        return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings, is {_hash(keys) % count}"
+
+    def _place(self, binding: Binding) -> tuple[bytes, ...]:
+        key, destination = binding.routing_key, binding.destination
+        by_name = (destination.kind.encode(), binary(destination.name))
+        return by_name if self._sorts else (binary(key), *by_name)
+
+
+def _hash(keys: Sequence[str]) -> int:
+    return phash2([binary(key) for key in keys])
