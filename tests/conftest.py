@@ -20,3 +20,16 @@ def rabbitmq_servers() -> Iterator[list[Server]]:
 def rabbitmq(rabbitmq_servers: list[Server]) -> Server:
     """The RabbitMQ server for tests that need only one."""
     return rabbitmq_servers[0]
+
+
+@pytest.fixture(scope="session")
+def kafka_servers() -> Iterator[list[Server]]:
+    """All Kafka servers of this run, at least one; each is one cluster, at the one address that its url is."""
+    with running(SERVERS["kafka"]) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_servers: list[Server]) -> Server:
+    """The Kafka server for tests that need only one."""
+    return kafka_servers[0]

@@ -73,6 +73,9 @@ class ServerKind:
     management_port: int | None = None
     # The url of the management API at a host and port, or None when it is not that of the server at url.
     find_management: Callable[[str, str, int], str | None] | None = None
+    # What a container must be told, as its environment, of the port of 127.0.0.1 at which clients reach it: for
+    # servers that tell clients where to connect. That port is chosen here, before the container starts.
+    environment: Callable[[int], Mapping[str, str]] | None = None
 
 
 def amqp_url(host: str, port: int) -> str:
@@ -118,6 +121,39 @@ def rabbitmq_management(url: str, host: str, port: int) -> str | None:
     return f"http://{host}:{port}" if is_same else None
 
 
+def kafka_environment(port: int) -> dict[str, str]:
+    """The settings of a node that is broker and controller, as the images apache/kafka and ours take them."""
+    return {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@127.0.0.1:9093",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    }
+
+
+def kafka_version(bootstrap: str) -> str:
+    """The version of the Kafka at an address; of one that is not of our image, "unknown".
+
+    Kafka's protocol does not tell it; our image adds a setting ``hashstar.version.4.3.1``.
+    """
+    # Imported here: tests without a server do without.
+    from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+    # Of a broker that is still starting it would log each failed attempt.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+    settings = admin.describe_configs([broker], request_timeout=5)[broker].result(10)
+    prefix = "hashstar.version."
+    return next((name.removeprefix(prefix) for name in settings if name.startswith(prefix)), "unknown")
+
+
 SERVERS: Mapping[str, ServerKind] = {
     kind.name: kind
     for kind in (
@@ -132,7 +168,17 @@ SERVERS: Mapping[str, ServerKind] = {
             management_port=15672,
             find_management=rabbitmq_management,
         ),
-        # kafka and rocketmq go here.
+        ServerKind(
+            name="kafka",
+            url_variable="HASHSTAR_KAFKA_BOOTSTRAP",
+            image_variable="HASHSTAR_KAFKA_IMAGE",
+            default_image="apache/kafka:4.1.1",
+            port=9092,
+            build_url="{}:{}".format,
+            read_version=kafka_version,
+            environment=kafka_environment,
+        ),
+        # rocketmq goes here.
     )
 }
 
@@ -244,12 +290,23 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
     ports = [kind.port] + ([kind.management_port] if kind.management_port is not None else [])
     container = DockerContainer(image)
     # On 127.0.0.1 only, at a port of Docker's choice: the servers' guest may do everything.
-    cast("dict[Any, Any]", container.ports).update(dict.fromkeys(ports, ("127.0.0.1",)))
+    published: dict[int, tuple[str, ...] | tuple[str, int]] = dict.fromkeys(ports, ("127.0.0.1",))
+    if kind.environment is not None:
+        port = _free_port()
+        published[kind.port] = ("127.0.0.1", port)
+        container.env.update(kind.environment(port))
+    cast("dict[Any, Any]", container.ports).update(published)
     try:
         return container.start()
     except Exception as reason:
         container.stop()
         raise Unavailable(f"Docker cannot start {image} ({reason})") from reason
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _docker(connect: Callable[..., DockerClient], kind: ServerKind) -> Any:

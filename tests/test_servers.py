@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Mapping
 
 import pytest
@@ -131,6 +132,12 @@ def test_versions_compare_by_their_numbers() -> None:
     assert Server("", "", "4.1.0-rc.2").version_info == (4, 1, 0)
 
 
+def test_a_version_that_is_not_known_is_older_than_all() -> None:
+    """That of a Kafka whose image is not ours."""
+    assert Server("", "", "unknown").version_info == ()
+    assert Server("", "", "unknown").version_info < Server("", "", "3.9.2").version_info
+
+
 @pytest.mark.live
 def test_every_live_broker_takes_a_connection_and_tells_its_version(rabbitmq_servers: list[Server]) -> None:
     """A client connects, opens a channel and is routed a message; the version has three numbers."""
@@ -153,3 +160,33 @@ def test_every_live_broker_takes_a_connection_and_tells_its_version(rabbitmq_ser
 def test_the_default_broker_is_the_first(rabbitmq_servers: list[Server], rabbitmq: Server) -> None:
     """Tests that need one broker get the first one named."""
     assert rabbitmq is rabbitmq_servers[0]
+
+
+@pytest.mark.live
+def test_every_live_kafka_keeps_a_record(kafka_servers: list[Server]) -> None:
+    """A topic is created, written to and read at the address the broker itself tells its clients."""
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    for server in kafka_servers:
+        topic = f"servers-{uuid.uuid4()}"
+        admin = AdminClient({"bootstrap.servers": server.url})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        producer = Producer({"bootstrap.servers": server.url})
+        producer.produce(topic, b"hello")
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": server.url, "group.id": topic, "auto.offset.reset": "earliest"})
+        try:
+            consumer.subscribe([topic])
+            message = consumer.poll(30)
+            assert message is not None
+            assert message.value() == b"hello"
+        finally:
+            consumer.close()
+            admin.delete_topics([topic])[topic].result(30)
+
+
+@pytest.mark.live
+def test_the_default_kafka_is_the_first(kafka_servers: list[Server], kafka: Server) -> None:
+    """Tests that need one Kafka get the first one named."""
+    assert kafka is kafka_servers[0]

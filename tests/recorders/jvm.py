@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 <dependencies>{}</dependencies></project>"""
 
 
+@cache
 def classpath(*coordinates: str) -> str:
     """The class path with these artifacts (``group:artifact:version``) and what they depend on."""
     wanted = [coordinate.split(":") for coordinate in coordinates]
