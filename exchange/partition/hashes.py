@@ -20,7 +20,7 @@ def murmur2(data: bytes) -> int:
     body = length & ~3
     for word in unpack(f"<{length >> 2}I", data[:body]):
         k = word * 0x5BD1E995 & MASK
-        h = h * 0x5BD1E995 & MASK ^ (k ^ k >> 24) * 0x5BD1E995 & MASK
+        h = (h * 0x5BD1E995 ^ (k ^ k >> 24) * 0x5BD1E995) & MASK  # what is above 32 bits never comes down again
     if length > body:
         h = (h ^ int.from_bytes(data[body:], "little")) * 0x5BD1E995 & MASK
     h = (h ^ h >> 13) * 0x5BD1E995 & MASK
@@ -34,14 +34,11 @@ def murmur3(data: bytes, seed: int) -> int:
     body = length & ~3
     for word in unpack(f"<{length >> 2}I", data[:body]):
         k = word * 0xCC9E2D51 & MASK
-        k = (k << 15 | k >> 17) & MASK
-        h ^= k * 0x1B873593 & MASK
-        h = (h << 13 | h >> 19) & MASK
-        h = h * 5 + 0xE6546B64 & MASK
+        h ^= (k << 15 | k >> 17) * 0x1B873593 & MASK
+        h = (h << 13 | h >> 19) * 5 + 0xE6546B64 & MASK
     if length > body:
         k = int.from_bytes(data[body:], "little") * 0xCC9E2D51 & MASK
-        k = (k << 15 | k >> 17) & MASK
-        h ^= k * 0x1B873593 & MASK
+        h ^= (k << 15 | k >> 17) * 0x1B873593 & MASK
     h ^= length
     h = (h ^ h >> 16) * 0x85EBCA6B & MASK
     h = (h ^ h >> 13) * 0xC2B2AE35 & MASK

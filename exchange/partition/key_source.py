@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -16,6 +17,9 @@ PROPERTIES: Final = frozenset({
     "message_id", "priority", "reply_to", "timestamp", "type", "user_id",
 })  # fmt: skip
 """The basic properties of AMQP 0-9-1, but for the headers."""
+
+INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
+"""Of an element of an array, in a JSON Pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def _field(body: bytes, pointer: str) -> Any:
         step = text.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and step in value:
             value = value[step]
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        elif isinstance(value, list) and INDEX.fullmatch(step) and int(step) < len(value):
             value = value[int(step)]
         else:
             return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,12 +16,12 @@ from exchange.errors import InputError, TextError
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioner import Choice, Partitioner
-from exchange.partition.partitions import Partitions
+from exchange.partition.partitions import Broker, Partitions
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-__all__ = ["Partitioning", "partitioner_from", "partitions_from"]
+__all__ = ["Partitioning", "key_from", "partitioner_from", "partitions_from"]
 
 NAMED: Final = Partitioner()
 
@@ -53,7 +54,7 @@ class Partitioning:
         span = slice(strategy.meta.start_pos, strategy.meta.end_pos)
         return cls(
             text[span],
-            _partitions(partitions),
+            _partitions(partitions, str(strategy.children[0])),
             _key(key[0], text) if key else ROUTING_KEY,
             _partitioner(strategy),
         )
@@ -78,9 +79,17 @@ def partitioner_from(text: str) -> Partitioner:
     return _partitioner(_parsed(text, "strategy"))
 
 
-def partitions_from(text: str) -> Partitions:
-    """The partitions of a text: ``12``, ``broker-a:4,broker-b:4`` or ``stream-1,stream-2``. Raises TextError."""
-    return _partitions(_parsed(text, "partitions"))
+def partitions_from(text: str, strategy: str) -> Partitions:
+    """The partitions of a text, as the strategy of this name has them. Raises TextError, InputError.
+
+    ``12`` is so many; ``broker-a:4,broker-b@rack-2:4`` is so many on each of these brokers; ``eu,us`` are streams.
+    """
+    return _partitions(_parsed(text, "partitions"), strategy)
+
+
+def key_from(text: str) -> KeySource:
+    """The key source of a text: ``word 2``, ``header "tenant"`` ... Raises TextError, InputError."""
+    return _key(_parsed(text, "key"), text)
 
 
 def _partitioner(tree: Tree[Token]) -> Partitioner:
@@ -94,18 +103,28 @@ def _partitioner(tree: Tree[Token]) -> Partitioner:
     return partitioner_named(str(name), **parameters)
 
 
-def _partitions(tree: Tree[Token]) -> Partitions:
+def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
+    from exchange.partition.strategies import strategy_named
+
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
     try:
         if len(items) == 1 and len(items[0]) == 1 and items[0][0].isdecimal():
             return Partitions.of(int(items[0][0]))
         if all(len(item) == 2 for item in items):
-            return Partitions.on({name: int(count) for name, count in items})
+            brokers = {name: int(count) for name, count in items}
+            if strategy_named(strategy).lists_queues:
+                return Partitions.queues(brokers)
+            return Partitions.led_by({_broker(name): count for name, count in brokers.items()})
         if all(len(item) == 1 for item in items):
             return Partitions.named([name for (name,) in items])
     except ValueError as error:
         raise InputError(f"partitions: {error}") from None
     raise InputError("partitions are a number (12), brokers with numbers (a:4,b:4), or names (a,b)")
+
+
+def _broker(text: str) -> Broker:
+    name, _, rack = text.partition("@")
+    return Broker(name, name, rack or None)
 
 
 def _key(tree: Tree[Token], text: str) -> KeySource:
@@ -117,9 +136,7 @@ def _key(tree: Tree[Token], text: str) -> KeySource:
         return KeySource("word", word=int(rest[0]))
     if part in ("header", "property", "body") and rest:
         return KeySource(cast("Any", part), rest[0])
-    raise TextError(
-        'a key is routing_key, word 2, header "name", property message_id or body "/json/pointer"', text, span
-    )
+    raise TextError(_EXPECTED["key"], text, span)
 
 
 def _value(token: Token) -> str:
@@ -132,12 +149,12 @@ PLAIN: Final = re.compile(r'[^\s(),:="]+')
 def _text_of(partitions: Partitions) -> str:
     if partitions == Partitions.of(partitions.count):
         return str(partitions.count)
-    brokers: dict[str, int] = {}
-    for partition in partitions:
-        if partition.leader is not None:
-            brokers[partition.leader.name] = brokers.get(partition.leader.name, 0) + 1
-    if partitions == Partitions.on(brokers):
-        return ",".join(f"{_plain(name)}:{count}" for name, count in brokers.items())
+    brokers = Counter([partition.leader for partition in partitions if partition.leader is not None])
+    if brokers and partitions == Partitions.queues({broker.name: count for broker, count in brokers.items()}):
+        return ",".join(f"{_plain(broker.name)}:{count}" for broker, count in brokers.items())
+    names = {f"{broker.name}@{broker.rack}" if broker.rack else broker.name: n for broker, n in brokers.items()}
+    if brokers and partitions == Partitions.led_by({_broker(name): count for name, count in names.items()}):
+        return ",".join(f"{_plain(name)}:{count}" for name, count in names.items())
     return ",".join(_plain(partition.name) for partition in partitions)
 
 
@@ -153,7 +170,7 @@ def _grammar() -> Lark:
         "partitioning.lark",
         rel_to=__file__,
         parser="lalr",
-        start=["start", "strategy", "partitions"],
+        start=["start", "strategy", "partitions", "key"],
         propagate_positions=True,
         maybe_placeholders=False,
         regex=False,
@@ -174,5 +191,6 @@ def _parsed(text: str, start: str) -> Tree[Token]:
 _EXPECTED: Final = {
     "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",
     "strategy": "expected the name of a strategy, with parameters or without: kafka.nearest(rack=eu-1)",
+    "key": 'expected a key: routing_key, word 2, header "name", property message_id or body "/json/pointer"',
     "partitions": "expected partitions: 12, or broker-a:4,broker-b:4, or stream-1,stream-2",
 }

@@ -65,15 +65,31 @@ class Partitions:
         return _of(count)
 
     @classmethod
-    def on(cls, brokers: Mapping[str, int]) -> Partitions:
-        """So many partitions on each of these brokers, named ``broker:0``, ``broker:1`` ..., in the order given."""
-        queues = [(name, queue_id) for name, count in brokers.items() for queue_id in range(count)]
-        return cls([Partition(at, Broker(name), f"{name}:{queue_id}") for at, (name, queue_id) in enumerate(queues)])
+    def queues(cls, brokers: Mapping[str, int]) -> Partitions:
+        """RocketMQ's queue list: so many on each broker, ``broker-a:0``, ``broker-a:1`` ..., in the order given."""
+        names = [(name, queue_id) for name, count in brokers.items() for queue_id in range(count)]
+        return cls([Partition(at, Broker(name), f"{name}:{queue_id}") for at, (name, queue_id) in enumerate(names)])
+
+    @classmethod
+    def led_by(cls, brokers: Mapping[Broker, int]) -> Partitions:
+        """Numbered partitions of which each broker leads so many, by turns: as Kafka spreads a new topic's leaders."""
+        turns = [(turn, at) for at, count in enumerate(brokers.values()) for turn in range(count)]
+        names = tuple(brokers)
+        return cls([Partition(number, names[at]) for number, (_, at) in enumerate(sorted(turns))])
 
     @classmethod
     def named(cls, names: Iterable[str]) -> Partitions:
         """Partitions with these names, numbered in this order: the streams of a super stream."""
         return cls([Partition(at, ANY_BROKER, name) for at, name in enumerate(names)])
+
+    def without_leader(self, broker: str) -> Partitions:
+        """The same partitions, those that this broker led without a leader: Kafka, until another one takes over."""
+        return Partitions([p._replace(leader=None) if p.leader and p.leader.name == broker else p for p in self.all])
+
+    def without_queues(self, broker: str) -> Partitions:
+        """The list without this broker's queues: RocketMQ, when it lost its master."""
+        left = [p for p in self.all if p.leader is None or p.leader.name != broker]
+        return Partitions([p._replace(id=at) for at, p in enumerate(left)])
 
     def __getitem__(self, partition_id: int) -> Partition:
         return self._by_id[partition_id]

@@ -24,5 +24,10 @@ class Strategy:
     """What a user may rely on."""
     cost: str
     """What it asks for that: what moves, what gets uneven."""
+    lists_queues: bool = False
+    """Whether its partitions are a queue list of RocketMQ's: a lost broker's queues are not in it.
+
+    Elsewhere partitions have numbers, and those of a lost broker stay where they are, without a leader.
+    """
     parameters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
     """Parameter of ``make`` -> what reads its text, raising ValueError: ``kafka.nearest(rack=eu-1)``."""

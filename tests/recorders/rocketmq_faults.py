@@ -1,7 +1,7 @@
 """Record what RocketMQ's producer does about faults, and how its consumers share queues.
 
 ``python -m tests.recorders.rocketmq_faults``. Scripts of sends are played to the real `MQFaultStrategy`; its random
-numbers and its clock are the script's. The versions are one of each era in `exchange.partition.rocketmq_faults`.
+numbers and its clock are the script's. The versions are one of each era in `exchange.partition.rocketmq.faults`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exchange.errors import InputError
 from exchange.partition.partitions import Broker, Partition, Partitions
-from exchange.partition.rocketmq_allocation import (
+from exchange.partition.rocketmq.allocation import (
     Allocation,
     Averagely,
     AveragelyByCircle,
@@ -22,7 +22,7 @@ from exchange.partition.rocketmq_allocation import (
     MachineRoomNearby,
     rebalance,
 )
-from exchange.partition.rocketmq_message_queue import MessageQueue
+from exchange.partition.rocketmq.message_queue import MessageQueue
 from tests.recorders import golden
 from tests.recorders.rocketmq_faults import ALLOCATIONS
 

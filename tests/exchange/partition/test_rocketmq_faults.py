@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exchange.errors import InputError
 from exchange.partition.partitioner import Inputs
 from exchange.partition.partitions import Broker, Partition, Partitions
-from exchange.partition.rocketmq_faults import (
+from exchange.partition.rocketmq.faults import (
     DETECT_INTERVAL,
     ERAS,
     FaultItem,
@@ -22,8 +22,8 @@ from exchange.partition.rocketmq_faults import (
     probe,
     probes_due,
 )
-from exchange.partition.rocketmq_message_queue import MessageQueue
-from exchange.partition.rocketmq_round_robin import RoundRobin, Turn
+from exchange.partition.rocketmq.message_queue import MessageQueue
+from exchange.partition.rocketmq.round_robin import RoundRobin, Turn
 from tests.recorders import golden
 from tests.recorders.rocketmq_faults import LATENCIES, SCRIPTS
 

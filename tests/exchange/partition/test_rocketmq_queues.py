@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exchange.errors import InputError
 from exchange.partition.partitions import Partitions
-from exchange.partition.rocketmq_queues import (
+from exchange.partition.rocketmq.queues import (
     BrokerData,
     QueueData,
     QueueMapping,

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from exchange.errors import InputError
 from exchange.partition.moves import KeyCounts
-from exchange.partition.rocketmq import ByHash
-from exchange.partition.rocketmq_message_queue import MessageQueue
-from exchange.partition.rocketmq_scaling import (
+from exchange.partition.rocketmq.message_queue import MessageQueue
+from exchange.partition.rocketmq.scaling import (
     SETTLED,
     Counts,
     Offsets,
@@ -27,6 +26,7 @@ from exchange.partition.rocketmq_scaling import (
     publish_list,
     refusal,
 )
+from exchange.partition.rocketmq.selectors import ByHash
 
 GROUPS = ("g", "h")
 POLL, TIMEOUT = 30_000, 3_000

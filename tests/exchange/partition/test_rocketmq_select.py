@@ -16,7 +16,9 @@ from exchange.partition.hashes import fnv1a
 from exchange.partition.java import Random, hash_code
 from exchange.partition.partitioner import Inputs, Partitioner, Producer
 from exchange.partition.partitions import Partitions
-from exchange.partition.rocketmq import (
+from exchange.partition.rocketmq.grpc import GrpcJava, GrpcProxy
+from exchange.partition.rocketmq.round_robin import ERAS, RoundRobin, era_of
+from exchange.partition.rocketmq.selectors import (
     STRATEGIES,
     ByHash,
     ByHash40,
@@ -27,8 +29,6 @@ from exchange.partition.rocketmq import (
     GoHash,
     MQClientException,
 )
-from exchange.partition.rocketmq_grpc import GrpcJava, GrpcProxy
-from exchange.partition.rocketmq_round_robin import ERAS, RoundRobin, era_of
 from exchange.values import Typed
 from tests.exchange.partition.test_java import typed_value
 from tests.recorders import golden

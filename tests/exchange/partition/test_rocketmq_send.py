@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.partition.rocketmq_send import (
+from exchange.partition.rocketmq.send import (
     EXCEPTIONS,
     RETRY_RESPONSE_CODES,
     STATUSES,

@@ -18,9 +18,9 @@ from exchange.partition.hashes import MASK, signed
 from exchange.partition.java import remainder, string_hash
 from exchange.partition.partitioner import Draw, Inputs
 from exchange.partition.partitions import Partitions
-from exchange.partition.rocketmq_message_queue import MessageQueue
-from exchange.partition.rocketmq_queues import broker_name
-from exchange.partition.rocketmq_round_robin import RoundRobin, Turn, era_of, position
+from exchange.partition.rocketmq.message_queue import MessageQueue
+from exchange.partition.rocketmq.queues import broker_name
+from exchange.partition.rocketmq.round_robin import RoundRobin, Turn, era_of, position
 
 __all__ = [
     "DETECTOR_PERIOD", "DETECT_INTERVAL", "ERAS", "Durations", "FaultEra", "FaultItem", "FaultStrategy", "Faults",

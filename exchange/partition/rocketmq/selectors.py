@@ -1,6 +1,6 @@
 """How RocketMQ's clients choose one of a topic's queues, and the table of all its strategies.
 
-Partitions are the publish queue list (`exchange.partition.rocketmq_queues`). A selector gets it with each message and
+Partitions are the publish queue list (`exchange.partition.rocketmq.queues`). A selector gets it with each message and
 an argument, the key here; what it chooses is sent to once, without a second try.
 """
 
@@ -15,9 +15,9 @@ from exchange.partition.hashes import absolute, fnv1a
 from exchange.partition.java import Random, hash_code, remainder
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
-from exchange.partition.rocketmq_grpc import GrpcJava, GrpcProxy, text_of
-from exchange.partition.rocketmq_queues import broker_name
-from exchange.partition.rocketmq_round_robin import RoundRobin
+from exchange.partition.rocketmq.grpc import GrpcJava, GrpcProxy, text_of
+from exchange.partition.rocketmq.queues import broker_name
+from exchange.partition.rocketmq.round_robin import RoundRobin
 from exchange.partition.strategy import Strategy
 
 __all__ = [

@@ -15,7 +15,7 @@ from exchange.partition.hashes import signed
 from exchange.partition.java import decoded, string_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
-from exchange.partition.rocketmq_queues import by_broker
+from exchange.partition.rocketmq.queues import by_broker
 from exchange.values import Typed
 
 __all__ = ["GrpcJava", "GrpcProxy", "text_of"]

@@ -2,7 +2,7 @@
 
 A `Sending` is what is known of one message on its way; `begin` and `proceed` say what comes next, as the loop in
 `DefaultMQProducerImpl.sendDefaultImpl` does, and `proceed_async` what `MQClientAPIImpl` does when the answer to an
-asynchronous send comes. Time comes in as milliseconds; which queue is tried is `exchange.partition.rocketmq_faults`'.
+asynchronous send comes. Time comes in as milliseconds; which queue is tried is `exchange.partition.rocketmq.faults`'.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from exchange.errors import InputError
-from exchange.partition.rocketmq_round_robin import era_of
+from exchange.partition.rocketmq.round_robin import era_of
 
 __all__ = [
     "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "Fault", "Next", "Outcome", "SendSettings", "Sending", "Sent",

@@ -18,7 +18,7 @@ from exchange.partition.java import code_units
 from exchange.partition.moves import KeyCounts, Moves, Way, moves
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
-from exchange.partition.rocketmq_message_queue import MessageQueue
+from exchange.partition.rocketmq.message_queue import MessageQueue
 
 __all__ = [
     "SETTLED", "Counts", "Offsets", "Situation", "Step", "Unread", "moved_keys", "next_steps", "publish_list",

@@ -19,7 +19,7 @@ from exchange.partition.hashes import absolute, positive, signed
 from exchange.partition.java import remainder
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
-from exchange.partition.rocketmq_queues import broker_name
+from exchange.partition.rocketmq.queues import broker_name
 
 __all__ = ["ERAS", "Era", "RoundRobin", "Turn", "era_of", "position"]
 

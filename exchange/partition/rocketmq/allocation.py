@@ -16,9 +16,9 @@ from typing import ClassVar, TypeVar
 from exchange.errors import InputError
 from exchange.partition.java import code_units
 from exchange.partition.partitions import Partition
-from exchange.partition.rocketmq_message_queue import MessageQueue
-from exchange.partition.rocketmq_queues import broker_name
-from exchange.partition.rocketmq_round_robin import era_of
+from exchange.partition.rocketmq.message_queue import MessageQueue
+from exchange.partition.rocketmq.queues import broker_name
+from exchange.partition.rocketmq.round_robin import era_of
 
 __all__ = [
     "Allocation", "Averagely", "AveragelyByCircle", "ByConfig", "ByMachineRoom", "ConsistentHash", "MachineRoomNearby",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exchange.partition.java import code_units
 from exchange.partition.partitions import Partition
-from exchange.partition.rocketmq_queues import broker_name
+from exchange.partition.rocketmq.queues import broker_name
 
 __all__ = ["MessageQueue"]
 
