@@ -1,4 +1,4 @@
-"""``hashstar route`` and ``hashstar explain``: the engine at the command line, JSON lines in and out.
+"""``hashstar route`` and ``explain``: the engine at the command line, JSON lines in and out.
 
 How a topology is read from a file is not the engine's business: ``commands`` is given a function for it.
 """
@@ -18,11 +18,12 @@ import click
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.explain import describe, to_json
 from exchange.message import Message
+from exchange.partition.cli import partition_command
 from exchange.profile import PROFILES
 from exchange.route import Route
 from exchange.router import Router
 from exchange.topology import Topology
-from exchange.typed_json import decode, message_from_line
+from exchange.typed_json import decode, json_line, message_from_line
 
 __all__ = ["Load", "commands", "topology_options"]
 
@@ -116,7 +117,7 @@ def commands(load: Load) -> list[click.Command]:
             _fail(error)
         click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
 
-    return [route_command, explain_command]
+    return [route_command, explain_command, partition_command]
 
 
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -196,11 +197,7 @@ def _line(message: Message, route: Route) -> bytes:
         fields["undecided"] = route.undecided
     if route.placements:
         fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
-    text = json.dumps(fields, ensure_ascii=False)
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:  # lone surrogates came as escapes and leave as escapes
-        return json.dumps(fields).encode() + b"\n"
+    return json_line(fields)
 
 
 def _field(option: str, given: str) -> tuple[str, Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "decode_table",
     "encode",
     "encode_table",
+    "json_line",
     "message_from_json",
     "message_from_line",
     "message_to_json",
@@ -191,6 +192,14 @@ def message_to_json(message: Message) -> dict[str, Any]:
     if message.body:
         written["body"] = _text_or_bytes(message.body)
     return written
+
+
+def json_line(fields: Mapping[str, Any]) -> bytes:
+    """A line of JSON, in UTF-8; lone surrogates, which can only have come as escapes, leave as escapes."""
+    try:
+        return dumps(fields, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return dumps(fields).encode() + b"\n"
 
 
 def _fields(value: Any, place: str) -> Mapping[str, Any]:

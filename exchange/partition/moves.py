@@ -1,0 +1,139 @@
+"""What moves when a destination's partitions, its brokers or the partitioner change.
+
+Messages are counted by key; everything told is derived from those counts and two ways to choose. A message whose key
+does not decide its partition neither moves nor stays, and is counted apart. Partitions are the same when their names
+are: what leads them may change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from exchange.errors import InputError
+from exchange.partition.partitioner import Partitioner
+from exchange.partition.partitions import Partitions
+from exchange.values import type_and_value
+
+__all__ = ["KeyCounts", "Moves", "Skew", "Way", "moves"]
+
+
+class Way(NamedTuple):
+    """A partitioner and the partitions it chooses from."""
+
+    partitioner: Partitioner
+    partitions: Partitions
+
+    def name_for(self, key: Any) -> str | None:
+        """The name of the partition that the key decides. Raises InputError for a key the client cannot take."""
+        partition = self.partitioner.choose(key, self.partitions).partition
+        return None if partition is None else self.partitions[partition].name
+
+
+class KeyCounts:
+    """Keys and how many messages have each; 1, 1.0, True and "1" are different keys."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Any, int] = {}
+        self._keys: dict[Any, Any] = {}
+
+    def add(self, key: Any, messages: int = 1) -> None:
+        """Count messages of a key."""
+        same = key if type(key) is str or type(key) is bytes else type_and_value(key)
+        count = self._counts.get(same)
+        if count is None:
+            self._counts[same] = messages
+            self._keys[same] = key
+        else:
+            self._counts[same] = count + messages
+
+    def items(self) -> list[tuple[Any, int]]:
+        """Each key and its messages."""
+        return [(self._keys[same], count) for same, count in self._counts.items()]
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How evenly messages lie in partitions."""
+
+    messages: Mapping[str, int]
+    """Partition name -> messages, in the partitions' order, the empty ones too."""
+    hottest_key: Any
+    """The key with the most messages."""
+    hottest_messages: int
+
+    @property
+    def ratio(self) -> float:
+        """The fullest partition over the mean: 1.0 is even."""
+        total = sum(self.messages.values())
+        return max(self.messages.values()) * len(self.messages) / total if total else 1.0
+
+    @property
+    def empty(self) -> int:
+        """Partitions without a message."""
+        return sum(not count for count in self.messages.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The difference of two ways, for the messages that were counted."""
+
+    keys: int
+    messages: int
+    keys_moved: int
+    messages_moved: int
+    keys_at_risk: int
+    """Keys that move and have more than one message: their order is at risk while the old partition is not drained."""
+    messages_undecided: int
+    """Messages whose key decides no partition, before or after."""
+    refused: str
+    """What the client says to the first key that it cannot take; empty when it takes all."""
+    flows: Mapping[tuple[str, str], int]
+    """(From, to) -> messages, of those that move."""
+    before: Skew
+    after: Skew
+
+
+def moves(counts: KeyCounts, before: Way, after: Way) -> Moves:
+    """What is different for these messages with ``after`` in the place of ``before``."""
+    in_before = dict.fromkeys([partition.name for partition in before.partitions], 0)
+    in_after = dict.fromkeys([partition.name for partition in after.partitions], 0)
+    keys_moved = keys_at_risk = messages = undecided = 0
+    refused = ""
+    flows: Counter[tuple[str, str]] = Counter()
+    hottest: tuple[Any, int] = (None, 0)
+    for key, count in counts.items():
+        messages += count
+        try:
+            old, new = before.name_for(key), after.name_for(key)
+        except InputError as error:
+            old = new = None
+            refused = refused or str(error)
+        if old is None or new is None:
+            undecided += count
+            continue
+        if count > hottest[1]:
+            hottest = (key, count)
+        in_before[old] += count
+        in_after[new] += count
+        if old != new:
+            keys_moved += 1
+            keys_at_risk += count > 1
+            flows[old, new] += count
+    return Moves(
+        keys=len(counts),
+        messages=messages,
+        keys_moved=keys_moved,
+        messages_moved=flows.total(),
+        keys_at_risk=keys_at_risk,
+        messages_undecided=undecided,
+        refused=refused,
+        flows=flows,
+        before=Skew(in_before, *hottest),
+        after=Skew(in_after, *hottest),
+    )

@@ -1,0 +1,127 @@
+"""What moves, as text a person reads in a terminal: a table and a plot; and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from exchange.partition.moves import Moves, Skew
+
+__all__ = ["describe", "to_json"]
+
+WIDTH: Final = 32
+"""Of the longest bar, in characters."""
+
+EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+ROWS: Final = 48
+"""More partitions than this are shown in groups of neighbours."""
+
+FLOWS: Final = 10
+
+
+def describe(moves: Moves, before: str, after: str) -> str:
+    """The report as lines; ``before`` and ``after`` name the two ways."""
+    return "\n".join(_lines(moves, before, after))
+
+
+def to_json(moves: Moves, before: str, after: str) -> dict[str, Any]:
+    """The same numbers as JSON values."""
+    return {
+        "before": before,
+        "after": after,
+        "keys": moves.keys,
+        "messages": moves.messages,
+        "keys_moved": moves.keys_moved,
+        "messages_moved": moves.messages_moved,
+        "keys_at_risk": moves.keys_at_risk,
+        "messages_undecided": moves.messages_undecided,
+        "refused": moves.refused or None,
+        "flows": [{"from": old, "to": new, "messages": count} for (old, new), count in _largest(moves)],
+        "skew": {"before": _skew_json(moves.before), "after": _skew_json(moves.after)},
+    }
+
+
+def _lines(moves: Moves, before: str, after: str) -> Iterator[str]:
+    yield f"{before}  ->  {after}"
+    yield ""
+    yield f"{'':24}{'all':>12}{'move':>12}"
+    yield _row("keys", moves.keys, moves.keys_moved)
+    yield _row("messages", moves.messages, moves.messages_moved)
+    if moves.messages_undecided:
+        yield f"{'not decided by the key':24}{moves.messages_undecided:>12,}"
+    if moves.refused:
+        yield f"  of those, what the client refuses: {moves.refused}"
+    yield ""
+    yield from _order(moves)
+    yield ""
+    yield f"{'':24}{'before':>12}{'after':>12}"
+    yield f"{'partitions':24}{len(moves.before.messages):>12,}{len(moves.after.messages):>12,}"
+    yield f"{'empty partitions':24}{moves.before.empty:>12,}{moves.after.empty:>12,}"
+    yield f"{'fullest / mean':24}{moves.before.ratio:>12.2f}{moves.after.ratio:>12.2f}"
+    if moves.before.hottest_messages > 1:
+        share = moves.before.hottest_messages / (moves.messages or 1)
+        yield f"{'hottest key':24}{share:>12.1%}  {moves.before.hottest_key!r}"
+    yield ""
+    yield from _plot(moves)
+    largest = _largest(moves)[:FLOWS]
+    if largest:
+        yield ""
+        yield f"largest moves ({len(moves.flows):,} pairs of partitions in all)"
+        for (old, new), count in largest:
+            yield f"  {old} -> {new}: {count:,} messages"
+
+
+def _order(moves: Moves) -> Iterator[str]:
+    if not moves.keys_moved:
+        yield "order: no key moves, so none can be overtaken"
+    else:
+        yield f"order: at risk for the keys that move, of which {moves.keys_at_risk:,} have several messages here:"
+        yield "  what is still unread in the old partition can be read after what is written to the new one."
+        yield "  Safe: stop the producers, let the consumers drain the old partitions, change, go on."
+
+
+def _row(name: str, count: int, moved: int) -> str:
+    share = moved / count if count else 0
+    return f"{name:24}{count:>12,}{moved:>12,}{share:>8.1%}"
+
+
+def _plot(moves: Moves) -> Iterator[str]:
+    """A row a partition, the bar before above the bar after, all on one scale."""
+    names = list(dict.fromkeys([*moves.before.messages, *moves.after.messages]))
+    step = -(-len(names) // ROWS)
+    groups = [names[at : at + step] for at in range(0, len(names), step)]
+    rows = [
+        (
+            group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}",
+            _sum(moves.before, group),
+            _sum(moves.after, group),
+        )
+        for group in groups
+    ]
+    most = max([count for _, *pair in rows for count in pair if count is not None], default=0)
+    width = max(len(name) for name, _, _ in rows)
+    yield "messages by partition, before above after"
+    for name, old, new in rows:
+        yield f"  {name:>{width}} {_bar(old, most)}"
+        yield f"  {'':>{width}} {_bar(new, most)}"
+
+
+def _sum(skew: Skew, names: list[str]) -> int | None:
+    counts = [skew.messages[name] for name in names if name in skew.messages]
+    return sum(counts) if counts else None
+
+
+def _bar(count: int | None, most: int) -> str:
+    if count is None:
+        return "-"
+    eighths = round(count * WIDTH * 8 / most) if most else 0
+    return f"{'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()} {count:,}"
+
+
+def _largest(moves: Moves) -> list[tuple[tuple[str, str], int]]:
+    return sorted(moves.flows.items(), key=lambda flow: (-flow[1], flow[0]))
+
+
+def _skew_json(skew: Skew) -> dict[str, Any]:
+    return {"messages": dict(skew.messages), "fullest_to_mean": round(skew.ratio, 4), "empty": skew.empty}

@@ -1,0 +1,115 @@
+"""``hashstar partition``: lines in and out, what moves, the list of strategies, and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from exchange.partition.cli import partition_command
+from exchange.partition.hashes import murmur2
+from exchange.partition.strategies import STRATEGIES
+
+
+def run(*arguments: str, given: str = "") -> Result:
+    """Run the command."""
+    return CliRunner().invoke(partition_command, arguments, input=given)
+
+
+def test_each_line_gets_its_partition() -> None:
+    """In order, other fields kept; null where the key does not decide, with what does."""
+    given = ['{"key": "order-1", "n": 1}', '{"key": null}', '{"key": ""}', '{"key": {"!bytes": "AAE="}}', "",
+             '{"key": {"!long": 5}}', '{"key": {"!signedint": 5}}', '{"key": "\\ud800"}',
+             '{"key": "\U0001f600"}']  # fmt: skip
+    result = run("-p", "kafka.murmur2", "-n", "12", given="\n".join(given))
+    assert result.exit_code == 0, result.output
+    out = [json.loads(line) for line in result.output.splitlines()]
+    expected = [b"order-1", None, b"", b"\x00\x01", bytes(7) + b"\x05", bytes(3) + b"\x05", b"?", "\U0001f600".encode()]
+    assert [line["partition"] for line in out] == [
+        None if key is None else (murmur2(key) & 0x7FFFFFFF) % 12 for key in expected
+    ]
+    assert out[0] == {"key": "order-1", "n": 1, "partition": out[0]["partition"]}
+    assert out[1]["rule"]
+    assert out[7]["key"] == "\U0001f600"
+
+
+def test_a_queue_list_names_queues() -> None:
+    """RocketMQ's partitions are broker and queue id."""
+    result = run("-p", "rocketmq.hash", "-n", "broker-a:2,broker-b:2", given='{"key": "a"}\n{"key": "b"}\n{"key": "c"}')
+    assert [json.loads(line)["partition"] for line in result.output.splitlines()] == [
+        "broker-a:1", "broker-b:0", "broker-b:1",
+    ]  # fmt: skip
+
+
+def test_messages_can_be_read_as_they_are_archived() -> None:
+    """--by takes the key from a part of the message."""
+    given = json.dumps({"exchange": "x", "routing_key": "order.eu.paid", "headers": {"tenant": "t"}})
+    for by, key in (("routing_key", b"order.eu.paid"), ("word 2", b"eu"), ('header "tenant"', b"t")):
+        line = json.loads(run("-p", "kafka.murmur2", "-n", "7", "--by", by, given=given).output)
+        assert line["partition"] == (murmur2(key) & 0x7FFFFFFF) % 7
+
+
+def test_a_seed_makes_one_producer_of_it() -> None:
+    """Keyless records then have a partition; the same seed, the same run."""
+    given = '{"key": null, "size": 9000}\n' * 40
+    first = run("-p", "kafka.murmur2", "-n", "12", "--seed", "1", given=given).output
+    assert first == run("-p", "kafka.murmur2", "-n", "12", "--seed", "1", given=given).output
+    partitions = [json.loads(line)["partition"] for line in first.splitlines()]
+    assert None not in partitions
+    assert len(set(partitions)) > 2  # two records fill a batch of 16 KiB, then it moves on
+
+
+def test_to_reports_what_moves() -> None:
+    """More partitions, another partitioner, a lost broker; as text and as JSON with the same numbers."""
+    given = "".join(json.dumps({"key": f"k{n % 50}"}) + "\n" for n in range(200))
+    for way, change in (
+        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "16")),
+        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "librdkafka.consistent")),
+        (("-p", "kafka.murmur2", "-n", "12"), ("--to", "16", "--to", "librdkafka.consistent")),
+        (("-p", "rocketmq.hash", "-n", "a:4,b:4"), ("--to", "lost=b")),
+    ):
+        text = run(*way, *change, given=given)
+        assert text.exit_code == 0, text.output
+        report = json.loads(run(*way, *change, "--json", given=given).output)
+        assert (report["keys"], report["messages"]) == (50, 200)
+        assert report["keys_moved"] == report["keys_at_risk"] > 0
+        assert sum(report["skew"]["after"]["messages"].values()) == 200
+        assert f"{report['keys_moved']:>12,}" in text.output
+        assert "order: at risk" in text.output
+        assert "█" in text.output
+
+
+def test_the_list_has_every_strategy() -> None:
+    """With whom it mirrors, what it promises, what it costs."""
+    output = run("--list").output
+    for name, strategy in STRATEGIES.items():
+        assert name in output
+        assert strategy.mirrors in output
+    assert output.count("promise:") == output.count("cost:") == len(STRATEGIES)
+
+
+@pytest.mark.parametrize(("arguments", "given", "told"), [
+    (("-p", "kafka.mumur2", "-n", "3"), "", "did you mean kafka.murmur2"),
+    (("-p", "kafka.murmur2", "-n", "none:"), "", "expected partitions"),
+    (("-p", "kafka.murmur2", "-n", "3", "--to", "lost=x"), "", "no partition is on that broker"),
+    (("-p", "kafka.murmur2", "-n", "3", "--by", "hedaer x"), "", "expected a key"),
+    (("-p", "kafka.murmur2", "-n", "3"), '{"key": "a"}\n{"kye": 1}', '-:2: no "key"'),
+    (("-p", "kafka.murmur2", "-n", "3"), "{", "-:1: not JSON"),
+    (("-p", "kafka.murmur2", "-n", "3"), "[1]", "-:1: expected a JSON object"),
+    (("-p", "kafka.murmur2", "-n", "3"), '{"key": {"a": 1}}', "-:1: a key of type dict"),
+    (("-p", "rocketmq.hash", "-n", "3"), '{"key": {"!bytes": "AA=="}}', "-:1: "),
+])  # fmt: skip
+def test_bad_input_is_told_with_its_place(arguments: tuple[str, ...], given: str, told: str) -> None:
+    """Exit code 2, no traceback."""
+    result = run(*arguments, given=given)
+    assert result.exit_code == 2
+    assert told in result.output.replace("<stdin>", "-")
+
+
+def test_a_file_is_named_in_errors(tmp_path: Path) -> None:
+    """Path and line."""
+    path = tmp_path / "keys.jsonl"
+    path.write_text('{"key": "a"}\nnot json\n')
+    assert f"{path}:2: not JSON" in run("-p", "kafka.murmur2", "-n", "3", str(path)).output
