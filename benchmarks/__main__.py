@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchmarks import bindings, broker, matching, structures
+from benchmarks import bindings, broker, matching, partition, structures
 
 BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "dense-1k": matching.dense,
@@ -16,6 +16,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "unique-ids": matching.unique,
     "million": bindings.million,
     "headers": bindings.headers,
+    "partition": partition.partition,
     "structures": structures.structures,
 }
 """Name -> what runs it; its argument is whether to be quick."""

@@ -1,0 +1,5 @@
+"""Whole columns of keys at once. Needs numpy (the extra ``batch``), which no other module of the engine imports."""
+
+from exchange.partition.batch.rules import UNDECIDED, PartitionArray, partition_batch
+
+__all__ = ("UNDECIDED", "PartitionArray", "partition_batch")

@@ -1,0 +1,157 @@
+"""A column of keys as arrays: the bytes of all keys one after another, and where each begins.
+
+Columns come in pieces, so that a hash needs memory for one piece at a time, however long the column is. Arrow's arrays
+are read through their buffers: no key becomes a Python object. This module and the two that build on it need numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from exchange.errors import InputError
+from exchange.partition.partitioner import Key
+
+__all__ = ["Bytes", "Column", "Keys", "Offsets", "column_of", "length_of", "pieces"]
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+Keys = Any
+"""A column: an Arrow Array or ChunkedArray of string, binary, large_string or large_binary; a pair of arrays, the bytes
+and n + 1 offsets of n keys, the first from offsets[0] to offsets[1]; or a sequence of str, bytes, None and other keys.
+"""
+
+PIECE_KEYS: Final = 1 << 16
+PIECE_BYTES: Final = 1 << 22
+"""The most that a piece has, unless it is one key."""
+
+ARROW_OFFSETS: Final = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
+"""Arrow type -> what its offsets are."""
+
+
+class Column(NamedTuple):
+    """Keys as arrays."""
+
+    data: Bytes
+    offsets: Offsets
+    """One more than there are keys; the first need not be 0."""
+    valid: npt.NDArray[np.bool_] | None = None
+    """Which keys there are, the others being null; None where all are there."""
+    text: bool = False
+    """Whether the keys are texts, in UTF-8, and not bytes."""
+
+    @property
+    def size(self) -> int:
+        """How many keys."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Offsets:
+        """Of each key, in bytes."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    def objects(self) -> list[str | bytes | None]:
+        """The keys as Python objects. Raises InputError for a text that is not UTF-8."""
+        first = int(self.offsets[0])
+        data = self.data[first : self.offsets[-1]].tobytes()
+        ends = (self.offsets - first).tolist()
+        there = [True] * self.size if self.valid is None else self.valid.tolist()
+        spans = zip(there, ends, ends[1:], strict=False)
+        if not self.text:
+            return [data[start:end] if is_there else None for is_there, start, end in spans]
+        try:
+            return [data[start:end].decode() if is_there else None for is_there, start, end in spans]
+        except UnicodeDecodeError as error:
+            raise InputError(f"a column of texts has one that is not UTF-8: {error}") from None
+
+
+def length_of(keys: Keys) -> int:
+    """How many keys a column has."""
+    return max(len(keys[1]) - 1, 0) if _is_pair(keys) else len(keys)
+
+
+def pieces(keys: Keys) -> Iterator[Column | list[Key]]:
+    """The column, bit by bit and in its order.
+
+    A bit of a sequence that is not all str, bytes or None, or has a str that UTF-8 has no place for, comes as a list.
+    Raises InputError for Arrow arrays of other types and for offsets that lead out of the data.
+    """
+    if type(keys).__module__.partition(".")[0] == "pyarrow":
+        for array in getattr(keys, "chunks", [keys]):
+            yield from _pieces(_of_arrow(array))
+    elif _is_pair(keys):
+        data, offsets = keys
+        yield from _pieces(_checked(Column(np.frombuffer(data, np.uint8), np.asarray(offsets, np.int64))))
+    else:
+        for start in range(0, len(keys), PIECE_KEYS):
+            piece = keys[start : start + PIECE_KEYS]
+            listed = piece.tolist() if isinstance(piece, np.ndarray) else list(piece)
+            column = column_of(listed)
+            if column is None:
+                yield listed
+            else:
+                yield from _pieces(column)
+
+
+def column_of(keys: Sequence[Key]) -> Column | None:
+    """Strings, bytes and None as a column; None if there is something else among them."""
+    types = set(map(type, keys))
+    if not types <= {str, bytes, type(None)}:
+        return None
+    valid = np.array([key is not None for key in keys], np.bool_) if type(None) in types else None
+    try:
+        if types == {str} and (joined := "".join(keys)).isascii():
+            return Column(np.frombuffer(joined.encode(), np.uint8), _offsets(keys), valid, text=True)
+        written = [key.encode() if type(key) is str else key or b"" for key in keys]
+    except UnicodeEncodeError:
+        return None
+    return Column(np.frombuffer(b"".join(written), np.uint8), _offsets(written), valid, text=bytes not in types)
+
+
+def _is_pair(keys: Keys) -> bool:
+    return type(keys) is tuple and len(keys) == 2 and isinstance(keys[1], np.ndarray)
+
+
+def _offsets(keys: Sequence[str | bytes]) -> Offsets:
+    offsets = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=offsets[1:])
+    return offsets
+
+
+def _of_arrow(array: Any) -> Column:
+    name = str(array.type)
+    if name not in ARROW_OFFSETS:
+        raise InputError(f"keys of Arrow type {name}: cast them to {', '.join(ARROW_OFFSETS)}")
+    text = name.endswith("string")
+    if not len(array):  # its buffers may be missing
+        return Column(np.empty(0, np.uint8), np.zeros(1, np.int64), text=text)
+    mask, places, data = array.buffers()
+    begin, end = array.offset, array.offset + len(array)
+    offsets = np.frombuffer(places, ARROW_OFFSETS[name], end + 1)[begin:].astype(np.int64)
+    valid = None
+    if array.null_count:
+        bits = np.frombuffer(mask, np.uint8, end + 7 >> 3)[begin >> 3 :]
+        valid = np.unpackbits(bits, bitorder="little")[begin & 7 :][: len(array)].view(np.bool_)
+    return _checked(Column(np.frombuffer(data or b"", np.uint8), offsets, valid, text))
+
+
+def _checked(column: Column) -> Column:
+    """What comes from outside is read at these offsets without another look."""
+    offsets = column.offsets
+    if not len(offsets) or offsets[0] < 0 or offsets[-1] > len(column.data) or (column.lengths < 0).any():
+        raise InputError("the offsets of a column of keys do not rise within its data")
+    return column
+
+
+def _pieces(column: Column) -> Iterator[Column]:
+    offsets, start = column.offsets, 0
+    while start < column.size:
+        most = int(np.searchsorted(offsets, offsets[start] + PIECE_BYTES, "right")) - 1
+        end = max(start + 1, min(most, start + PIECE_KEYS, column.size))
+        valid = None if column.valid is None else column.valid[start:end]
+        yield Column(column.data, offsets[start : end + 1], valid, column.text)
+        start = end

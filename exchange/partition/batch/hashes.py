@@ -1,0 +1,268 @@
+"""The hashes of `exchange.partition.hashes` for all keys of a column at once, an operation on arrays for each step.
+
+A hash goes over a key unit by unit: a word of four bytes, a byte, a code unit. Keys are taken in blocks of similar
+length, longest first, so that the keys that still have a unit at step i are the first ones of their block: step i is
+one operation on these. A block of a few keys, such as one that is a thousand times as long as all others, is left to
+the functions for single keys, each of which says the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from exchange.errors import InputError
+from exchange.partition import hashes
+from exchange.partition.batch.columns import Bytes, Column, Keys, Offsets, length_of, pieces
+from exchange.partition.java import string_hash
+
+__all__ = ["HashArray", "all_hashes", "crc32", "fnv1a", "java_string_hash", "murmur2", "murmur3"]
+
+HashArray = npt.NDArray[np.uint32]
+
+U32 = np.uint32
+
+FEW: Final = 16
+"""Below so many keys a block is faster key by key."""
+
+LONG_CRC32: Final = 64
+"""Bytes."""
+
+
+def all_hashes(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
+    """One of the hashes below for each key, as unsigned integers; what it is for null means nothing.
+
+    Raises InputError for keys that are not bytes, text that UTF-8 has a place for, or None.
+    """
+    result = np.zeros(length_of(keys), U32)
+    start = 0
+    for piece in pieces(keys):
+        if not isinstance(piece, Column):
+            raise InputError("a key is not bytes, text that UTF-8 has a place for, or None")
+        result[start : start + piece.size] = hash_of(piece)
+        start += piece.size
+    return result
+
+
+def murmur2(column: Column) -> HashArray:
+    """`exchange.partition.hashes.murmur2` of each key."""
+    return _hashed(column.data, column.offsets[:-1], column.lengths, MURMUR2, hashes.murmur2)
+
+
+def murmur3(column: Column, seed: int) -> HashArray:
+    """`exchange.partition.hashes.murmur3` of each key."""
+    steps = MURMUR3._replace(begin=lambda lengths: np.full(len(lengths), seed, U32))
+    return _hashed(column.data, column.offsets[:-1], column.lengths, steps, lambda key: hashes.murmur3(key, seed))
+
+
+def fnv1a(column: Column) -> HashArray:
+    """`exchange.partition.hashes.fnv1a` of each key."""
+    return _hashed(column.data, column.offsets[:-1], column.lengths, FNV1A, hashes.fnv1a)
+
+
+def crc32(column: Column) -> HashArray:
+    """``zlib.crc32`` of each key.
+
+    A step looks into a table for each byte, which zlib does not: it is called key by key where keys are long.
+    """
+    starts, lengths = column.offsets[:-1], column.lengths
+    if column.size and lengths.mean() <= LONG_CRC32:
+        return _hashed(column.data, starts, lengths, CRC32, zlib.crc32)
+    spans = zip(starts.tolist(), column.offsets[1:].tolist(), strict=True)
+    data = column.data.data
+    return np.fromiter((zlib.crc32(data[start:end]) for start, end in spans), U32, column.size)
+
+
+def java_string_hash(column: Column) -> HashArray:
+    """Java's ``String.hashCode`` of each key, as unsigned integers. Raises InputError for keys that are not UTF-8."""
+    first, last = column.offsets[0], column.offsets[-1]
+    data = column.data[first:last]
+    offsets = column.offsets - first
+    if not (data & 0x80).any():
+        return _hashed(data, offsets[:-1], column.lengths, JAVA_ASCII, lambda key: string_hash(key.decode()))
+    try:
+        units = np.frombuffer(data.tobytes().decode().encode("utf-16-le"), np.uint8)
+    except UnicodeDecodeError:  # it may be in what lies behind a null
+        texts = column._replace(text=True).objects()
+        return np.array([string_hash(str(text)) & hashes.MASK for text in texts], U32)
+    # Each character has a byte that begins it, and a second code unit if it has four bytes.
+    before = np.zeros(len(data) + 1, np.int64)
+    np.cumsum((data & 0xC0 != 0x80).view(np.int8) + (data >= 0xF0).view(np.int8), out=before[1:])
+    offsets = before[offsets]
+    lengths = offsets[1:] - offsets[:-1]
+    return _hashed(units, 2 * offsets[:-1], 2 * lengths, JAVA, lambda key: string_hash(key.decode("utf-16-le")))
+
+
+class Steps(NamedTuple):
+    """How a hash goes over a key; all work on the arrays they get, in place."""
+
+    unit: int
+    """Bytes of a unit."""
+    begin: Callable[[Offsets], HashArray]
+    """The keys' lengths -> the hashes before the first unit."""
+    mix: Callable[[HashArray], None]
+    """What is done with units before the hashes meet them."""
+    step: Callable[[HashArray, HashArray], None]
+    """What the hashes become, given the next unit of each."""
+    end: Callable[[HashArray, HashArray, Offsets], None]
+    """What they become at the end, given the bytes that fill no unit, as an integer, and the lengths."""
+
+
+def _hashed(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone: Callable[[bytes], int]) -> HashArray:
+    """Hashes of the keys of these lengths at these places; ``alone`` is the same for a single key."""
+    result = steps.begin(lengths)
+    counts = lengths // steps.unit
+    few: list[int] = []
+    for rows in _blocks(counts):
+        if len(rows) < FEW:
+            few += rows.tolist()
+            continue
+        longest = int(counts[rows[0]])
+        units = _read(data, starts[rows], longest, steps.unit)
+        steps.mix(units)
+        part = result[rows]
+        left = np.searchsorted(-counts[rows], -np.arange(longest), "left").tolist()
+        for unit, number in zip(units, left, strict=True):
+            steps.step(part[:number], unit[:number])
+        result[rows] = part
+    steps.end(result, _tails(data, starts, lengths, steps.unit), lengths)
+    for row in few:
+        start = starts[row]
+        result[row] = alone(data[start : start + lengths[row]].tobytes()) & hashes.MASK
+    return result
+
+
+def _blocks(counts: Offsets) -> Iterator[npt.NDArray[np.intp]]:
+    """The places of keys with 1 unit and more, longest first; in one block the shortest has 3/4 of the longest."""
+    small = counts.astype(np.min_scalar_type(counts.max(initial=0)))  # integers of up to 16 bits have a fast sort
+    order = np.argsort(small, kind="stable")
+    ascending = small[order]
+    end = len(counts)
+    while end and ascending[end - 1]:
+        start = int(np.searchsorted(ascending, int(ascending[end - 1]) * 3 // 4, "right"))
+        yield order[start:end][::-1]
+        end = start
+
+
+def _read(data: Bytes, starts: Offsets, units: int, unit: int) -> HashArray:
+    """So many units from each of these places on: an array for each unit, of all keys. Past the data it reads 0."""
+    size = units * unit
+    missing = int(starts.max()) + size - len(data)
+    if missing > 0:
+        first = int(starts.min())
+        data, starts = np.pad(data[first:], (0, missing)), starts - first
+    # An item of this array is what lies from one byte on: to take some is one memory copy a key.
+    windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
+    found = windows[starts].view(f"<u{unit}").reshape(len(starts), units)
+    return np.ascontiguousarray(found.T).astype(U32, copy=False)
+
+
+def _tails(data: Bytes, starts: Offsets, lengths: Offsets, unit: int) -> HashArray:
+    if unit < 4:
+        return np.zeros(0, U32)
+    tails: HashArray = _read(data, starts + (lengths & -4), 1, 4)[0]
+    tails &= TAIL_MASKS[lengths & 3]
+    return tails
+
+
+TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], U32)
+
+M2: Final = U32(0x5BD1E995)
+
+
+def _mix_murmur2(k: HashArray) -> None:
+    k *= M2
+    k ^= k >> U32(24)
+    k *= M2
+
+
+def _step_murmur2(h: HashArray, k: HashArray) -> None:
+    h *= M2
+    h ^= k
+
+
+def _end_murmur2(h: HashArray, tails: HashArray, lengths: Offsets) -> None:
+    h ^= tails
+    np.multiply(h, M2, out=h, where=lengths & 3 != 0)
+    h ^= h >> U32(13)
+    h *= M2
+    h ^= h >> U32(15)
+
+
+def _rotate(values: HashArray, bits: int) -> None:
+    low = values >> U32(32 - bits)
+    values <<= U32(bits)
+    values |= low
+
+
+def _mix_murmur3(k: HashArray) -> None:
+    k *= U32(0xCC9E2D51)
+    _rotate(k, 15)
+    k *= U32(0x1B873593)
+
+
+def _step_murmur3(h: HashArray, k: HashArray) -> None:
+    h ^= k
+    _rotate(h, 13)
+    h *= U32(5)
+    h += U32(0xE6546B64)
+
+
+def _end_murmur3(h: HashArray, tails: HashArray, lengths: Offsets) -> None:
+    _mix_murmur3(tails)  # of 0, where there is none, it makes 0
+    h ^= tails
+    h ^= lengths.astype(U32)
+    h ^= h >> U32(16)
+    h *= U32(0x85EBCA6B)
+    h ^= h >> U32(13)
+    h *= U32(0xC2B2AE35)
+    h ^= h >> U32(16)
+
+
+def _step_fnv1a(h: HashArray, k: HashArray) -> None:
+    h ^= k
+    h *= U32(0x01000193)
+
+
+def _step_crc32(h: HashArray, k: HashArray) -> None:
+    h ^= k
+    of_low_byte = CRC32_OF_BYTE[h.astype(np.uint8)]
+    h >>= U32(8)
+    h ^= of_low_byte
+
+
+def _end_crc32(h: HashArray, tails: HashArray, lengths: Offsets) -> None:
+    np.invert(h, out=h)
+
+
+def _step_java(h: HashArray, k: HashArray) -> None:
+    h *= U32(31)
+    h += k
+
+
+def _as_is(*_: Any) -> None:
+    pass
+
+
+def _crc32_of_bytes() -> HashArray:
+    """What dividing by the reversed polynomial 0xEDB88320 leaves of each byte."""
+    left = np.arange(256, dtype=U32)
+    for _ in range(8):
+        left = left >> U32(1) ^ (left & U32(1)) * U32(0xEDB88320)
+    return left
+
+
+CRC32_OF_BYTE: Final = _crc32_of_bytes()
+
+MURMUR2: Final = Steps(
+    4, lambda lengths: U32(0x9747B28C) ^ lengths.astype(U32), _mix_murmur2, _step_murmur2, _end_murmur2
+)
+MURMUR3: Final = Steps(4, lambda lengths: np.zeros(len(lengths), U32), _mix_murmur3, _step_murmur3, _end_murmur3)
+CRC32: Final = Steps(1, lambda lengths: np.full(len(lengths), hashes.MASK, U32), _as_is, _step_crc32, _end_crc32)
+FNV1A: Final = Steps(1, lambda lengths: np.full(len(lengths), 0x811C9DC5, U32), _as_is, _step_fnv1a, _as_is)
+JAVA_ASCII: Final = Steps(1, lambda lengths: np.zeros(len(lengths), U32), _as_is, _step_java, _as_is)
+JAVA: Final = JAVA_ASCII._replace(unit=2)

@@ -1,0 +1,152 @@
+"""The partitions of a whole column of keys: what `Partitioner.choose` says of each, at a fraction of its cost.
+
+``RULES`` names the strategies whose keys are hashed all at once, and how. What no key and the empty key mean differs by
+client, so the partitioner itself is asked, once a piece. Every other strategy is asked for each distinct key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from exchange.partition.batch.columns import Column, Keys, length_of, pieces
+from exchange.partition.batch.hashes import HashArray, crc32, fnv1a, java_string_hash, murmur2, murmur3
+from exchange.partition.go import FranzGo, Sarama
+from exchange.partition.kafka import Keyed, KeyedOneCounter, Scala
+from exchange.partition.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A
+from exchange.partition.librdkafka import ROWS, Librdkafka
+from exchange.partition.partitioner import Key, Partitioner
+from exchange.partition.partitioning import partitioner_from
+from exchange.partition.partitions import Partitions
+from exchange.partition.rabbitmq import SEED, SuperStream
+from exchange.partition.rocketmq.selectors import ByHash, ByHash40, GoHash
+
+__all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
+
+PartitionArray = npt.NDArray[np.int32]
+
+UNDECIDED: Final = -1
+"""In the place of a partition: the key does not decide."""
+
+
+def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Partitions | int) -> PartitionArray:
+    """The id of the partition for each key, ``UNDECIDED`` where the key does not decide.
+
+    ``partitioner`` is one, or the text of one, ``librdkafka.consistent_random``; ``keys`` is what
+    `exchange.partition.batch.columns` calls a column. Raises InputError if the client cannot take one of the keys.
+    """
+    if isinstance(partitioner, str):
+        partitioner = partitioner_from(partitioner)
+    if isinstance(partitions, int):
+        partitions = Partitions.of(partitions)
+    rule_of = RULES.get(type(partitioner))
+    rule = rule_of(partitioner) if rule_of else None
+    result = np.empty(length_of(keys), np.int32)
+    start = 0
+    for piece in pieces(keys):
+        chosen: PartitionArray | list[int] | None = None
+        if isinstance(piece, Column):
+            if rule and (piece.text or not rule.texts_only):
+                chosen = _by_rule(rule, partitioner, piece, partitions)
+            if chosen is None:
+                chosen = _one_by_one(partitioner, piece.objects(), partitions)
+        else:
+            chosen = _one_by_one(partitioner, piece, partitions)
+        result[start : start + len(chosen)] = chosen
+        start += len(chosen)
+    return result
+
+
+class Rule(NamedTuple):
+    """From a key that is there and not empty to its partition."""
+
+    hash: Callable[[Column], HashArray]
+    to_index: Callable[[HashArray], HashArray]
+    """The index is to_index(hash) % count."""
+    texts_only: bool = False
+    """Whether a key as bytes means something else, or nothing."""
+    by_place: bool = False
+    """Whether the index is a place in the order of the partitions, and not a partition's id."""
+    asked: int | None = None
+    """A hash of which the client makes something else: where a piece has it, the partitioner is asked for each key."""
+
+
+def _unsigned(values: HashArray) -> HashArray:
+    return values
+
+
+def _positive(values: HashArray) -> HashArray:
+    return values & np.uint32(0x7FFFFFFF)
+
+
+def _absolute(values: HashArray) -> HashArray:
+    """Of the least int, 2147483648."""
+    return np.abs(values.view(np.int32)).view(np.uint32)
+
+
+def _scala_absolute(values: HashArray) -> HashArray:
+    """Of the least int, 0 (`kafka.utils.Utils.abs`)."""
+    return _absolute(values) & np.uint32(0x7FFFFFFF)
+
+
+KEY_HASHES: Final[Mapping[Any, Rule]] = MappingProxyType({
+    CRC32: Rule(crc32, _unsigned),
+    MURMUR2: Rule(murmur2, _positive),
+    ABSOLUTE_FNV1A: Rule(fnv1a, _absolute),
+    POSITIVE_FNV1A: Rule(fnv1a, _positive),
+    UNSIGNED_FNV1A: Rule(fnv1a, _unsigned),
+})  # fmt: skip
+
+RULES: Final[Mapping[type[Partitioner], Callable[[Any], Rule | None]]] = MappingProxyType({
+    Keyed: lambda _: KEY_HASHES[MURMUR2],
+    KeyedOneCounter: lambda _: KEY_HASHES[MURMUR2],
+    Scala: lambda _: Rule(java_string_hash, _scala_absolute, texts_only=True),
+    Librdkafka: lambda partitioner: KEY_HASHES.get(ROWS[partitioner.partitioner].other),
+    Sarama: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
+    FranzGo: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
+    SuperStream: lambda _: Rule(partial(murmur3, seed=SEED), _unsigned, by_place=True),
+    # abs(hash % count), by Java's %, is abs(hash) % count with an abs that gives 2147483648.
+    ByHash: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_place=True),
+    ByHash40: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_place=True, asked=0x8000_0000),
+    GoHash: lambda _: Rule(fnv1a, _unsigned, texts_only=True, by_place=True),
+})  # fmt: skip
+"""Class of a partitioner -> its rule; None where a partitioner of that class has no hash that is here."""
+
+
+def _by_rule(rule: Rule, partitioner: Partitioner, column: Column, partitions: Partitions) -> PartitionArray | None:
+    hashes = rule.hash(column)
+    if rule.asked is not None and (hashes == rule.asked).any():
+        return None
+    chosen = (rule.to_index(hashes) % np.uint32(partitions.count)).astype(np.int32)
+    if rule.by_place:
+        chosen = np.array([partition.id for partition in partitions], np.int32)[chosen]
+    empty = column.lengths == 0
+    if empty.any():
+        chosen[empty] = _id(partitioner, "" if column.text else b"", partitions)
+    if column.valid is not None and not column.valid.all():
+        chosen[~column.valid] = _id(partitioner, None, partitions)
+    return chosen
+
+
+def _one_by_one(partitioner: Partitioner, keys: Sequence[Key], partitions: Partitions) -> list[int]:
+    known: dict[Key, int] = {}
+    chosen = []
+    for key in keys:
+        if type(key) not in (str, bytes):  # 1, 1.0 and True are equal, and different keys
+            chosen.append(_id(partitioner, key, partitions))
+            continue
+        found = known.get(key)
+        if found is None:
+            found = known[key] = _id(partitioner, key, partitions)
+        chosen.append(found)
+    return chosen
+
+
+def _id(partitioner: Partitioner, key: Key, partitions: Partitions) -> int:
+    partition = partitioner.choose(key, partitions).partition
+    return UNDECIDED if partition is None else partition
