@@ -28,7 +28,7 @@ from exchange.typed_json import decode, json_line, message_from_line
 __all__ = ["Load", "commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
-"""A file, a virtual host or None, a profile's name or None -> the topology; raises InputError."""
+"""A source of topologies, a virtual host or None, a profile's name or None -> the topology; raises InputError."""
 
 REMEMBERED_LINES: Final = 65_536
 
@@ -43,7 +43,7 @@ def commands(load: Load) -> list[click.Command]:
     @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
     @click.argument("file", type=click.File("rb"), default="-")
     def route_command(
-        definitions: str,
+        source: str,
         vhost: str | None,
         profile: str | None,
         seed: int | None,
@@ -59,7 +59,9 @@ def commands(load: Load) -> list[click.Command]:
         if it depends on them); "partitions", where queues are partitioned: queue -> partition, null where the key does
         not decide. AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
         """
-        router = Router(_loaded(load, definitions, vhost, profile), choose=Random(seed).randrange)
+        if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
+            raise click.UsageError("the topology and the messages cannot both come from standard input")
+        router = Router(_loaded(load, source, vhost, profile), choose=Random(seed).randrange)
         out = sys.stdout.buffer
         skipped = _Skipped() if skip_bad else None
         try:
@@ -88,7 +90,7 @@ def commands(load: Load) -> list[click.Command]:
     @click.argument("exchange")
     @click.argument("routing_key", default="")
     def explain_command(
-        definitions: str,
+        source: str,
         vhost: str | None,
         profile: str | None,
         headers: tuple[str, ...],
@@ -103,7 +105,7 @@ def commands(load: Load) -> list[click.Command]:
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
-        router = Router(_loaded(load, definitions, vhost, profile))
+        router = Router(_loaded(load, source, vhost, profile))
         try:
             message = Message(
                 exchange,
@@ -125,15 +127,24 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest."),
         click.option("--vhost", help="The virtual host; needed only where the file has several."),
-        click.option("--definitions", "-d", required=True, metavar="FILE", help="RabbitMQ's definitions.json, or .gz."),
+        click.option(
+            "--topology",
+            "-t",
+            "--definitions",
+            "-d",
+            "source",
+            required=True,
+            metavar="SOURCE",
+            help="A .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].",
+        ),  # fmt: skip
     ):
         command = option(command)
     return command
 
 
-def _loaded(load: Load, definitions: str, vhost: str | None, profile: str | None) -> Topology:
+def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> Topology:
     try:
-        return load(definitions, vhost, profile)
+        return load(source, vhost, profile)
     except HashstarError as error:
         _fail(error)
 

@@ -123,7 +123,7 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["route"], "Missing option '--definitions'"),
+        (["route"], "Missing option '--topology'"),
         (["route", "-d", "/nowhere.json"], "/nowhere.json: cannot be read"),
         (["route", "-d", "DEFINITIONS", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["route", "-d", "DEFINITIONS", "--vhost", "other"], "there is no virtual host 'other'"),

@@ -41,13 +41,19 @@ class Inputs(NamedTuple):
 
 
 class NewBatch(NamedTuple):
-    """A producer had to begin a new batch for ``partition`` (`Partitioner.onNewBatch`, Kafka 2.4-3.9)."""
+    """A producer has to begin a new batch for ``partition`` (`Partitioner.onNewBatch`, Kafka 2.4-3.9).
+
+    It then asks again for the same record.
+    """
 
     partition: int
 
 
 class Appended(NamedTuple):
-    """A record was appended to the batch of the chosen partition (`BuiltInPartitioner.updatePartitionInfo`)."""
+    """A record without a key was appended to the chosen partition (`BuiltInPartitioner.updatePartitionInfo`).
+
+    With size 0: the partition's last batch was sent, is full, or has no room for the next record.
+    """
 
     size: int
     """The bytes by which the batch's estimated size grew, its header included when it is new."""

@@ -90,7 +90,16 @@ def test_json_has_the_same_for_machines() -> None:
     """Stable fields; field values as exchange.typed_json writes them; serialisable as it is."""
     explained: dict[str, Any] = to_json(ROUTER.explain(Message("orders", "order.eu", {"a": 1}), "eu"))
     assert json.loads(json.dumps(explained)) == explained
-    assert list(explained) == ["exchange", "routing_key", "queues", "unroutable", "undecided", "placements", "hops", "asked"]
+    assert list(explained) == [
+        "exchange",
+        "routing_key",
+        "queues",
+        "unroutable",
+        "undecided",
+        "placements",
+        "hops",
+        "asked",
+    ]
     hop = explained["hops"][0]
     assert list(hop) == ["exchange", "type", "came_from", "undecided", "chosen_by", "matched", "alternate"]
     assert hop["alternate"] == {"name": "unrouted", "taken": False, "from_policy": None, "outcome": None}
