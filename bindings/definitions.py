@@ -6,20 +6,20 @@ twice in one object the last counts, as for any JSON parser). An edit leaves alo
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from bindings.additions import KEY, Additions
 from bindings.entries import ENCODE, SECTIONS, Compactor, Entry, Object, Part, expanded, read_section, same
-from bindings.findings import RESERVED, findings
+from bindings.expectations import Expectation
+from bindings.files import content, decoded, save_lines
+from bindings.findings import RESERVED, findings, not_imported
 from exchange.errors import InputError
+from exchange.parts import Queue
 from exchange.profile import LATEST, Profile
 from exchange.topology import Topology
 
@@ -42,18 +42,19 @@ class Definitions:
     def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
         """Read a file, gzipped or not. Raises InputError naming the file and the place in it."""
         name = os.fspath(path)
-        return cls._of(_parsed(_decoded(_content(name), name), name), name, vhost)
+        return cls._of(_parsed(decoded(content(name), name), name), name, vhost)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
         """Read a text, which errors call ``name``. Raises InputError naming the place in it."""
-        return cls._of(_parsed(_decoded(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+        return cls._of(_parsed(decoded(text, name) if isinstance(text, bytes) else text, name), name, vhost)
 
     @classmethod
     def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:
         try:
             for key, section in document.items():
                 document[key] = read_section(key, section)
+            Additions.read(document.get(KEY))
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except RecursionError:
@@ -68,13 +69,28 @@ class Definitions:
         return version if isinstance(version, str) else None
 
     @property
+    def profile(self) -> Profile | None:
+        """The profile that a ``.bindings`` file said it is for, kept under the key "hashstar"."""
+        return self._additions.profile
+
+    @property
+    def others(self) -> dict[str, int]:
+        """What there is besides topologies, users and permissions for instance, and how many of each."""
+        settings = [{**vhost, "name": None} for vhost in self._document.get("vhosts", ())]
+        counts = {
+            **{key: len(value) for key, value in self._document.items() if isinstance(value, list)},
+            "virtual hosts with settings": sum(any(fields.values()) for fields in settings),
+        }
+        return {key: count for key, count in counts.items() if count and key not in {*SECTIONS, "vhosts", KEY}}
+
+    @property
     def vhosts(self) -> tuple[str, ...]:
         """The virtual hosts that are listed, then those that are only used; the default one if that makes none."""
         listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
         return tuple(dict.fromkeys([*listed, *self._used()])) or (self.default_vhost,)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The topology of a virtual host, under the newest profile unless one is given.
+        """The topology of a virtual host, under the file's `profile` unless one is given; the newest if it has none.
 
         Without ``vhost``: the only one with anything in it, else "/", else the only one there is. As in RabbitMQ's
         import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict a
@@ -86,12 +102,31 @@ class Definitions:
             raise InputError(f"there is no virtual host {vhost!r}; there are {_listed(self.vhosts)}")
         return Topology(
             [part for name, part in self._named("exchanges", vhost).items() if name not in RESERVED],
-            self._named("queues", vhost).values(),
+            self._partitioned(vhost, self._named("queues", vhost)),
             [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
             self._named("policies", vhost).values(),
             vhost=vhost,
-            profile=LATEST if profile is None else profile,
+            profile=(self.profile or LATEST) if profile is None else profile,
         )
+
+    def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
+        """What a ``.bindings`` file expected of a virtual host; ``vhost`` as for `topology`."""
+        return self._additions.expectations.get(self._chosen() if vhost is None else vhost, ())
+
+    def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
+        """The definitions with these expectations of a virtual host in place of others."""
+        return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
+
+    def with_profile(self, profile: Profile) -> Definitions:
+        """The definitions that are for this profile."""
+        return self._with_additions(replace(self._additions, profile=profile))
+
+    def with_vhosts(self, names: Iterable[str]) -> Definitions:
+        """The definitions in which these virtual hosts are listed."""
+        vhosts = self._document.get("vhosts", [])
+        known = {vhost["name"] for vhost in vhosts}
+        new = [{"name": name} for name in dict.fromkeys(names) if name not in known]
+        return Definitions(self.default_vhost, {**self._document, "vhosts": [*vhosts, *new]}) if new else self
 
     def with_topology(self, topology: Topology) -> Definitions:
         """The definitions in which the exchanges, queues, bindings and policies of its virtual host are a topology's.
@@ -110,9 +145,10 @@ class Definitions:
         }
         document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
         after = Definitions(self.default_vhost, document)
-        if vhost in self.vhosts and vhost in after.vhosts:
-            return after
-        return Definitions(self.default_vhost, {**document, "vhosts": [*document.get("vhosts", ()), {"name": vhost}]})
+        if not (vhost in self.vhosts and vhost in after.vhosts):
+            after = after.with_vhosts([vhost])
+        partitioned = {queue.name: queue.partitioning for queue in topology.queues.values() if queue.partitioning}
+        return after._with_additions(self._additions.with_partitionings(vhost, partitioned))
 
     @property
     def warnings(self) -> list[str]:
@@ -123,6 +159,11 @@ class Definitions:
         """
         return list(findings(self._sections(), self.default_vhost))
 
+    @property
+    def not_imported(self) -> list[str]:
+        """The arguments that RabbitMQ's import refuses or reads as something else: nulls, and types JSON has not."""
+        return list(not_imported(self._sections()))
+
     def dump(self) -> str:
         """The JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
         return "".join(self._chunks())
@@ -132,16 +173,7 @@ class Definitions:
 
         Raises InputError when it cannot be written.
         """
-        name = os.fspath(path)
-        partial = Path(f"{name}.part")
-        try:
-            with partial.open("wb") as raw, _compressed(raw) if name.endswith(".gz") else nullcontext(raw) as file:
-                file.writelines(chunk.encode() for chunk in self._chunks())
-            partial.replace(name)
-        except OSError as error:
-            raise InputError(f"{name}: cannot be written: {error}") from None
-        finally:
-            partial.unlink(missing_ok=True)
+        save_lines(os.fspath(path), self._chunks())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Definitions):
@@ -156,6 +188,26 @@ class Definitions:
     def __repr__(self) -> str:
         counts = (f"{len(entries)} {key}" for key, entries in self._sections().items())
         return f"<Definitions of {_listed(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
+
+    @property
+    def _additions(self) -> Additions:
+        return Additions.read(self._document.get(KEY))
+
+    def _with_additions(self, additions: Additions) -> Definitions:
+        if additions == self._additions:
+            return self
+        rest = {key: value for key, value in self._document.items() if key != KEY}
+        told = additions.to_json()
+        return Definitions(self.default_vhost, {**self._document, KEY: told} if told else rest)
+
+    def _partitioned(self, vhost: str, queues: Mapping[str, Queue]) -> Iterable[Queue]:
+        partitionings = self._additions.partitionings.get(vhost)
+        if not partitionings:
+            return queues.values()
+        return [
+            replace(queue, partitioning=partitionings[name]) if name in partitionings else queue
+            for name, queue in queues.items()
+        ]
 
     def _sections(self) -> dict[str, list[Entry]]:
         return {key: self._document[key] for key in SECTIONS if key in self._document}
@@ -252,25 +304,6 @@ def topology_from(
         return definitions.topology(vhost, profile)
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
-
-
-def _content(name: str) -> bytes:
-    try:
-        data = Path(name).read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name}: cannot be read: {error}") from None
-
-
-def _compressed(file: BinaryIO) -> gzip.GzipFile:
-    return gzip.GzipFile("", "wb", fileobj=file, mtime=0)  # no name and no time: equal definitions, equal files
-
-
-def _decoded(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 at byte {error.start}; definitions are JSON in UTF-8") from None
 
 
 def _parsed(text: str, name: str) -> Object:

@@ -14,7 +14,7 @@ from bindings.entries import ENCODE, Entry, Part
 from exchange.kinds import KINDS
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy
 
-__all__ = ["RESERVED", "findings"]
+__all__ = ["RESERVED", "findings", "not_imported", "of_part"]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 """The names of exchanges that are never declared."""
@@ -40,8 +40,18 @@ def findings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Ite
             if identity in seen:
                 yield f"{place}: {_named(part)} is here again; {AGAIN[key]}"
             seen.add(identity)
-            for finding in _of_entry(entry):
+            for finding in of_arguments(entry):
                 yield f"{place}{finding}"
+            for finding in of_part(entry.part):
+                yield f"{place}{finding}"
+
+
+def not_imported(sections: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
+    """The arguments among them that RabbitMQ's import refuses or reads as something else."""
+    for key, entries in sections.items():
+        for index, entry in enumerate(entries):
+            for finding in of_arguments(entry):
+                yield f"{key}[{index}]{finding}"
 
 
 def _named(part: Part) -> str:
@@ -50,14 +60,17 @@ def _named(part: Part) -> str:
     return f"{type(part).__name__.lower()} {part.name!r}"
 
 
-def _of_entry(entry: Entry) -> Iterator[str]:
+def of_arguments(entry: Entry) -> Iterator[str]:
+    """What JSON cannot say to RabbitMQ; each begins where the place of the entry ends."""
+    if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
+        yield from _argument_findings(entry.object().get("arguments", {}), ".arguments")
+
+
+def of_part(part: Part) -> Iterator[str]:
     """What is odd about one part; each begins where its place ends."""
-    part = entry.part
     if isinstance(part, Policy):
         yield from _policy_findings(part)
         return
-    if part.arguments or isinstance(entry.written, dict):
-        yield from _argument_findings(entry.object().get("arguments", {}), ".arguments")
     if isinstance(part, Binding):
         if not part.source and part != Binding.to_queue("", part.destination.name, part.destination.name):
             yield f": {_named(part)} cannot exist in RabbitMQ and is left out"

@@ -24,7 +24,7 @@ INI = "hashstar_definitions"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the ini option."""
-    parser.addini(INI, "definitions file of the virtual_broker fixture, relative to the ini file")
+    parser.addini(INI, "topology of the virtual_broker fixture, .bindings or definitions.json, relative to the ini file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{MARKER}(definitions=None, *, vhost=None, profile=None): the topology of the virtual_broker fixture: "
-        f"a RabbitMQ definitions file, relative to the test's own file, or a Topology; else the ini option {INI}",
+        f"a .bindings or definitions file, relative to the test's own file, or a Topology; else the ini option {INI}",
     )
 
 
@@ -81,6 +81,6 @@ def _topology(
 @lru_cache(maxsize=16)
 def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:
     # A topology never changes, so the tests of a run share it; the time makes a rewritten file another one.
-    from bindings.definitions import topology_from
+    from bindings.sources import load
 
-    return topology_from(path, vhost, profile)
+    return load(str(path), vhost, profile)

@@ -63,10 +63,10 @@ class VirtualBroker:
         *,
         choose: Choose = random.randrange,
     ) -> VirtualBroker:
-        """The virtual host of a definitions file; see `bindings.definitions.topology_from` for the rest."""
-        from bindings.definitions import topology_from  # a broker made of a Topology reads no files
+        """The virtual host of a definitions or .bindings file; see `bindings.sources.load` for the rest."""
+        from bindings.sources import load  # a broker made of a Topology reads no files
 
-        return cls(topology_from(path, vhost, profile), choose=choose)
+        return cls(load(str(path), vhost, profile), choose=choose)
 
     @property
     def topology(self) -> Topology:

@@ -1,0 +1,84 @@
+"""``hashstar convert``: ``.bindings`` to RabbitMQ's definitions, and back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from bindings.commands.messages import fail, tell, warn
+from bindings.definitions import Definitions
+from bindings.document import Document
+from bindings.sources import Source, open_source
+from exchange.errors import HashstarError, InputError
+
+__all__ = ["convert_command"]
+
+FORMATS: Final = ("bindings", "definitions")
+STDOUT: Final = "-"
+
+
+@click.command("convert")
+@click.option("--to", "form", type=click.Choice(FORMATS), help="What to make; else OUT's extension says, or the other.")
+@click.option("--vhost", help="This virtual host only.")
+@click.option(
+    "--into",
+    "base",
+    metavar="FILE",
+    help="Definitions to put the topologies into; users, permissions, policies of operators and all else in them stay.",
+)
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT", default=STDOUT)
+def convert_command(form: str | None, vhost: str | None, base: str | None, source: str, target: str) -> None:
+    """Turn a topology into RabbitMQ's definitions.json, or definitions into a .bindings file.
+
+    IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
+    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not given.
+
+    What a .bindings file says and RabbitMQ has no place for (expectations, how queues are partitioned, the profile) is
+    in the definitions under the key "hashstar", which RabbitMQ's import ignores.
+    """
+    try:
+        given = open_source(source, vhost)
+        warn(given)
+        form = form or _form_of(target) or ("definitions" if isinstance(given.content, Document) else "bindings")
+        if base is not None and form == "bindings":
+            raise InputError("--into is for making definitions; a .bindings file has no users or permissions")
+        result = _definitions(given, vhost, base) if form == "definitions" else _document(given, vhost)
+        if target == STDOUT:
+            sys.stdout.buffer.write(result.dump().encode())
+        else:
+            result.save(target)
+        if isinstance(result, Definitions) and isinstance(given.content, Document):
+            tell(target, [f"{place}; hashstar apply declares it as it is meant" for place in result.not_imported])
+        if form == "bindings" and isinstance(given.content, Definitions):
+            _tell_left_out(given.content, given.name)
+    except HashstarError as error:
+        fail(error)
+
+
+def _form_of(target: str) -> str | None:
+    name = target.removesuffix(".gz")
+    return "bindings" if name.endswith(".bindings") else "definitions" if name.endswith(".json") else None
+
+
+def _document(given: Source, vhost: str | None) -> Document:
+    return given.document if vhost is None else given.document.only(given.topology(vhost).vhost)
+
+
+def _definitions(given: Source, vhost: str | None, base: str | None) -> Definitions:
+    if vhost is None and base is None and isinstance(given.content, Definitions):
+        return given.content
+    into = None if base is None else open_source(base).content
+    if isinstance(into, Document):
+        raise InputError(f"{base}: --into wants definitions, and this is a .bindings file")
+    return _document(given, vhost).definitions(into)
+
+
+def _tell_left_out(definitions: Definitions, name: str) -> None:
+    others = definitions.others
+    if others:
+        listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
+        click.echo(f"left out, as a .bindings file has no place for them: {listed}", err=True)
+        click.echo(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)

@@ -1,0 +1,45 @@
+"""``hashstar fmt``: ``.bindings`` files as all should write them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from bindings.files import content, decoded, gunzipped, save_lines
+from bindings.language.formatter import formatted
+from exchange.errors import HashstarError
+
+__all__ = ["fmt_command"]
+
+
+@click.command("fmt")
+@click.option("--check", is_flag=True, help="Change nothing; name the files that are not formatted, and end with 1.")
+@click.option("--stdout", is_flag=True, help="Print the formatted text and leave the files alone.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
+    """Format .bindings files in place: indentation, spaces and blank lines; lines, comments and order stay.
+
+    With - as FILE, standard input is formatted to standard output. Exit codes: 0 fine, 1 with --check when a file is
+    not formatted, 2 when one cannot be read.
+    """
+    failed = unformatted = False
+    for file in files:
+        name = "standard input" if file == "-" else file
+        try:
+            data = gunzipped(sys.stdin.buffer.read(), name) if file == "-" else content(file)
+            before = decoded(data, name)
+            after = formatted(before, name)
+            if check:
+                if before != after:
+                    unformatted = True
+                    click.echo(f"not formatted: {name}")
+            elif stdout or file == "-":
+                sys.stdout.buffer.write(after.encode())
+            elif before != after:
+                save_lines(file, [after])
+                click.echo(f"formatted: {name}", err=True)
+        except HashstarError as error:
+            click.echo(f"hashstar: {error}", err=True)
+            failed = True
+    sys.exit(2 if failed else 1 if unformatted else 0)

@@ -1,0 +1,176 @@
+"""From a `Document` to text: one statement for each part, in the order of the document, formatted.
+
+Invariant: reading the text gives the document again, and formatting the text changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from bindings.language.statements import APPLY_TO, MODES, QUEUE_TYPES, SAID_BARE
+from bindings.language.tokens import KEYWORDS
+from bindings.language.values import VARIABLE, string_of
+from exchange.parts import PREDECLARED, Binding, Exchange, Policy, Queue
+from exchange.typed_json import encode_table
+from exchange.values import FieldTable
+
+if TYPE_CHECKING:
+    from bindings.document import Document, Section
+    from bindings.expectations import Expectation
+
+__all__ = ["write"]
+
+WIDEST: Final = 100
+"""A statement that would be wider has each of its attributes on a line of its own."""
+
+BARE: Final = re.compile(r"[^\W\d](?:[\w.@$/+~%]|-(?!>))*")
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+NO_NAMES: Final = frozenset(KEYWORDS)
+PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def write(document: Document) -> Iterator[str]:
+    """The text, line by line, each with its end."""
+    if document.profile is not None:
+        yield f"profile {document.profile.name}\n\n"
+    for number, (vhost, section) in enumerate(document.sections.items()):
+        yield "\n" if number else ""
+        yield f"vhost {string_of(vhost)}\n"
+        for statements in _section(section):
+            first = next(statements, None)
+            if first is not None:
+                yield f"\n{first}\n"
+                yield from (f"{statement}\n" for statement in statements)
+
+
+def _section(section: Section) -> Iterator[Iterator[str]]:
+    topology = section.topology
+    exchanges = (part for name, part in topology.exchanges.items() if name not in PREDECLARED_NAMES)
+    yield map(_exchange, exchanges)
+    yield map(_queue, topology.queues.values())
+    yield map(_policy, topology.policies.values())
+    yield _bindings(topology.bindings)
+    yield map(_expectation, section.expectations)
+
+
+def _statement(head: str, attributes: list[str]) -> str:
+    if not attributes:
+        return head
+    line = f"{head}: {', '.join(attributes)}"
+    return line if len(line) <= WIDEST else f"{head}:\n    " + ",\n    ".join(attributes)
+
+
+def _exchange(part: Exchange) -> str:
+    attributes = [_name(part.type, SAID_BARE)]
+    if not part.durable:
+        attributes.append("transient")
+    if part.auto_delete:
+        attributes.append("auto-delete")
+    if part.internal:
+        attributes.append("internal")
+    arguments = encode_table(part.arguments)
+    alternate = arguments.get("alternate-exchange")
+    if isinstance(alternate, str):
+        del arguments["alternate-exchange"]
+        attributes.append(f"alternate {_name(alternate)}")
+    return _statement(f"exchange {_name(part.name)}", [*attributes, *_arguments(arguments)])
+
+
+def _queue(part: Queue) -> str:
+    attributes = []
+    arguments = encode_table(part.arguments)
+    if arguments.get("x-queue-type") in QUEUE_TYPES:
+        attributes.append(arguments.pop("x-queue-type"))
+    if not part.durable:
+        attributes.append("transient")
+    if part.auto_delete:
+        attributes.append("auto-delete")
+    attributes += _arguments(arguments)
+    if part.partitioning is not None:
+        attributes.append(f"partitioned {_partitioning(str(part.partitioning))}")
+    return _statement(f"queue {_name(part.name)}", attributes)
+
+
+def _partitioning(text: str) -> str:
+    as_it_is = text.isprintable() and "#" not in text and not VARIABLE.search(text)
+    return text if as_it_is else string_of(text)
+
+
+def _policy(part: Policy) -> str:
+    attributes = [string_of(part.pattern)]
+    if part.apply_to not in APPLY_TO:
+        attributes.append(f"apply-to {string_of(part.apply_to)}")
+    elif part.apply_to != "all":
+        attributes.append(part.apply_to)
+    if type(part.priority) is not int or part.priority:
+        attributes.append(f"priority {json.dumps(part.priority)}")
+    return _statement(f"policy {_name(part.name)}", [*attributes, *_arguments(part.definition, typed=False)])
+
+
+def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:
+    ends: dict[tuple[str, Any], str] = {}  # many bindings have the same ones
+    for source, destination, key, arguments in bindings:
+        if not source:
+            continue  # the broker makes those of the default exchange
+        head = ends.get((source, destination))
+        if head is None:
+            kind = "exchange " if destination.kind == "exchange" else ""
+            head = ends[source, destination] = f"{_name(source)} -> {kind}{_name(destination.name)}"
+        if arguments:
+            condition = _condition(arguments)
+            yield _statement(head, [f"{string_of(key)} {condition}" if key else condition])
+        else:
+            yield f"{head}: {string_of(key)}" if key else head
+
+
+def _condition(arguments: FieldTable) -> str:
+    fields = encode_table(arguments)
+    mode = fields.get("x-match")
+    if isinstance(mode, str) and mode in MODES:
+        del fields["x-match"]
+        return f"{mode} {_table(fields)}"
+    return f"with {_table(fields)}"
+
+
+def _expectation(expectation: Expectation) -> str:
+    headers = f" with {_table(encode_table(expectation.headers))}" if expectation.headers else ""
+    queues = ", ".join(map(_name, expectation.queues))
+    outcome = f"-> {queues}" if expectation.relation == "exactly" else f"{expectation.relation} {queues}"
+    if not queues:
+        outcome = "unroutable"
+    return f"expect {_name(expectation.exchange)} {string_of(expectation.routing_key)}{headers} {outcome}"
+
+
+def _name(name: str, reserved: Iterable[str] = ()) -> str:
+    return name if BARE.fullmatch(name) and name not in NO_NAMES and name not in reserved else string_of(name)
+
+
+def _arguments(arguments: Mapping[str, Any], *, typed: bool = True) -> list[str]:
+    return [f"{_name(key, SAID_BARE)} = {_value(value, typed=typed)}" for key, value in arguments.items()]
+
+
+def _table(fields: Mapping[str, Any], *, typed: bool = True) -> str:
+    entries = [f"{_name(key)} = {_value(value, typed=typed)}" for key, value in fields.items()]
+    return f"{{ {', '.join(entries)} }}" if entries else "{}"
+
+
+def _value(value: Any, *, typed: bool) -> str:
+    """The value, which is JSON as `exchange.typed_json.encode` makes it, or plain JSON."""
+    if isinstance(value, str):
+        return string_of(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item, typed=typed) for item in value)}]"
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    if typed and len(value) == 1:
+        ((key, inner),) = value.items()
+        if key == "!table":
+            return _table(inner)
+        if key == "!decimal" and NUMBER.fullmatch(inner):
+            return f"{key} {inner}"
+        if key.startswith("!"):
+            return f"{key} {_value(inner, typed=True)}"
+    return _table(value, typed=typed)

@@ -1,0 +1,99 @@
+"""Where topologies come from: a ``.bindings`` file, definitions of RabbitMQ, standard input or a live broker.
+
+What a file is, its content says, not its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from bindings.definitions import Definitions
+from bindings.document import Document
+from bindings.entries import Part
+from bindings.expectations import Expectation
+from bindings.files import content, decoded, gunzipped
+from bindings.management import Management, is_address
+from exchange.errors import InputError
+from exchange.profile import Profile, profile_for
+from exchange.topology import Topology
+
+__all__ = ["Source", "load", "open_source"]
+
+STDIN: Final = "-"
+BLANK: Final = b"\xef\xbb\xbf \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Topologies and what is expected of them, and what messages call the place they are from."""
+
+    name: str
+    content: Document | Definitions
+    profile: Profile | None = None
+    """The RabbitMQ it is for: a live broker's own, else what the file says."""
+
+    @property
+    def vhosts(self) -> tuple[str, ...]:
+        """The virtual hosts there are."""
+        return self.content.vhosts
+
+    def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The topology of a virtual host, under the source's profile unless one is given; the newest if it has none.
+
+        Raises InputError, naming the source, when there is no such virtual host or several to choose from.
+        """
+        try:
+            return self.content.topology(vhost, self.profile if profile is None else profile)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}; choose with --vhost") from None
+
+    def expectations(self, vhost: str) -> tuple[Expectation, ...]:
+        """What is expected of a virtual host."""
+        return self.content.expectations(vhost)
+
+    def line_of(self, vhost: str, part: Part) -> int | None:
+        """The line that declares a part, from 1, where the source is a file that people write."""
+        return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What RabbitMQ would read otherwise or refuse, and what routing cannot follow, each with its place."""
+        return self.content.warnings
+
+    @property
+    def document(self) -> Document:
+        """All of it as a document: users, permissions and the like are left out."""
+        if isinstance(self.content, Document):
+            return self.content
+        document = Document.of_definitions(self.content, self.name)
+        return document if self.profile is None else document.with_profile(self.profile)
+
+
+def open_source(where: str, vhost: str | None = None) -> Source:
+    """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
+
+    ``vhost`` also names the virtual host of an export that does not say, and is all that is asked of a broker. Raises
+    InputError naming the source, without a password in it, and the place in it.
+    """
+    if is_address(where):
+        broker = Management.at(where)
+        definitions = broker.definitions(vhost)
+        return Source(broker.address, definitions, profile_for(definitions.rabbitmq_version or broker.version()))
+    name = "standard input" if where == STDIN else where
+    data = gunzipped(sys.stdin.buffer.read(), name) if where == STDIN else content(where)
+    text = decoded(data, name)
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
+        definitions = Definitions.loads(text, name, vhost)
+        return Source(name, definitions, definitions.profile)
+    if not data.strip() and where == STDIN:
+        raise InputError(f"{name}: there is nothing")
+    document = Document.loads(text, name)
+    return Source(name, document, document.profile)
+
+
+def load(where: str, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+    """The topology of a source, see `open_source`; ``vhost`` and ``profile`` as in `Source.topology`."""
+    source = open_source(where, vhost)
+    return source.topology(vhost, profile)
