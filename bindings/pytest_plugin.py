@@ -24,7 +24,7 @@ INI = "hashstar_definitions"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the ini option."""
-    parser.addini(INI, "topology of the virtual_broker fixture, .bindings or definitions.json, relative to the ini file")
+    parser.addini(INI, "topology of the virtual_broker fixture (.bindings or definitions), relative to the ini file")
 
 
 def pytest_configure(config: pytest.Config) -> None:

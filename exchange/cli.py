@@ -136,7 +136,7 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
             required=True,
             metavar="SOURCE",
             help="A .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].",
-        ),  # fmt: skip
+        ),
     ):
         command = option(command)
     return command
