@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from bindings.commands.apply import apply_command
 from bindings.commands.convert import convert_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.messages import warn
@@ -24,4 +25,4 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     return topology
 
 
-COMMANDS: Final[list[click.Command]] = [*cli.commands(load), convert_command, fmt_command]
+COMMANDS: Final[list[click.Command]] = [*cli.commands(load), convert_command, fmt_command, apply_command]

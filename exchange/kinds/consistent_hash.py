@@ -24,7 +24,7 @@ from typing import Any, Final
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.kinds.kind import Choose, Kind
 from exchange.message import Message
-from exchange.partition.erlang import UNDEFINED, Atom, binary, jump, jump_key
+from exchange.partition.erlang import UNDEFINED, Atom, binary, field_term, jump, jump_key
 from exchange.parts import Binding, Destination, Exchange
 from exchange.profile import Profile
 from exchange.tables import Tables
@@ -96,7 +96,7 @@ class ConsistentHash(Kind):
         if name not in message.headers or name == "BCC":  # which the broker takes out before it routes
             return UNDEFINED
         kind, value = type_and_value(message.headers[name])
-        term = _term(kind, value)
+        term = field_term(kind, value)
         if self._profile.hash_headers_have_types:
             return Atom(kind), term
         if isinstance(term, list):
@@ -137,17 +137,6 @@ def _long_string(exchange: Exchange, argument: str) -> str | None:
 def _weight(binding: Binding) -> int:
     """The buckets that a binding adds to a ring; of one that no broker takes, which only a file can bring, not one."""
     return int(binding.routing_key) if INTEGER.fullmatch(binding.routing_key) else 0
-
-
-def _term(kind: str, value: Any) -> Any:
-    """A field value as RabbitMQ holds it, from what `type_and_value` gives."""
-    if kind == "void":
-        return UNDEFINED
-    if kind == "array":
-        return [(Atom(kind), _term(kind, item)) for kind, item in value]
-    if kind == "table":
-        return [(binary(key), Atom(kind), _term(kind, item)) for key, kind, item in value]
-    return value
 
 
 ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\b": "\\b",

@@ -12,7 +12,7 @@ from itertools import chain, cycle
 from struct import pack, unpack
 from typing import Any, Final
 
-__all__ = ["UNDEFINED", "Atom", "binary", "jump", "jump_key", "phash2"]
+__all__ = ["UNDEFINED", "Atom", "binary", "field_term", "jump", "jump_key", "phash2"]
 
 MASK: Final = 0xFFFFFFFF
 MASK_64: Final = 0xFFFFFFFFFFFFFFFF
@@ -40,6 +40,17 @@ def binary(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
+
+
+def field_term(kind: str, value: Any) -> Any:
+    """An AMQP field value as RabbitMQ holds it, from what `exchange.values.type_and_value` gives."""
+    if kind == "void":
+        return UNDEFINED
+    if kind == "array":
+        return [(Atom(inner), field_term(inner, item)) for inner, item in value]
+    if kind == "table":
+        return [(binary(key), Atom(inner), field_term(inner, item)) for key, inner, item in value]
+    return value
 
 
 def phash2(term: Any, limit: int = 1 << 27) -> int:

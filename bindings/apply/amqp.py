@@ -1,0 +1,174 @@
+"""A connection that does one thing at a time and never waits for ever.
+
+Invariant: each call ends within its seconds with the broker's answer or an exception: what the broker refuses raises
+`Refused` in its own words and leaves the connection usable where AMQP does; a connection that is gone, or a broker that
+is silent, raises `Lost`. pika's blocking connection waits without a limit, so its event loop is run here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from bindings.apply.wire import let_pika_write
+from exchange.errors import HashstarError
+
+__all__ = ["SECONDS", "Connection", "Lost", "Refused"]
+
+SECONDS: Final = 30.0
+"""How long a broker may take for one operation."""
+
+CLOSING_SECONDS: Final = 2.0
+
+
+class Refused(HashstarError):
+    """The broker's answer to an operation that it did not carry out; ``code`` is its reply code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+class Lost(HashstarError):
+    """There is no connection any more, or nobody answers; whether the operation was carried out is not known."""
+
+
+class Connection:
+    """One connection to a broker, with one channel at a time.
+
+    ``address`` is an AMQP URL and may lack what is given apart. Raises Lost or Refused when it cannot be opened.
+    """
+
+    def __init__(self, address: str, user: str, password: str, vhost: str, *, seconds: float = SECONDS) -> None:
+        import pika  # only those who talk to a broker need it
+
+        let_pika_write()
+        logger = logging.getLogger("pika")
+        if not logger.hasHandlers():
+            logger.addHandler(logging.NullHandler())  # what it would print is raised here
+        try:
+            parameters = pika.URLParameters(address)
+        except ValueError as error:
+            raise Lost(f"not an AMQP address: {error}") from None
+        parameters.credentials = pika.PlainCredentials(user, password)
+        parameters.virtual_host = vhost
+        parameters.connection_attempts = 1
+        parameters.socket_timeout = parameters.stack_timeout = parameters.blocked_connection_timeout = seconds
+        parameters.client_properties = {"connection_name": "hashstar apply"}
+        self._seconds: Final = seconds
+        self._answer: Any = None
+        self._trouble: HashstarError | None = None
+        self._gone: Lost | None = None
+        self._waits = False
+        self._channel: Any = None
+        self._connection = pika.SelectConnection(
+            parameters,
+            on_open_callback=self._answered,
+            on_open_error_callback=lambda _, error: self._fail(error),
+            on_close_callback=lambda _, error: self._fail(error),
+        )
+        try:
+            self._wait("the connection", seconds)
+        except HashstarError:
+            self.close()
+            raise
+
+    @property
+    def cluster(self) -> str:
+        """The name that the broker gives its cluster."""
+        name = (self._connection.server_properties or {}).get("cluster_name", "")
+        return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+
+    def call(self, what: str, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
+        """The broker's answer to an operation: a function of a pika channel and of what to call with the answer.
+
+        Raises Refused or Lost; ``what`` is how that calls the operation.
+        """
+        if self._channel is None or not self._channel.is_open:
+            self._channel = self._start("a channel", lambda done: self._connection.channel(on_open_callback=done))
+            self._channel.add_on_close_callback(lambda _, error: self._fail(error))
+        channel = self._channel
+        return self._start(what, lambda done: operation(channel, done))
+
+    def close(self) -> None:
+        """Close it; what goes wrong then does not matter any more."""
+        from pika.exceptions import AMQPError
+
+        for end in (self._connection.close, self._abort):
+            if not self._connection.is_closed:
+                self._trouble = None
+                try:
+                    end()
+                    self._wait("the end of the connection", CLOSING_SECONDS)
+                except (HashstarError, AMQPError):
+                    continue
+        self._connection.ioloop.close()
+
+    def _abort(self) -> None:
+        # pika has no other way to close the socket to someone who does not answer.
+        if self._connection._transport is not None:
+            self._connection._transport.abort()
+
+    def _start(self, what: str, operation: Callable[[Callable[[Any], None]], object]) -> Any:
+        from pika.exceptions import AMQPError, ShortStringTooLong
+
+        if self._gone is not None:
+            raise self._gone
+        self._trouble = None
+        try:
+            operation(self._answered)
+        except ShortStringTooLong:
+            raise Refused(501, "not sent: a name or key has more than 255 bytes") from None
+        except AMQPError as error:  # before anything was sent
+            raise _told(error) from None
+        try:
+            return self._wait(what, self._seconds)
+        except HashstarError as error:
+            if isinstance(error, Lost) or not self._connection.is_open:
+                self._gone = Lost(str(error))
+            raise
+
+    def _wait(self, what: str, seconds: float) -> Any:
+        loop = self._connection.ioloop
+        self._waits = True
+        timer = loop.call_later(seconds, lambda: self._fail(Lost(f"no answer to {what} in {seconds:g} seconds")))
+        if self._trouble is None:
+            loop.start()
+        self._waits = False
+        loop.remove_timeout(timer)
+        if self._trouble is not None:
+            raise self._trouble
+        return self._answer
+
+    def _answered(self, answer: Any) -> None:
+        self._answer = answer
+        self._stop()
+
+    def _fail(self, error: Any) -> None:
+        self._trouble = _told(error)
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._waits:
+            self._connection.ioloop.stop()
+
+
+def _told(error: Any) -> HashstarError:
+    from pika import exceptions
+
+    if isinstance(error, HashstarError):
+        return error
+    if isinstance(error, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
+        return Refused(error.reply_code, error.reply_text)
+    if isinstance(error, exceptions.ProbableAuthenticationError):
+        return Refused(403, "the broker refuses the user or the password")
+    if isinstance(error, exceptions.ProbableAccessDeniedError):
+        return Refused(403, "the user has no access to the virtual host, or there is none of this name")
+    several = getattr(error, "exceptions", None)  # of the addresses that pika tries in turn
+    cause = several[-1] if several else getattr(error, "exception", None)
+    if cause is None and error.args and isinstance(error.args[0], Exception):
+        cause = error.args[0]
+    if cause is not None:
+        return _told(cause)
+    return Lost(f"the connection is gone: {error}" if str(error) else f"the connection is gone: {type(error).__name__}")

@@ -1,0 +1,200 @@
+"""``hashstar apply``: make a live broker have what a file says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import click
+
+from bindings.apply.address import Addresses
+from bindings.apply.amqp import Connection, Refused
+from bindings.apply.live import Live
+from bindings.apply.steps import Broker, InUse, Outcome, carry_out
+from bindings.commands.messages import fail, warn
+from bindings.diff.plan import Plan, keeping, plan, reserved
+from bindings.diff.step import Step, named
+from bindings.sources import open_source
+from exchange.errors import HashstarError, InputError
+from exchange.topology import Topology
+
+__all__ = ["apply_command"]
+
+LISTED: Final = 20
+"""Steps that are named where there may be very many."""
+STOPPED: Final = 1
+
+
+@click.command("apply")
+@click.option("--vhost", help="The virtual host; else the address's, else the only one of the file.")
+@click.option(
+    "--other-address", metavar="URL", help="AMQP, or the management API, if not at the usual port of the host."
+)
+@click.option("--prune", is_flag=True, help="Also delete what the broker has and FILE does not.")
+@click.option("--replace", is_flag=True, help="Delete and declare again what cannot be changed in place.")
+@click.option("--force", is_flag=True, help="Delete queues though they have messages or consumers.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.argument("file", metavar="FILE")
+@click.argument("address", metavar="URL")
+def apply_command(
+    vhost: str | None,
+    other_address: str | None,
+    prune: bool,
+    replace: bool,
+    force: bool,
+    yes: bool,
+    dry_run: bool,
+    file: str,
+    address: str,
+) -> None:
+    """Make one virtual host of a live RabbitMQ have what FILE says: exchanges, queues, bindings and policies.
+
+    FILE is a .bindings file or definitions. URL is http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], the management API,
+    or amqp(s)://...; both are needed, and the other one is looked for at the usual port of the same host. User and
+    password can also come from HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD.
+
+    The plan is shown first, in an order that loses no message on the way; where that cannot be, it says so. Nothing is
+    deleted that FILE does not mention, bindings included, unless --prune says so; exclusive queues and what is named
+    amq. something are always left alone. It stops at the first thing that goes otherwise than planned, says what is
+    done and what is not, and can be run again: what is done already is no step any more.
+
+    Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
+    """
+    try:
+        addresses = Addresses.of(address, other_address)
+        given = open_source(file, vhost or addresses.management.vhost)
+        warn(given)
+        wanted = given.topology(vhost or addresses.management.vhost)
+        live = Live(addresses.management, wanted.vhost)
+        wanted = live.as_declared(wanted)
+        before = live.topology(wanted)
+        after = wanted if prune else keeping(before, wanted)
+        todo = plan(before, after)
+        _show(todo, f"virtual host {live.vhost!r} at {live.management.address}")
+        if not prune:
+            _show_unknown(before, wanted)
+        if todo.refused:
+            raise InputError(f"{given.name}: the broker would refuse what is marked above; nothing was changed")
+    except HashstarError as error:
+        fail(error)
+    if not todo.steps:
+        click.echo("nothing to do")
+        return
+    if dry_run:
+        return
+    if todo.replaced and not replace:
+        names = ", ".join(f"{type(part).__name__.lower()} {part.name!r}" for part in todo.replaced[:LISTED])
+        _stop(f"cannot be changed in place: {names}; --replace deletes and declares again. Nothing was changed")
+    _ask(todo, yes)
+    try:
+        connection = Connection(addresses.amqp, live.management.user, live.management.password, live.vhost)
+    except HashstarError as error:
+        _stop(f"{error}. Nothing was changed")
+    try:
+        if connection.cluster != live.cluster:
+            _stop(
+                f"two brokers: {connection.cluster!r} by AMQP, {live.cluster!r} by its management API. Nothing was done"
+            )
+        if live.topology(wanted) != before:
+            _stop("the broker has changed since the plan was made. Nothing was done; run it again")
+        outcome = _carried_out(todo, Broker(connection, live, force=force))
+    except HashstarError as error:
+        _stop(f"{error}. Nothing was changed")
+    finally:
+        connection.close()
+    _tell(outcome)
+    try:
+        left = plan(live.topology(wanted), after).steps
+    except HashstarError as error:
+        _stop(f"{_steps(len(todo.steps))} done, but what the broker has now cannot be read: {error}")
+    _listed("still different:", left)
+    if left:
+        _stop(f"{_steps(len(todo.steps))} done, and the broker has something else all the same; run it again")
+    click.echo(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
+
+
+def _show(todo: Plan, where: str) -> None:
+    if todo.steps:
+        click.echo(f"plan for {where}:")
+    for step in todo.steps:
+        click.echo(f"  {_line(step)}")
+        if step.danger:
+            click.echo(f"      ! {step.danger}")
+    for step, error in todo.refused:
+        click.echo(f"  ? {step}\n      ! the broker would refuse: {error}")
+    for part in todo.left_alone:
+        click.echo(f"  left alone, as it is the broker's own or an exclusive queue's: {named(part)}")
+
+
+def _show_unknown(before: Topology, wanted: Topology) -> None:
+    """Tell what --prune would delete."""
+    counts = {
+        "exchanges": len([name for name in before.exchanges if name not in wanted.exchanges and not reserved(name)]),
+        "queues": len([name for name in before.queues if name not in wanted.queues and not reserved(name)]),
+        "bindings": len([binding for binding in before.bindings if binding not in wanted.bindings]),
+        "policies": len([name for name in before.policies if name not in wanted.policies]),
+    }
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if told:
+        click.echo(f"left alone, though the file does not have it: {told} (--prune deletes)")
+
+
+def _ask(todo: Plan, yes: bool) -> None:
+    if yes:
+        return
+    if not _at_terminal():
+        fail(InputError("nobody to ask: there is no terminal; --yes carries the plan out, --dry-run only shows it"))
+    dangerous = sum(step.danger is not None for step in todo.steps)
+    warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
+    if not click.confirm(f"carry out {_steps(len(todo.steps))}{warned}?"):
+        _stop("Nothing was changed")
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _carried_out(todo: Plan, broker: Broker) -> Outcome:
+    if not sys.stderr.isatty():
+        return carry_out(todo.steps, broker, lambda step: None)
+    with click.progressbar(length=len(todo.steps), label="applying", file=sys.stderr) as bar:
+        return carry_out(todo.steps, broker, lambda step: bar.update(1))
+
+
+def _tell(outcome: Outcome) -> None:
+    """Tell where it stands, and end if that is not the end."""
+    if outcome.trouble is None:
+        return
+    _listed("done:", outcome.done)
+    failed, *left = outcome.left
+    why = "interrupted" if isinstance(outcome.trouble, KeyboardInterrupt) else outcome.trouble
+    unknown = "" if isinstance(outcome.trouble, Refused | InUse) else ", perhaps done"
+    click.echo(f"failed{unknown}:\n  {_line(failed)}\n      ! {why}")
+    _listed("not done:", left)
+    total = len(outcome.done) + len(outcome.left)
+    _stop(f"stopped after {len(outcome.done)} of {_steps(total)}; run it again to go on")
+
+
+def _listed(title: str, steps: Iterable[Step]) -> None:
+    steps = list(steps)
+    if steps:
+        click.echo(title)
+    for step in steps[:LISTED]:
+        click.echo(f"  {_line(step)}")
+    if len(steps) > LISTED:
+        click.echo(f"  and {len(steps) - LISTED} more")
+
+
+def _line(step: Step) -> str:
+    return f"{'+' if step.added else '-'} {step}"
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _stop(why: str) -> NoReturn:
+    click.echo(f"hashstar: {why}", err=True)
+    sys.exit(STOPPED)

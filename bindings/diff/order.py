@@ -1,0 +1,271 @@
+"""The order of a plan's steps: what is new first, what goes last, and in between whatever is tangled, with care.
+
+Declarations come first. New bindings follow, those downstream before those upstream, so that a way is complete when it
+opens; then policies that turn alternate exchanges; then what must be replaced; then bindings go, those upstream first,
+so that a way is closed before it crumbles; queues and exchanges go last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
+from bindings.diff.step import State, Step, Unit
+from bindings.diff.tangles import Graph, Kind, tangled
+from exchange.kinds import KINDS
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange
+from exchange.topology import Topology
+
+__all__ = ["Difference", "end_of", "in_safe_order"]
+
+HASHING: Final = frozenset({"x-consistent-hash", "x-modulus-hash"})
+"""Types of exchange that give some keys to another destination whenever a binding comes or goes."""
+
+
+ADDITIVE: Final = frozenset({"direct", "fanout", "topic", "headers", "x-recent-history"})
+"""Types of exchange of which one binding does nothing to what others do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is to be done, in no order. What is replaced is not among what is new or goes; its bindings are, if new."""
+
+    new: Collection[Exchange | Queue]
+    gone: Collection[Exchange | Queue]
+    replaced: Collection[tuple[Exchange | Queue, Exchange | Queue]]
+    """As it is and as it is to be."""
+    bound: Collection[Binding]
+    unbound: Collection[Binding]
+    set: Collection[Policy]
+    cleared: Collection[Policy]
+
+
+def in_safe_order(before: Topology, after: Topology, difference: Difference) -> list[Unit]:
+    """The steps in the order to carry them out; those that do harm in every order tried say so."""
+    order = _Order(before, after, difference)
+    careful = tangled(order.graph, order.changes())
+    first, middle, last = order.phases()
+    if careful:
+        first, middle, last, core = order.apart(careful, first, middle, last)
+        closing = [unit for unit in middle if _closes(unit)]
+        opening = [unit for unit in middle if not _closes(unit)]
+        state = State(before)
+        for unit in (*first, *opening):
+            state.carry_out(unit, after, [])
+        middle = [*opening, *order.in_order(careful, state, core), *closing]
+    return [order.told(unit) for unit in (*first, *middle, *last)]
+
+
+def _closes(unit: Unit) -> bool:
+    return isinstance(unit[0].part, Binding) and not unit[0].added
+
+
+class _Order:
+    """What is known of the exchanges that change and of those they hand messages to."""
+
+    def __init__(self, before: Topology, after: Topology, difference: Difference) -> None:
+        self._before: Final = before
+        self._after: Final = after
+        self._todo: Final = difference
+        self._replaced: Final = {end_of(old) for old, _ in difference.replaced}
+        self._alternates: Final = [_alternates(before), *_between(before, after, difference), _alternates(after)]
+        self.graph: Final = Graph()
+        for binding in (*before.bindings, *difference.bound):
+            if binding.destination.kind == "exchange":
+                self.graph.add(binding.source, binding.destination.name)
+        for alternates in self._alternates:
+            for name, alternate in alternates.items():
+                self.graph.add(name, alternate)
+        self._numbers: Final = self.graph.upstream_last([*before.exchanges, *after.exchanges])
+        changed = Counter(binding.source for binding in (*difference.bound, *difference.unbound))
+        self._rehashed: Final = {
+            name
+            for name, count in changed.items()
+            if count > 1 and name in before.exchanges and before.exchanges[name].type in HASHING
+        }
+
+    def phases(self) -> tuple[list[Unit], list[Unit], list[Unit]]:
+        """What comes first, what in between, what last: see the module."""
+        todo = self._todo
+        first: list[Unit] = []
+        turning: list[Unit] = []
+        for added, policies in ((True, todo.set), (False, todo.cleared)):
+            for policy in policies:
+                turns = _turns(policy.name, self._before, self._after)
+                (turning if turns else first).append((Step(added, policy),))
+        first += [(Step(True, part),) for part in todo.new]
+        opening = [(Step(True, binding),) for binding in self._by_number(todo.bound, downstream_first=True)]
+        replacing = [self._replacement(old, new) for old, new in todo.replaced]
+        closing = [(Step(False, binding),) for binding in self._by_number(todo.unbound, downstream_first=False)]
+        return first, [*opening, *turning, *replacing, *closing], [(_deletion(part),) for part in todo.gone]
+
+    def changes(self) -> dict[str, Kind]:
+        """How each exchange changes."""
+        changes: dict[str, Kind] = {}
+
+        def told(name: str, kind: Kind) -> None:
+            changes[name] = changes.get(name, Kind.NOTHING) | kind
+
+        for kind, bindings in ((Kind.GAINS, self._todo.bound), (Kind.LOSES, self._todo.unbound)):
+            for binding in bindings:
+                told(binding.source, kind)
+        for end in self._replaced:
+            if end.kind == "exchange":
+                told(end.name, Kind.GAINS | Kind.LOSES | Kind.SWITCHES)
+        handing = {
+            binding.source
+            for binding in (*self._todo.bound, *self._todo.unbound)
+            if binding.destination.kind == "exchange"
+        }
+        for name in {name for alternates in self._alternates for name in alternates}:
+            values = [alternates.get(name) for alternates in self._alternates]
+            if name in self._before.exchanges and name in self._after.exchanges:
+                if name in changes or len(set(values)) > 1:
+                    told(name, Kind.SWITCHES)
+                    if name in handing or not {*values} <= {values[0], values[-1]}:
+                        told(name, Kind.FORKS)
+            elif name in self._left_open() or name in self.graph.down(self.graph.next.get(name, ())):
+                told(name, Kind.SWITCHES | Kind.FORKS)  # messages come to it before it is complete
+        return changes
+
+    def apart(
+        self, careful: set[str], first: list[Unit], middle: list[Unit], last: list[Unit]
+    ) -> tuple[list[Unit], list[Unit], list[Unit], list[Unit]]:
+        """The same three without what concerns the careful exchanges, and that in the usual order."""
+        open_ends = self._left_open() & careful
+        core: list[Unit] = []
+        rest: list[list[Unit]] = []
+        for units, concerns in ((first, open_ends), (middle, careful), (last, open_ends)):
+            rest.append([])
+            for unit in units:
+                (core if any(self._concerns(step, concerns) for step in unit) else rest[-1]).append(unit)
+        return rest[0], rest[1], rest[2], core
+
+    def in_order(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
+        """The units that concern the careful exchanges, in a safe order if one is found, else marked."""
+        entries = self.graph.up(careful)
+        try:
+            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries)
+        except TooMuch as error:
+            names = sorted(careful)
+            shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            why = f"{self._fate(careful)} meanwhile: {shown} change and hand messages on, and {error}"
+            return [marked(unit, why) for unit in core]
+        try:
+            ordered = rehearsal.safe_order(state, core)
+        except TooMuch:
+            ordered = None
+        return list(rehearsal.least_bad_order(state, core)) if ordered is None else ordered
+
+    def _fate(self, careful: set[str]) -> str:
+        """What may happen to messages in the usual order."""
+        switch = any(Kind.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
+        passed = self.graph.down(self.graph.up(careful))
+        exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
+        additive = all(exchange.type in ADDITIVE for exchange in exchanges if exchange.name in passed)
+        if additive and not switch:
+            return "messages may reach other queues, though none is lost,"
+        return "messages may be lost or reach other queues"
+
+    def told(self, unit: Unit) -> Unit:
+        """The unit, marked where keys move or nobody knows where they go."""
+        for step in unit:
+            if isinstance(step.part, Binding):
+                name = step.part.source
+                if name in self._rehashed:
+                    why = f"keys move between the destinations of exchange {name!r} with each of its bindings"
+                    return marked(unit, why)
+                exchange = self._before.exchanges.get(name)
+                if exchange is not None and (exchange.type not in KINDS or not KINDS[exchange.type].decides(exchange)):
+                    return marked(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
+        return unit
+
+    def _left_open(self) -> set[str]:
+        """Names of alternate exchanges that are, before or after, no exchange's."""
+        return {
+            name
+            for topology in (self._before, self._after)
+            for exchange in topology.exchanges.values()
+            if (name := alternate_exchange(exchange, topology.policies)) is not None and name not in topology.exchanges
+        }
+
+    def _concerns(self, step: Step, names: set[str]) -> bool:
+        part = step.part
+        if isinstance(part, Policy):
+            policies = (self._before.policies.get(part.name), self._after.policies.get(part.name))
+            return any(policy.applies_to_exchange(name) for policy in policies if policy for name in names)
+        if isinstance(part, Binding):
+            return part.source in names
+        return isinstance(part, Exchange) and part.name in names
+
+    def _by_number(self, bindings: Iterable[Binding], *, downstream_first: bool) -> list[Binding]:
+        plain = [binding for binding in bindings if not self._replaced & {_source(binding), binding.destination}]
+        return sorted(plain, key=lambda binding: self._numbers.get(binding.source, 0), reverse=not downstream_first)
+
+    def _replacement(self, old: Exchange | Queue, new: Exchange | Queue) -> Unit:
+        """Delete, declare, and bind what is to be bound to it or from it: what it feeds before what feeds it."""
+        end = end_of(old)
+        bindings = dict.fromkeys(self._after.bindings_to(end))
+        if isinstance(old, Exchange):
+            bindings = dict.fromkeys([*self._after.bindings_from(old.name), *bindings])
+            lost = "publishers are refused meanwhile, and bindings of exclusive queues are lost"
+        else:
+            lost = "its messages and consumers are lost, and what comes for it meanwhile"
+        kind = type(old).__name__.lower()
+        why = f"{kind} {old.name!r} cannot be changed, only deleted and declared again: {lost}"
+        steps = [Step(False, old, why, in_use=True), Step(True, new, why), *(Step(True, b, why) for b in bindings)]
+        return tuple(steps)
+
+
+def _deletion(part: Exchange | Queue) -> Step:
+    return Step(False, part, "the messages in it are lost with it" if isinstance(part, Queue) else None)
+
+
+def end_of(part: Exchange | Queue) -> Destination:
+    """The exchange or queue as bindings name it."""
+    return Destination("queue" if isinstance(part, Queue) else "exchange", part.name)
+
+
+def _source(binding: Binding) -> Destination:
+    return Destination("exchange", binding.source)
+
+
+def _alternates(topology: Topology) -> dict[str, str]:
+    """Exchange -> its alternate, where both exist."""
+    found = {}
+    for exchange in topology.exchanges.values():
+        alternate = alternate_exchange(exchange, topology.policies)
+        if alternate is not None and alternate in topology.exchanges:
+            found[exchange.name] = alternate
+    return found
+
+
+def _between(before: Topology, after: Topology, difference: Difference) -> Iterator[dict[str, str]]:
+    """The alternates as policies are set and cleared, in this order, while what goes is still there."""
+    exchanges = {**before.exchanges, **after.exchanges}.values()
+    policies = dict(before.policies)
+    yield _alternates(Topology(exchanges, policies=policies.values()))
+    for policy in difference.set:
+        policies[policy.name] = policy
+        yield _alternates(Topology(exchanges, policies=policies.values()))
+    for policy in difference.cleared:
+        del policies[policy.name]
+        yield _alternates(Topology(exchanges, policies=policies.values()))
+
+
+def _turns(name: str, before: Topology, after: Topology) -> bool:
+    """Whether the policy of this name may decide about an alternate exchange, before or after."""
+    both = (before.policies, after.policies)
+    ours = [policies[name] for policies in both if name in policies]
+    others = [policy for policies in both for policy in policies.values() if "alternate-exchange" in policy.definition]
+    if any(policy in others for policy in ours):
+        return True
+    return any(
+        policy.applies_to_exchange(exchange) and any(other.applies_to_exchange(exchange) for other in others)
+        for policy in ours
+        for topology in (before, after)
+        for exchange in topology.exchanges
+    )

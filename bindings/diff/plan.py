@@ -1,0 +1,140 @@
+"""What to do on a broker so that one topology becomes another, in an order that loses no message on the way.
+
+Invariant: the steps, carried out one by one on the first topology, end at the second, no step is refused, and a step
+after which a message goes nowhere that both topologies route, or goes to a queue that neither sends it to, says so in
+its ``danger``. Meant are messages to exchanges that both topologies have, with one routing key; how that is made sure
+is told in `bindings.diff.tangles`. A plan is a value: nothing is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bindings.diff.order import Difference, end_of, in_safe_order
+from bindings.diff.step import Part, State, Step
+from exchange.errors import BrokerError
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue
+from exchange.topology import Topology
+from exchange.values import type_and_value
+
+__all__ = ["Plan", "Step", "keeping", "plan", "reserved"]
+
+INTEGERS: Final = frozenset({
+    "byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint",
+})  # fmt: skip
+FLOATS: Final = frozenset({"float", "double"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in a safe order; none when the topologies are the same to a broker."""
+
+    steps: tuple[Step, ...]
+    refused: tuple[tuple[Step, BrokerError], ...] = ()
+    """What the second topology has and a broker would refuse, with its answer: the plan does without."""
+    left_alone: tuple[Part, ...] = ()
+    """What differs and is not ours: what is named amq. something, and bindings of that and of exclusive queues."""
+    replaced: tuple[Exchange | Queue, ...] = ()
+    """What a broker cannot change, as it is to be: deleted, with messages and consumers, and declared again."""
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether a step is."""
+        return any(step.danger for step in self.steps)
+
+
+def plan(before: Topology, after: Topology) -> Plan:
+    """The plan from one topology to another, under the rules of the first one's profile.
+
+    What makes no difference to a broker is none: how queues are partitioned, the width of an integer among the
+    arguments of an exchange or queue, the argument x-queue-type where it says classic.
+    """
+    after = after.with_profile(before.profile)
+    difference, left_alone = _difference(before, after)
+    state = State(before)
+    steps: list[Step] = []
+    refused: list[tuple[Step, BrokerError]] = []
+    for unit in in_safe_order(before, after, difference):
+        steps += state.carry_out(unit, after, refused)
+    replaced = tuple(new for _, new in difference.replaced)
+    return Plan(tuple(steps), tuple(refused), left_alone, replaced)
+
+
+def keeping(before: Topology, after: Topology) -> Topology:
+    """The second topology and all that only the first one has: what is to be where nothing is to be deleted."""
+    return Topology(
+        {**before.exchanges, **after.exchanges}.values(),
+        {**before.queues, **after.queues}.values(),
+        [
+            *(binding for binding in before.bindings if not _of_hidden_queue(binding, before)),
+            *(binding for binding in after.bindings if binding not in before.bindings),
+        ],
+        {**before.policies, **after.policies}.values(),
+        vhost=after.vhost,
+        profile=after.profile,
+    )
+
+
+def reserved(name: str) -> bool:
+    """Whether an exchange or queue of this name is the broker's own: the default exchange, amq. something."""
+    return not name or name.startswith("amq.")
+
+
+def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Part, ...]]:
+    new: list[Exchange | Queue] = []
+    gone: list[Exchange | Queue] = []
+    replaced: list[tuple[Exchange | Queue, Exchange | Queue]] = []
+    left_alone: list[Part] = []
+    pairs: list[tuple[Mapping[str, Exchange | Queue], Mapping[str, Exchange | Queue]]]
+    pairs = [(before.exchanges, after.exchanges), (before.queues, after.queues)]
+    for olds, news in pairs:
+        for name in {**news, **olds}:
+            old, part = olds.get(name), news.get(name)
+            if old is not None and part is not None and _same(old, part):
+                continue
+            if reserved(name):
+                left_alone += [one for one in (old, part) if one is not None]
+            elif old is not None and part is not None:
+                replaced.append((old, part))
+            elif part is not None:
+                new.append(part)
+            elif old is not None:
+                gone.append(old)
+    alone = {end_of(part) for part in left_alone if not isinstance(part, Binding | Policy)}
+    bound = [binding for binding in after.bindings if binding not in before.bindings]
+    unbound: list[Binding] = []
+    for binding in before.bindings:
+        if binding not in after.bindings:
+            ends = {Destination("exchange", binding.source), binding.destination}
+            theirs = ends & alone or _of_hidden_queue(binding, before)
+            (left_alone if theirs else unbound).append(binding)
+    set_ = [policy for policy in after.policies.values() if before.policies.get(policy.name) != policy]
+    cleared = [policy for policy in before.policies.values() if policy.name not in after.policies]
+    return Difference(new, gone, replaced, bound, unbound, set_, cleared), tuple(left_alone)
+
+
+def _of_hidden_queue(binding: Binding, topology: Topology) -> bool:
+    """Whether it is an exclusive queue's: from 4.0 on, RabbitMQ exports those bindings, and the queues never."""
+    return binding.destination.kind == "queue" and binding.destination.name not in topology.queues
+
+
+def _same(old: Exchange | Queue, new: Exchange | Queue) -> bool:
+    """Whether a broker holds them for the same."""
+    if isinstance(old, Queue) and isinstance(new, Queue):
+        flags = (old.durable, old.auto_delete) == (new.durable, new.auto_delete)
+    else:
+        flags = replace(old, arguments={}) == replace(new, arguments={})
+    return flags and _arguments(old) == _arguments(new)
+
+
+def _arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
+    arguments = {name: type_and_value(value) for name, value in part.arguments.items()}
+    if isinstance(part, Queue) and arguments.get("x-queue-type") == ("longstr", b"classic"):
+        del arguments["x-queue-type"]
+    return {name: (_class(kind), repr(value)) for name, (kind, value) in arguments.items()}
+
+
+def _class(kind: str) -> str:
+    return "integer" if kind in INTEGERS else "float" if kind in FLOATS else kind

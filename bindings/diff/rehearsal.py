@@ -1,0 +1,235 @@
+"""Steps tried out in one order after another, on one message of each kind, until no message goes astray.
+
+Only for what is tangled (see `bindings.diff.tangles`), and not for types of exchange that hash, choose at random or are
+unknown. A message with CC or BCC has several keys and is not looked at. Of headers, which conditions hold is chosen
+freely: that covers all messages there can be, and perhaps some that cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from bindings.diff.key_classes import key_classes, words_of
+from bindings.diff.step import State, Step, Unit
+from exchange.errors import BrokerError, NotFound
+from exchange.message import Message
+from exchange.parts import Binding
+from exchange.router import Router
+from exchange.topology import Topology
+from exchange.values import FieldTable
+
+__all__ = ["Astray", "Rehearsal", "TooMuch"]
+
+MOST_STATES: Final = 4_000
+MOST_PATTERNS: Final = 4_000
+MOST_CONDITIONS: Final = 6
+MOST_ROUTES: Final = 400_000
+"""Bounds of what is looked at: a few seconds in the worst case."""
+
+
+class TooMuch(Exception):
+    """There is too much to try; the message says what."""
+
+
+class Astray(NamedTuple):
+    """A message that goes where neither topology sends it, or nowhere though both route it: then there is no queue."""
+
+    exchange: str
+    key: str
+    has_headers: bool
+    """Whether some headers are needed for it."""
+    queue: str | None
+
+    def __str__(self) -> str:
+        what = "is unroutable" if self.queue is None else f"goes to queue {self.queue!r}"
+        headers = ", with some headers," if self.has_headers else ""
+        return f"{self.key!r} to exchange {self.exchange!r}{headers} {what} meanwhile"
+
+
+Messages = frozenset[Astray]
+
+
+class Rehearsal:
+    """What may happen to messages on the way from one topology to another, in some of their exchanges.
+
+    Raises TooMuch when that cannot be looked at as a whole.
+    """
+
+    def __init__(
+        self, before: Topology, after: Topology, exchanges: AbstractSet[str], entries: AbstractSet[str]
+    ) -> None:
+        self._names: Final = exchanges
+        self._after: Final = after
+        self._left = MOST_ROUTES
+        self._conditions: Final[dict[FieldTable, str]] = {}
+        patterns = set()
+        for topology in (before, after):
+            for name in exchanges & topology.exchanges.keys():
+                exchange = topology.exchanges[name]
+                for binding in topology.bindings_from(name):
+                    if exchange.type == "headers":
+                        self._conditions.setdefault(binding.arguments, f"condition {len(self._conditions)}")
+                        continue
+                    words = words_of(exchange, binding)
+                    if words is None:
+                        raise TooMuch(f"exchange {name!r} is of type {exchange.type}")
+                    patterns.add(words)
+        if len(patterns) > MOST_PATTERNS or len(self._conditions) > MOST_CONDITIONS:
+            raise TooMuch("they have many different bindings")
+        keys = key_classes(patterns, MOST_STATES)
+        if keys is None:
+            raise TooMuch("their patterns match keys in too many ways")
+        ends = [
+            {name for name, exchange in topology.exchanges.items() if not exchange.internal}
+            for topology in (before, after)
+        ]
+        self._messages: Final = [
+            Message(entry, key, headers)
+            for entry in sorted(entries & ends[0] & ends[1])
+            for key in keys
+            for headers in self._headers()
+        ]
+        self._ends: Final = list(zip(self._routes(before), self._routes(after), strict=True))
+
+    def safe_order(self, state: State, units: Sequence[Unit]) -> list[Unit] | None:
+        """The units in an order in which no message goes astray but by those that are dangerous anyway.
+
+        None when there is none. Raises TooMuch when that is not known.
+        """
+        self._require(len(units))
+        everything = (1 << len(units)) - 1
+        seen = {everything}
+        way: list[int] = []
+        trail = [(state, self.astray(state), everything, iter(range(len(units))))]
+        while trail:
+            here, known, left, candidates = trail[-1]
+            if not left:
+                return [units[index] for index in way]
+            for index in candidates:
+                rest = left & ~(1 << index)
+                if rest in seen:
+                    continue
+                tried = self._tried(here, known, units[index])
+                if tried is not None:
+                    seen.add(rest)
+                    way.append(index)
+                    trail.append((*tried, rest, iter(range(len(units)))))
+                    break
+            else:
+                trail.pop()
+                if way:
+                    way.pop()
+        return None
+
+    def least_bad_order(self, state: State, units: Sequence[Unit]) -> Iterator[Unit]:
+        """The units in an order in which each does as little harm as may be, the steps that do some marked.
+
+        When there is too much to try, the rest as it is given, all marked.
+        """
+        self._left = MOST_ROUTES
+        left = list(units)
+        here, known = state.copy(), self.astray(state)
+        while left:
+            try:
+                best = self._best(here, known, left)
+            except TooMuch as error:
+                yield from (marked(unit, f"not looked at any more: {error}") for unit in left)
+                return
+            unit, following, harm = best
+            left.remove(unit)
+            here, known = following
+            yield marked(unit, str(min(harm, key=_plainness))) if harm else unit
+
+    def astray(self, state: State) -> Messages:
+        """The messages that go astray in this state."""
+        found = set()
+        routes = self._routes(state.topology)
+        for message, (first, last), queues in zip(self._messages, self._ends, routes, strict=True):
+            if first and last and not queues:
+                found.add(Astray(message.exchange, message.routing_key, bool(message.headers), None))
+            for queue in queues - first - last:
+                found.add(Astray(message.exchange, message.routing_key, bool(message.headers), queue))
+        return frozenset(found)
+
+    def _best(
+        self, here: State, known: Messages, left: Sequence[Unit]
+    ) -> tuple[Unit, tuple[State, Messages], Messages]:
+        best: tuple[Unit, tuple[State, Messages], Messages] | None = None
+        for unit in left:
+            following = here.copy()
+            refused: list[tuple[Step, BrokerError]] = []
+            following.carry_out(unit, self._after, refused)
+            if refused:
+                continue
+            astray = self.astray(following)
+            harm = astray - known
+            if best is None or _cost(harm) < _cost(best[2]):
+                best = unit, (following, astray), harm
+            if not harm:
+                break
+        if best is None:
+            raise TooMuch("a broker would refuse some of them")
+        return best
+
+    def _tried(self, here: State, known: Messages, unit: Unit) -> tuple[State, Messages] | None:
+        following = here.copy()
+        refused: list[tuple[Step, BrokerError]] = []
+        done = following.carry_out(unit, self._after, refused)
+        if refused:
+            return None
+        astray = self.astray(following)
+        dangerous = any(step.danger for step in unit)
+        if not dangerous and (any(step.danger for step in done) or not astray <= known):
+            return None
+        return following, astray
+
+    def _routes(self, topology: Topology) -> list[AbstractSet[str]]:
+        self._require(1)
+        self._left -= len(self._messages)
+        names = self._names & topology.exchanges.keys()
+        part = Topology(
+            [topology.exchanges[name] for name in names],
+            topology.queues.values(),
+            [self._simplified(binding) for name in names for binding in topology.bindings_from(name)],
+            topology.policies.values(),
+            vhost=topology.vhost,
+            profile=topology.profile,
+        )
+        router = Router(part, cache=0)
+        routes: list[AbstractSet[str]] = []
+        for message in self._messages:
+            try:
+                routes.append(frozenset(router.route(message).queues))
+            except NotFound:
+                routes.append(frozenset())
+        return routes
+
+    def _headers(self) -> list[dict[str, bool]]:
+        """Headers for each choice of the conditions of headers exchanges: at least all that can hold together."""
+        names = list(self._conditions.values())
+        return [dict.fromkeys(chosen, True) for size in range(len(names) + 1) for chosen in combinations(names, size)]
+
+    def _simplified(self, binding: Binding) -> Binding:
+        name = self._conditions.get(binding.arguments)
+        return binding if name is None else binding._replace(arguments=FieldTable({name: True}))
+
+    def _require(self, times: int) -> None:
+        if self._left < times * len(self._messages):
+            raise TooMuch(f"{len(self._messages):,} kinds of messages pass them")
+
+
+def marked(unit: Unit, danger: str) -> Unit:
+    """The unit with the reason given where its steps have none."""
+    return tuple([step if step.danger else step._replace(danger=danger) for step in unit])
+
+
+def _cost(harm: Messages) -> tuple[int, int]:
+    """A lost message is worse than any number of messages too many."""
+    return sum(message.queue is None for message in harm), len(harm)
+
+
+def _plainness(message: Astray) -> tuple[bool, bool, int, str, str]:
+    return message.queue is not None, message.has_headers, len(message.key), message.key, message.exchange

@@ -1,0 +1,153 @@
+"""One step of a plan, and the state that steps lead through: a topology under the broker's rules, edited in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from exchange import rules
+from exchange.errors import BrokerError
+from exchange.kinds import KINDS
+from exchange.parts import Binding, Exchange, Policy, Queue
+from exchange.tables import Change
+from exchange.topology import Topology
+
+__all__ = ["Part", "State", "Step", "Unit", "named"]
+
+Part: TypeAlias = Exchange | Queue | Binding | Policy
+
+VERBS: Final[Mapping[type, tuple[str, str]]] = {
+    Exchange: ("delete", "declare"),
+    Queue: ("delete", "declare"),
+    Binding: ("unbind", "bind"),
+    Policy: ("clear", "set"),
+}
+
+
+class Step(NamedTuple):
+    """One operation on a broker: a part comes or goes."""
+
+    added: bool
+    part: Part
+    danger: str | None = None
+    """Why messages may be lost or go astray by this step, though neither topology wants it; None where they do not."""
+    in_use: bool = False
+    """An exchange is deleted although it has bindings; otherwise it must have none."""
+
+    @property
+    def verb(self) -> str:
+        """declare, bind or set; delete, unbind or clear."""
+        return VERBS[type(self.part)][self.added]
+
+    def __str__(self) -> str:
+        kind = f" ({self.part.type})" if isinstance(self.part, Exchange | Queue) and self.added else ""
+        return f"{self.verb} {named(self.part)}{kind}"
+
+
+def named(part: Part) -> str:
+    """The part as texts call it."""
+    if isinstance(part, Binding):
+        arguments = f" {dict(part.arguments)}" if part.arguments else ""
+        return f"exchange {part.source!r} {part.routing_key!r}{arguments} -> {part.destination}"
+    return f"{type(part).__name__.lower()} {part.name!r}"
+
+
+Unit: TypeAlias = tuple[Step, ...]
+"""Steps that belong together: one, or all that it takes to replace something."""
+
+
+class State:
+    """A topology that steps change in place, in time that does not grow with it."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._tables: Final = topology.tables()
+        self._place: Final = rules.Place(topology.vhost, topology.profile)
+
+    @property
+    def topology(self) -> Topology:
+        """The topology it is now; later steps do not change it."""
+        return Topology.of_tables(self._tables.copy(), self._place.vhost, self._place.profile)
+
+    def copy(self) -> State:
+        """The same state, to be changed apart."""
+        return State(Topology.of_tables(self._tables, self._place.vhost, self._place.profile))
+
+    def apply(self, step: Step) -> list[Change]:
+        """Carry the step out; what came of it, nothing perhaps. Raises the BrokerError that a broker answers with."""
+        changes = self._changes(step)
+        for change in changes:
+            self._tables.apply(change)
+        return changes
+
+    def carry_out(self, unit: Unit, wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
+        """Carry out steps that belong together; those that change something, and those a broker would refuse apart.
+
+        When an auto-delete exchange that is wanted goes with its last binding, it is declared again at once.
+        """
+        done: list[Step] = []
+        gone: list[Change] = []
+        for planned in unit:
+            step = planned
+            try:
+                changes = self.apply(step)
+            except BrokerError as error:
+                if not self._comes_later(step, unit, wanted):
+                    refused.append((step, error))
+                continue
+            lost = [name for name in _gone_along(changes, step) if name in wanted.exchanges]
+            if lost and step.danger is None:
+                step = step._replace(danger=f"exchange {lost[0]!r} goes with its last binding; it is declared again")
+            if changes:
+                done.append(step)
+            gone += [change for change in changes if not change.added]
+        return done + self._restored(gone, wanted)
+
+    def _restored(self, gone: list[Change], wanted: Topology) -> list[Step]:
+        parts = [change.part for change in gone]
+        exchanges = [part for part in parts if isinstance(part, Exchange) and wanted.exchanges.get(part.name) == part]
+        if not exchanges:
+            return []
+        why = "it went with its last binding; whoever publishes to it meanwhile is refused"
+        steps = [Step(True, exchange, why) for exchange in exchanges]
+        done = [step for step in steps if self.apply(step)]
+        for part in parts:
+            if isinstance(part, Binding) and part in wanted.bindings and self._has_ends(part):
+                step = Step(True, part, why)
+                if self.apply(step):
+                    done.append(step)
+        return done
+
+    def _comes_later(self, step: Step, unit: Unit, wanted: Topology) -> bool:
+        """Whether it is to bind what went along and is replaced after this, and bound then."""
+        part = step.part
+        if not (isinstance(part, Binding) and step.added and len(unit) > 1) or self._has_ends(part):
+            return False
+        names = wanted.queues if part.destination.kind == "queue" else wanted.exchanges
+        return part.source in wanted.exchanges and part.destination.name in names
+
+    def _has_ends(self, binding: Binding) -> bool:
+        """Not if one of them is to be replaced, and bound then."""
+        return binding.source in self._tables.exchanges and self._tables.exists(binding.destination)
+
+    def _changes(self, step: Step) -> list[Change]:
+        part, tables = step.part, self._tables
+        if isinstance(part, Binding):
+            return rules.bind(tables, self._place, part) if step.added else rules.unbind(tables, part)
+        if isinstance(part, Queue):
+            return (
+                rules.declare_queue(tables, self._place, part) if step.added else rules.delete_queue(tables, part.name)
+            )
+        if isinstance(part, Policy):
+            if step.added:
+                return [Change(True, part)] if tables.policies.get(part.name) != part else []
+            return rules.clear_policy(tables, self._place, part.name) if part.name in tables.policies else []
+        if not step.added:
+            return rules.delete_exchange(tables, self._place, part.name, not step.in_use)
+        if part.type not in KINDS and part.name not in tables.exchanges:
+            return [Change(True, part)]  # of a plugin, which the broker may have
+        return rules.declare_exchange(tables, self._place, part)
+
+
+def _gone_along(changes: list[Change], step: Step) -> list[str]:
+    parts = [change.part for change in changes if not change.added]
+    return [part.name for part in parts if isinstance(part, Exchange) and part != step.part]
