@@ -1,0 +1,83 @@
+"""A topology -> what is wrong with it, what is most likely wrong, and what is worth knowing.
+
+Invariant: what a finding says of routes is what the router does, shown by a witness where a key can show it; what
+cannot be decided is not said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from bindings.check import alternates, ends, expected, headers, kinds, patterns, policies, reach, redundancy
+from bindings.check.finding import RULES, Finding, Part
+from bindings.check.subject import Subject
+from bindings.check.words import named
+from bindings.expectations import Expectation
+from exchange.parts import Binding
+from exchange.topology import Topology
+
+__all__ = ["LISTED", "check", "in_order"]
+
+LISTED: Final = 100
+"""So many findings of a code are told for one exchange; one more says how many others there are."""
+
+FAMILIES: Final[Sequence[Callable[[Subject], Iterator[Finding]]]] = (
+    ends.find,
+    redundancy.find,
+    reach.find,
+    alternates.find,
+    patterns.find,
+    headers.find,
+    kinds.find,
+    policies.find,
+)
+OPTIONAL: Final = {"HS205": reach.find_unroutable}
+
+
+def check(
+    topology: Topology, expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
+) -> list[Finding]:
+    """The findings about a topology in a stable order: by code, then by what they are about.
+
+    ``optional`` are codes of optional rules that are to be looked for. Where one exchange has very many findings of a
+    code, the first ones are told and the number of the others.
+    """
+    subject = Subject(topology)
+    families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]
+    findings = [finding for find in families for finding in _first_ones(find(subject), topology)]
+    findings += expected.find(topology, expectations)
+    return in_order(findings)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """By code, then by what they are about."""
+    return sorted(findings, key=_place)
+
+
+def _place(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
+    return finding.code, finding.part is None, _names(finding.part), finding.message
+
+
+def _names(part: Part | None) -> tuple[str, ...]:
+    if part is None:
+        return ()
+    if isinstance(part, Binding):
+        return (part.source, *part.destination, part.routing_key)
+    return (part.name,)
+
+
+def _first_ones(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
+    told: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        part = finding.part
+        place = finding.code, part.source if isinstance(part, Binding) else type(part).__name__
+        told[place] += 1
+        if told[place] <= LISTED:
+            yield finding
+    for (code, where), count in told.items():
+        if count > LISTED:
+            exchange = topology.exchanges.get(where)
+            at = f" at {named(where)}" if exchange is not None else ""
+            yield Finding(code, exchange, f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}")

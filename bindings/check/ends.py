@@ -1,0 +1,67 @@
+"""1xx: bindings from or to what is not there; keys and arguments that their exchange has no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bindings.check.finding import Finding
+from bindings.check.subject import Subject
+from bindings.check.words import named, several, shown
+from exchange.parts import Binding, Destination
+
+__all__ = ["find"]
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """One finding for each thing that is missing, however many bindings name it; see `RULES`."""
+    topology = subject.topology
+    missing: dict[Destination, list[Binding]] = {}
+    useless: dict[str, list[Binding]] = {}
+    for binding in topology.bindings:
+        source, destination = binding.source, binding.destination
+        if source not in topology.exchanges:
+            missing.setdefault(Destination("exchange", source), []).append(binding)
+        known = topology.queues if destination.kind == "queue" else topology.exchanges
+        if destination.name not in known:
+            missing.setdefault(destination, []).append(binding)
+        kind = subject.type_of(source)
+        # '#' says what a fanout does, and many write it.
+        if kind in ("fanout", "headers") and binding.routing_key not in ("", "#"):
+            useless.setdefault(source, []).append(binding)
+        if kind in ("direct", "fanout", "topic") and "x-match" in binding.arguments:
+            yield Finding(
+                "HS109", binding, f"{named(source)} is a {kind} exchange and ignores the x-match of {shown(binding)}"
+            )
+        if kind == "direct" and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
+            yield Finding("HS107", binding, f"{shown(binding)} matches nothing but this very key", binding.routing_key)
+    for what, bindings in missing.items():
+        yield from _missing(what, bindings)
+    for source, bindings in useless.items():
+        kind = subject.type_of(source)
+        yield Finding(
+            "HS108",
+            bindings[0],
+            f"{named(source)} is a {kind} exchange and ignores the routing keys of its bindings: {_keys(bindings)}",
+            related=tuple(bindings[1:]),
+        )
+
+
+def _missing(what: Destination, bindings: list[Binding]) -> Iterator[Finding]:
+    is_source = [binding for binding in bindings if binding.source == what.name and what.kind == "exchange"]
+    is_goal = [binding for binding in bindings if binding.destination == what]
+    if is_source:
+        goals = several(dict.fromkeys(binding.destination for binding in is_source))
+        message = f"exchange '{what.name}' does not exist, and {_bindings(is_source)} from it: to {goals}"
+        yield Finding("HS101", is_source[0], message, related=tuple(is_source[1:]))
+    if is_goal:
+        sources = several(dict.fromkeys(binding.source for binding in is_goal))
+        message = f"{what} does not exist, and {_bindings(is_goal)} to it: from {sources} with {_keys(is_goal)}"
+        yield Finding("HS102", is_goal[0], message, related=tuple(is_goal[1:]))
+
+
+def _bindings(bindings: list[Binding]) -> str:
+    return "a binding leads" if len(bindings) == 1 else f"{len(bindings)} bindings lead"
+
+
+def _keys(bindings: list[Binding]) -> str:
+    return several(dict.fromkeys(binding.routing_key for binding in bindings))

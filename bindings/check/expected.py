@@ -1,0 +1,37 @@
+"""8xx: expectations that do not come true, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bindings.check.finding import Finding
+from bindings.expectations import Expectation
+from exchange.errors import BrokerError
+from exchange.explain import describe
+from exchange.router import Router
+from exchange.topology import Topology
+
+__all__ = ["find"]
+
+
+def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Finding]:
+    """One finding for each that fails, with what the message meets on its way."""
+    if not expectations:
+        return
+    router = Router(topology)
+    for expectation in expectations:
+        failure = expectation.failure(router)
+        if failure is not None:
+            part = topology.exchanges.get(expectation.exchange)
+            message = f"expected: {expectation}; but {failure}{_why(router, expectation)}"
+            yield Finding("HS801", part, message, expectation.routing_key, line=expectation.line)
+
+
+def _why(router: Router, expectation: Expectation) -> str:
+    try:
+        route = router.route(expectation.message)
+        missing = [queue for queue in expectation.queues if queue not in route.queues]
+        asked = missing[0] if missing and expectation.relation != "excludes" else None
+        return f"\n{describe(router.explain(expectation.message, asked))}"
+    except BrokerError:
+        return ""  # which the failure tells

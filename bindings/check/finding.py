@@ -1,0 +1,261 @@
+"""What a check says: a finding, and the table of what can be found.
+
+Codes are stable: a suppression written today means the same tomorrow, and no number is used again for another thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+from exchange.parts import Binding, Exchange, Policy, Queue
+
+__all__ = ["RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
+
+Severity = Literal["note", "warning", "error"]
+"""As SARIF has its levels: an error is wrong for sure, a warning most likely, a note is worth knowing."""
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
+"""From the least to the gravest."""
+
+Part = Exchange | Queue | Binding | Policy
+
+
+class Rule(NamedTuple):
+    """A kind of finding."""
+
+    code: str
+    name: str
+    severity: Severity
+    says: str
+    """What it means that this is found, in a sentence or two for someone who never saw it."""
+    way_out: str
+    """What the owner can do about it."""
+    optional: bool = False
+    """Looked for only when it is asked for by its code: true of so many sound topologies that it would be noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is found about a topology."""
+
+    code: str
+    """A key of `RULES`."""
+    part: Part | None
+    """What it is about; None for the topology or an expectation."""
+    message: str
+    """What is the matter, in one sentence that names the parts."""
+    witness: str | None = None
+    """A routing key that shows it."""
+    related: tuple[Part, ...] = ()
+    """The other parts it takes, the covering binding for one."""
+    line: int | None = None
+    """In the file the topology was read from, where that is known; from 1."""
+
+    @property
+    def rule(self) -> Rule:
+        """Its row of the table."""
+        return RULES[self.code]
+
+
+TABLE: Final = (
+    # 1xx: bindings
+    Rule("HS101", "missing-source", "error",
+         "A binding is from an exchange that does not exist. RabbitMQ refuses it, and a whole import of definitions "
+         "with it.",
+         "declare the exchange, or remove the binding"),
+    Rule("HS102", "missing-destination", "error",
+         "A binding leads to a queue or exchange that does not exist. RabbitMQ refuses it, and a whole import of "
+         "definitions with it.",
+         "declare the destination, or remove the binding"),
+    Rule("HS103", "duplicate-binding", "warning",
+         "Two bindings of the same exchange and destination match the same messages, as '#.*' and '*.#' do. A queue "
+         "gets one copy of a message however many bindings lead there.",
+         "remove one of them"),
+    Rule("HS104", "covered-binding", "warning",
+         "Another binding of the same exchange and destination matches everything that this one matches, so this one "
+         "decides nothing.",
+         "remove it, or narrow the wider one if that takes more than it should"),
+    Rule("HS105", "covered-together", "warning",
+         "Other bindings of the same exchange and destination together match everything that this one matches, so "
+         "this one decides nothing.",
+         "remove it, or narrow those that take more than they should"),
+    Rule("HS106", "covered-through-exchanges", "warning",
+         "All that this binding matches also gets to its destination by way of other exchanges, so this one decides "
+         "nothing.",
+         "remove it, unless it is there for the day when the other way goes"),
+    Rule("HS107", "wildcard-in-direct", "warning",
+         "A direct exchange compares routing keys byte for byte: in its bindings '*' and '#' are no wildcards.",
+         "make the exchange a topic exchange, or spell the keys out"),
+    Rule("HS108", "ignored-key", "note",
+         "A fanout or headers exchange takes no notice of routing keys, neither of the binding's nor of the message's.",
+         'leave the key of the binding "", or use a topic exchange if the key is to count'),
+    Rule("HS109", "ignored-arguments", "warning",
+         "The binding has an 'x-match', but only a headers exchange looks at the arguments of bindings.",
+         "make the exchange a headers exchange, or remove the arguments"),
+    Rule("HS110", "starved-binding", "warning",
+         "Nobody can publish to an internal exchange, and no key that is led into this one matches the binding. (With "
+         "further keys in CC or BCC, one key can open the way for another.)",
+         "remove the binding, or let its keys into the exchange"),
+    Rule("HS111", "needless-way", "warning",
+         "The binding leads to another exchange, but no queue gets a message because of it: what matches it is passed "
+         "on to none there, or to those that have it anyway. (With further keys in CC or BCC, one key can open the way "
+         "for another.)",
+         "remove it, or bind what it was meant to feed"),
+    Rule("HS190", "undecided", "note",
+         "Whether other bindings cover this one would cost too many steps to find out; it may be needed or not.",
+         "use fewer '#' in the patterns of this destination"),
+    # 2xx: reach
+    Rule("HS201", "exchange-without-exit", "note",
+         "No queue can be reached from the exchange, so every message published to it is dropped, or returned if it "
+         "is mandatory. That is as it should be where consumers bind queues of their own while they run.",
+         "bind a queue, give it an alternate exchange, or remove it"),
+    Rule("HS202", "dead-end", "warning",
+         "Bindings, alternates or dead letters lead into an exchange from which no queue can be reached: what goes "
+         "there is lost without a word.",
+         "bind a queue to it, or remove the way in"),
+    Rule("HS203", "unreachable-exchange", "warning",
+         "The exchange is internal, so that nobody can publish to it, and nothing leads to it.",
+         "bind it to another exchange, or remove it"),
+    Rule("HS204", "queue-without-bindings", "note",
+         "No binding leads to the queue: messages come by the default exchange only, which takes the name of a queue "
+         "as routing key.",
+         "nothing, if producers address it by name or a shovel or plugin fills it; else bind or remove it"),
+    Rule("HS205", "unroutable-key", "note",
+         "A message with this routing key, and without headers, that is published to the exchange gets to no queue. "
+         "Most topic and direct exchanges have such keys on purpose.",
+         "bind a queue for it, or give the exchange an alternate exchange that takes everything",
+         optional=True),
+    Rule("HS206", "cycle", "note",
+         "Exchanges are bound in a circle. RabbitMQ allows that: each of them routes a message once.",
+         "nothing, if each is to pass on what any of them gets; else remove the binding that closes the circle"),
+    Rule("HS207", "self-binding", "warning",
+         "An exchange is bound to itself. RabbitMQ lets each exchange route a message once, so this delivers nothing; "
+         "but what matches it no longer goes to the alternate exchange.",
+         "remove it"),
+    # 3xx: alternates and dead letters
+    Rule("HS301", "missing-alternate", "error",
+         "The alternate exchange does not exist. RabbitMQ does not complain: it drops what would go there.",
+         "declare it, or correct its name"),
+    Rule("HS302", "leaky-alternate", "warning",
+         "A message that no binding matches goes to the alternate exchange, and there no binding matches it either, "
+         "so it is lost all the same. An alternate exchange routes by the message's own key.",
+         "make the alternate exchange a fanout, or bind a queue to it that takes everything: '#' if it is a topic"),
+    Rule("HS303", "bypassed-alternate", "warning",
+         "A binding leads to another exchange where the message is lost. The alternate exchange does not get it: it "
+         "is taken only when no binding of its own exchange matches.",
+         "give the exchange that loses it an alternate exchange, too, or narrow the binding that leads there"),
+    Rule("HS304", "alternate-never-taken", "warning",
+         "Every message matches a binding of the exchange itself, so that its alternate exchange is never taken.",
+         "remove the alternate exchange, or narrow the bindings that take everything"),
+    Rule("HS305", "circle-of-alternates", "warning",
+         "Alternate exchanges name each other in a circle, or one names itself. Each routes a message once: what "
+         "none of them takes is lost.",
+         "let the last of them be one that takes everything"),
+    Rule("HS306", "alternate-twice", "note",
+         "A policy names one alternate exchange and the exchange's argument another. The argument counts.",
+         "remove one of them; a policy can be changed later, an argument only by declaring the exchange anew"),
+    Rule("HS311", "missing-dead-letter-exchange", "error",
+         "The dead letter exchange of the queue does not exist. RabbitMQ does not complain: it drops dead letters.",
+         "declare it, or correct its name"),
+    Rule("HS312", "lost-dead-letters", "warning",
+         "Dead letters of the queue get a routing key that no queue gets from the dead letter exchange: they are lost.",
+         "bind a queue for the key, or correct it"),
+    # 4xx: patterns
+    Rule("HS401", "zero-words", "note",
+         "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "
+         "so it may well be published.",
+         "nothing, if the queue is to have it; else write 'x.*.#', which wants one word more"),
+    Rule("HS402", "literal-wildcard", "warning",
+         "'*' and '#' are wildcards only as a whole word between dots: 'a#b', 'x*' and '##' match nothing but "
+         "themselves.",
+         "separate the wildcard by a dot, or match whole words"),
+    Rule("HS403", "empty-word", "warning",
+         "The key begins or ends with a dot or has two in a row, which makes an empty word: 'a.' and 'a' are "
+         "different keys.",
+         "remove the dot"),
+    Rule("HS404", "too-many-wildcards", "error",
+         "RabbitMQ refuses topic bindings with more than two '#' since 4.3.5. Those that are there already go on "
+         "routing.",
+         "use fewer '#'; often one at each end will do"),
+    Rule("HS405", "too-long", "error",
+         "A routing key or name of more than 255 bytes does not fit into AMQP 0-9-1, so nothing can carry it.",
+         "shorten it; bytes count, not characters"),
+    Rule("HS406", "foreign-wildcard", "warning",
+         "The pattern looks like one of MQTT or NATS. AMQP separates words by dots, and its wildcards are '*' for one "
+         "word and '#' for any number; '+' and '>' match themselves.",
+         "write it as AMQP has it: 'sensor/+/#' is 'sensor.*.#', and '>' is '*.#'"),
+    Rule("HS407", "white-space", "warning",
+         "A word of the key begins or ends with white space, which counts as any other character.",
+         "remove the white space"),
+    Rule("HS408", "case-differs", "note",
+         "Keys of the same exchange differ in upper and lower case only. RabbitMQ takes them for different keys.",
+         "nothing, if publishers send both; else write them alike"),
+    # 5xx: headers
+    Rule("HS501", "never-matches", "warning",
+         "No message can match the binding: 'any' of no headers is none, and RabbitMQ takes BCC out before it routes "
+         "and refuses a CC that is no array.",
+         "add the headers that are meant, or remove the binding"),
+    Rule("HS502", "always-matches", "note",
+         "The binding asks for no header, so that it matches every message, those without headers included.",
+         "nothing, if the destination is to have everything; else add the headers that are meant"),
+    Rule("HS503", "ignored-header", "warning",
+         "With x-match all or any, arguments that begin with 'x-' are ignored.",
+         "use all-with-x or any-with-x, or another name for the header"),
+    Rule("HS504", "misspelt-x-match", "warning",
+         "The argument reads much like 'x-match' but is not: it is taken for a header or ignored, and the binding "
+         "wants all of its headers.",
+         "write 'x-match'"),
+    Rule("HS505", "types-differ", "note",
+         "Bindings ask one header for values that look alike but are of different types, as the number 1 and the "
+         "string '1'. RabbitMQ holds them different (since 3.13 also 1 and 1.0).",
+         "ask for the type that publishers send"),
+    Rule("HS506", "timestamp-condition", "warning",
+         "Since 3.13, RabbitMQ compares a message's timestamp in milliseconds with the binding's in seconds, so that "
+         "equal ones do not match.",
+         "ask for an integer: the time in milliseconds"),
+    # 6xx: kinds of exchanges
+    Rule("HS601", "unknown-type", "warning",
+         "The type of the exchange is none that RabbitMQ has by itself, and none that is known here: where its "
+         "messages go cannot be told.",
+         "make sure that the plugin is enabled on the broker"),
+    Rule("HS602", "refused-exchange", "error",
+         "RabbitMQ refuses to declare this exchange.",
+         "change what it complains of"),
+    Rule("HS603", "refused-binding", "error",
+         "RabbitMQ refuses this binding.",
+         "change what it complains of"),
+    Rule("HS604", "ignored-weight", "warning",
+         "A consistent hash exchange has one place for each destination: of several bindings of the same destination "
+         "the first counts, and the weights of the others are ignored.",
+         "keep one binding, with the sum of the weights"),
+    # 7xx: policies
+    Rule("HS701", "bad-expression", "warning",
+         "The pattern of the policy is no regular expression, as far as Python can tell: it applies to nothing.",
+         "correct it"),
+    Rule("HS702", "unused-policy", "note",
+         "The policy matches no exchange or queue that there is. It may be for some that come and go.",
+         "remove it, or correct its pattern or what it applies to"),
+    Rule("HS703", "shadowed-policy", "warning",
+         "For all that the policy matches, another of higher priority is in force. Policies do not add up: of those "
+         "that match, one counts.",
+         "remove it, raise its priority, or put what it says into the other one"),
+    Rule("HS704", "equal-priority", "warning",
+         "Policies of the same priority match the same name. Which of them counts is not defined.",
+         "give them different priorities, or patterns that do not meet"),
+    Rule("HS705", "unknown-apply-to", "warning",
+         "The policy applies to something that RabbitMQ does not know, and so to nothing.",
+         "use all, exchanges, queues, classic_queues, quorum_queues or streams"),
+    # 8xx: expectations
+    Rule("HS801", "failed-expectation", "error",
+         "What is expected of a message does not come true.",
+         "correct the topology, or the expectation"),
+    # 9xx: the file
+    Rule("HS901", "file", "note",
+         "RabbitMQ's import would skip or refuse something in the file, or read it otherwise.",
+         "change it so that both read it alike"),
+)  # fmt: skip
+
+RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
+"""By code."""

@@ -1,0 +1,85 @@
+"""5xx: conditions of headers bindings that most likely do not ask what they were meant to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from bindings.check.finding import Finding
+from bindings.check.header_conditions import conjunctions_of
+from bindings.check.subject import Subject
+from bindings.check.words import named, shown
+from exchange.kinds.headers import comparable, conditions_of, match_mode
+from exchange.parts import Binding
+from exchange.profile import Profile
+from exchange.typed_json import encode
+from exchange.values import type_and_value
+
+__all__ = ["find"]
+
+SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
+                  "float", "double", "longstr", "binary")  # fmt: skip
+"""Types whose values can look alike."""
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """See `RULES`."""
+    profile = subject.topology.profile
+    for name in subject.topology.exchanges:
+        if subject.type_of(name) == "headers":
+            bindings = subject.bindings_from(name)
+            for binding in bindings:
+                yield from _conditions(binding, profile)
+            yield from _types(name, bindings, profile)
+
+
+def _conditions(binding: Binding, profile: Profile) -> Iterator[Finding]:
+    mode = match_mode(binding)
+    if not conjunctions_of(binding, profile):
+        reason = (
+            "RabbitMQ sees no such header" if conditions_of(binding, profile) else f"'{mode}' of no headers is none"
+        )
+        yield Finding("HS501", binding, f"{shown(binding)} matches nothing: {reason}")
+    elif mode.startswith("all") and not conditions_of(binding, profile):
+        yield Finding("HS502", binding, f"{shown(binding)} matches every message")
+    for argument, value in binding.arguments.items():
+        if argument == "x-match":
+            continue
+        if _reads_as_x_match(argument):
+            yield Finding("HS504", binding, f"{shown(binding)} has '{argument}', which is not 'x-match'")
+        elif argument.startswith("x-") and not mode.endswith("-with-x"):
+            yield Finding("HS503", binding, f"{shown(binding)} ignores the header '{argument}'")
+        elif type_and_value(value)[0] == "timestamp" and profile.timestamps_in_milliseconds:
+            yield Finding(
+                "HS506", binding, f"{shown(binding)} matches no message with an equal timestamp in '{argument}'"
+            )
+
+
+def _reads_as_x_match(argument: str) -> bool:
+    return argument != "x-match" and argument.lower().replace("_", "-").replace(" ", "") in ("x-match", "xmatch")
+
+
+def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> Iterator[Finding]:
+    asked: dict[tuple[str, str], tuple[object, Binding]] = {}
+    told: set[str] = set()
+    for binding in bindings:
+        for header, value in binding.arguments.items():
+            kind = type_and_value(value)[0]
+            if header == "x-match" or header in told or kind not in SCALARS:
+                continue
+            compared = comparable(value, profile, from_message=False)
+            other, where = asked.setdefault((header, _look(value)), (compared, binding))
+            if other != compared:
+                told.add(header)
+                message = (
+                    f"{named(exchange)} is asked for header '{header}' as {encode(where.arguments[header])!r} and as "
+                    f"{encode(value)!r}, which differ: {shown(where)}; {shown(binding)}"
+                )
+                yield Finding("HS505", binding, message, related=(where,))
+
+
+def _look(value: object) -> str:
+    """What a value looks like to someone who does not see its type."""
+    shown = type_and_value(value)[1]
+    text = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
+    return text.strip().lower().removesuffix(".0")

@@ -1,0 +1,66 @@
+"""6xx: exchanges and bindings that RabbitMQ refuses for their type, and what types ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bindings.check.finding import Finding
+from bindings.check.subject import Subject, routes_as
+from bindings.check.words import named, shown
+from exchange import rules
+from exchange.errors import BrokerError
+from exchange.kinds import KINDS
+from exchange.parts import PREDECLARED, Binding, Destination, Exchange
+from exchange.tables import Tables
+
+__all__ = ["find"]
+
+RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """See `RULES`."""
+    topology = subject.topology
+    place = rules.Place(topology.vhost, topology.profile)
+    tables = topology.tables()
+    for name, exchange in topology.exchanges.items():
+        kind = KINDS.get(exchange.type)
+        if kind is None:
+            message = f"{named(name)} is of type '{exchange.type}', which is unknown here"
+            yield Finding("HS601", exchange, message)
+            continue
+        if name not in RESERVED:
+            try:
+                rules.declare_exchange(Tables(), place, exchange)
+            except BrokerError as error:
+                yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {named(name)}: {error}")
+        if kind.decides(exchange):
+            if _may_refuse(subject, exchange):
+                yield from _refused(subject, tables, exchange)
+            if routes_as(exchange) == "x-consistent-hash":
+                yield from _weights(subject, exchange)
+
+
+def _may_refuse(subject: Subject, exchange: Exchange) -> bool:
+    # Of topic and direct exchanges with their many bindings, only what HS404 finds would be refused.
+    return subject.type_of(exchange.name) not in ("topic", "direct", "fanout")
+
+
+def _refused(subject: Subject, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
+    for binding in subject.bindings_from(exchange.name):
+        if not tables.exists(binding.destination):
+            continue  # the graver thing
+        try:
+            KINDS[exchange.type].check_binding(exchange, binding, tables, subject.topology.profile)
+        except BrokerError as error:
+            yield Finding("HS603", binding, f"RabbitMQ refuses {shown(binding)}: {error}")
+
+
+def _weights(subject: Subject, exchange: Exchange) -> Iterator[Finding]:
+    first: dict[Destination, Binding] = {}
+    for binding in subject.bindings_from(exchange.name):
+        other = first.setdefault(binding.destination, binding)
+        if other is not binding:
+            message = f"the weight of {shown(binding)} is ignored, since that of {shown(other)} counts"
+            yield Finding("HS604", binding, message, related=(other,))

@@ -1,0 +1,109 @@
+"""4xx: keys of bindings that most likely do not say what they were meant to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from bindings.check.finding import Finding
+from bindings.check.subject import Subject, too_long
+from bindings.check.words import named, several, shown
+from exchange.matcher import Matcher
+from exchange.parts import Binding, Exchange, Queue
+from exchange.pattern import Pattern
+
+__all__ = ["find"]
+
+ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
+"""What a key has if anything but its case can be wrong with it: of a million, few."""
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """See `RULES`."""
+    yield from _too_long(subject)
+    for name in subject.topology.exchanges:
+        kind = subject.type_of(name)
+        if kind not in ("topic", "direct"):
+            continue
+        bindings = subject.bindings_from(name)
+        odd = [binding for binding in bindings if ODD.search(binding.routing_key)]
+        for binding in odd:
+            words = binding.routing_key.split(".") if binding.routing_key else []
+            if "" in words:
+                yield Finding("HS403", binding, f"{shown(binding)} has an empty word")
+            if any(word != word.strip() for word in words):
+                yield Finding("HS407", binding, f"{shown(binding)} has white space around a word")
+            if kind == "topic":
+                yield from _wildcards(subject, binding, words)
+        if kind == "topic":
+            yield from _zero_words(name, bindings, odd)
+        yield from _case(name, bindings)
+
+
+def _too_long(subject: Subject) -> Iterator[Finding]:
+    for binding in subject.topology.bindings:
+        if too_long(binding.routing_key):
+            size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
+            start = binding._replace(routing_key=binding.routing_key[:40] + "...")
+            yield Finding("HS405", binding, f"the key of {shown(start)} has {size} bytes, which are more than 255")
+    parts: list[Exchange | Queue] = [*subject.topology.exchanges.values(), *subject.topology.queues.values()]
+    for part in parts:
+        if too_long(part.name):
+            kind = type(part).__name__.lower()
+            size = len(part.name.encode("utf-8", "surrogatepass"))
+            message = f"the name of {kind} '{part.name[:40]}...' has {size} bytes, which are more than 255"
+            yield Finding("HS405", part, message)
+
+
+def _wildcards(subject: Subject, binding: Binding, words: Sequence[str]) -> Iterator[Finding]:
+    foreign = [word for at, word in enumerate(words) if _is_foreign(word, last=at == len(words) - 1)]
+    if foreign:
+        yield Finding("HS406", binding, f"{shown(binding)} has {several(foreign)}, which is no wildcard in AMQP")
+    literal = [word for word in words if len(word) > 1 and ("*" in word or "#" in word) and word not in foreign]
+    if literal:
+        message = f"{shown(binding)} matches {several(literal)} literally"
+        yield Finding("HS402", binding, message, binding.routing_key if literal == list(words) else None)
+    most, many = subject.topology.profile.max_many, words.count("#")
+    if most is not None and many > most:
+        yield Finding("HS404", binding, f"{shown(binding)} has {many} '#', and {most} are allowed")
+
+
+def _is_foreign(word: str, *, last: bool) -> bool:
+    levels = word.split("/")
+    if len(levels) > 1:
+        return "+" in levels or "#" in levels
+    return word == "+" or (word == ">" and last)
+
+
+def _zero_words(exchange: str, bindings: Collection[Binding], odd: Sequence[Binding]) -> Iterator[Finding]:
+    """The patterns ``x.#`` where another binding asks for ``x``."""
+    wide = [binding for binding in odd if binding.routing_key.endswith(".#") and binding.routing_key.count("#") == 1]
+    if not wide:
+        return
+    asked: Matcher[Binding] = Matcher(cache=0, distinct=True)
+    for binding in bindings:
+        if "#" not in binding.routing_key:
+            asked.bind(Pattern.of_binding_key(binding.routing_key), binding)
+    found: dict[Binding, Binding] = {}
+    for binding in wide:
+        base = binding.routing_key.removesuffix(".#")
+        others = [other for other in asked.match(base) if other.destination != binding.destination]
+        if others and "*" not in base:
+            found[binding] = min(others, key=lambda other: (other.destination, other.routing_key))
+    if found:
+        first = next(iter(found))
+        base, other = first.routing_key.removesuffix(".#"), found[first]
+        message = f"{shown(first)} also matches '{base}', which {shown(other)} asks for"
+        if len(found) > 1:
+            message += f"; so do {len(found) - 1} more bindings of {named(exchange)} match what others ask for"
+        yield Finding("HS401", first, message, base, (other, *list(found)[1:]))
+
+
+def _case(exchange: str, bindings: Collection[Binding]) -> Iterator[Finding]:
+    spelt: dict[str, Binding] = {}
+    for binding in bindings:
+        other = spelt.setdefault(binding.routing_key.casefold(), binding)
+        if other.routing_key != binding.routing_key:
+            message = f"{shown(binding)} differs in case only from {shown(other)}"
+            yield Finding("HS408", binding, message, related=(other,))

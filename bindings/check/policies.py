@@ -1,0 +1,94 @@
+"""7xx: policies that are not in force, or of which nobody knows whether they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from warnings import catch_warnings, simplefilter
+
+from bindings.check.finding import Finding
+from bindings.check.subject import Subject
+from bindings.check.words import several
+from exchange.parts import Exchange, Policy, Queue
+
+__all__ = ["find"]
+
+QUEUES: Final[Mapping[str, str | None]] = {
+    "all": None,
+    "queues": None,
+    "classic_queues": "classic",
+    "quorum_queues": "quorum",
+    "streams": "stream",
+}
+"""What a policy applies to -> the type of queue that it asks for, None for any."""
+
+EXCHANGES: Final = ("all", "exchanges")
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """See `RULES`."""
+    policies = subject.topology.policies
+    matched = {name: _matched(subject, policy) for name, policy in policies.items()}
+    by_part: dict[Exchange | Queue, list[Policy]] = {}
+    for name, parts in matched.items():
+        for part in parts:
+            by_part.setdefault(part, []).append(policies[name])
+    for policy in policies.values():
+        if policy.apply_to not in (*EXCHANGES, *QUEUES):
+            yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
+        elif _expression(policy.pattern) is None:
+            yield Finding("HS701", policy, f"the pattern '{policy.pattern}' of policy '{policy.name}' is no expression")
+        elif not matched[policy.name]:
+            yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has '{policy.pattern}'")
+        else:
+            yield from _priority(policy, matched[policy.name], by_part)
+
+
+def _priority(
+    policy: Policy, parts: list[Exchange | Queue], by_part: Mapping[Exchange | Queue, list[Policy]]
+) -> Iterator[Finding]:
+    above = [[other for other in by_part[part] if other.priority > policy.priority] for part in parts]
+    if all(above):
+        others = list({other.name: other for others in above for other in others}.values())
+        message = f"policy '{policy.name}' is in force nowhere: {several(others)} has a higher priority"
+        if len(others) > 1:
+            message = message.replace(" has a higher", " have a higher")
+        yield Finding("HS703", policy, message, related=tuple(others))
+        return
+    # Told by the last of the equals, so that each pair is told once.
+    equal: dict[str, tuple[Policy, str]] = {}
+    for part, higher in zip(parts, above, strict=True):
+        if not higher:
+            for other in by_part[part]:
+                if other is policy:
+                    break
+                if other.priority == policy.priority:
+                    equal.setdefault(other.name, (other, part.name))
+    for other, name in equal.values():
+        message = f"policies '{other.name}' and '{policy.name}' have priority {policy.priority} and match '{name}'"
+        yield Finding("HS704", policy, message, related=(other,))
+
+
+def _matched(subject: Subject, policy: Policy) -> list[Exchange | Queue]:
+    expression = _expression(policy.pattern)
+    if expression is None:
+        return []
+    parts: list[Exchange | Queue] = []
+    if policy.apply_to in EXCHANGES:
+        exchanges = subject.topology.exchanges.values()
+        parts += [exchange for exchange in exchanges if exchange.name and expression.search(exchange.name)]
+    if policy.apply_to in QUEUES:
+        kind = QUEUES[policy.apply_to]
+        queues = subject.topology.queues.values()
+        parts += [queue for queue in queues if kind in (None, queue.type) and expression.search(queue.name)]
+    return parts
+
+
+def _expression(pattern: str) -> re.Pattern[str] | None:
+    with catch_warnings():  # of what a later Python may read otherwise
+        simplefilter("ignore")
+        try:
+            return re.compile(pattern)
+        except re.error:
+            return None

@@ -1,0 +1,288 @@
+"""1xx: bindings that decide nothing, since others lead the same messages to the same destination.
+
+Invariant: all bindings that are found can be removed together without any message going elsewhere. So each is measured
+against those only that have not been found. Only ways over bindings count, and of exchanges that decide by key: such a
+way stays open whatever further keys a message has in CC and BCC, while one over an alternate exchange does not. (Only
+of needless ways the invariant says less: of messages with one key.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from bindings.check.finding import Finding
+from bindings.check.header_conditions import redundant_conditions
+from bindings.check.subject import EVERYTHING, Subject, spread
+from bindings.check.words import several, shown
+from bindings.crawl import Budget, OutOfBudget, shortest_key
+from bindings.pattern_set import redundant
+from exchange.matcher import Matcher
+from exchange.parts import Binding, Destination
+from exchange.pattern import AMQP, MANY, Pattern
+
+__all__ = ["find"]
+
+STEPS: Final = 20_000
+"""What one question may cost: some milliseconds."""
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Duplicate and covered bindings, exchange by exchange; then those covered by way of other exchanges."""
+    gone: set[Binding] = set()
+    undecided: set[Binding] = set()
+    for name in subject.topology.exchanges:
+        if not subject.type_of(name):
+            continue
+        for bindings in _by_destination(subject.bindings_from(name)):
+            for finding in _within(subject, bindings):
+                if isinstance(finding.part, Binding):
+                    (undecided if finding.code == "HS190" else gone).add(finding.part)
+                yield finding
+    ways = _Ways(subject, gone)
+    sources = [name for name in subject.onwards if subject.type_of(name)]
+    for name in sources:
+        for finding in ways.covered(name):
+            if finding.part not in undecided:
+                yield finding
+    for name in sources:
+        yield from ways.needless(name)
+
+
+def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
+    found: dict[Destination, list[Binding]] = {}
+    for binding in bindings:
+        found.setdefault(binding.destination, []).append(binding)
+    return (group for group in found.values() if len(group) > 1)
+
+
+def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
+    kind = subject.type_of(bindings[0].source)
+    if kind == "headers":
+        for binding, by, alike in redundant_conditions(bindings, subject.topology.profile):
+            yield _finding(subject, binding, by, alike=alike)
+        return
+    first: dict[str, Binding] = {}
+    for binding in bindings:
+        key = "" if kind == "fanout" else binding.routing_key
+        if key in first:
+            yield _finding(subject, binding, (first[key],), alike=True)
+        else:
+            first[key] = binding
+    if kind != "topic" or len(first) == 1:
+        return
+    # What has no wildcard is covered by one pattern or by none, and helps to cover none that does not cover it.
+    wild = [Pattern.of_binding_key(key) for key in first if "*" in key or "#" in key]
+    wild = [pattern for pattern in wild if not pattern.literal]
+    kept: Matcher[Binding] = Matcher(cache=0, distinct=True)
+    if "#" in first:
+        kept.bind(EVERYTHING, first["#"])
+        for pattern in wild:
+            if pattern != EVERYTHING:
+                alike = all(word is MANY for word in pattern.words)
+                yield _finding(subject, first[pattern.text], (first["#"],), alike=alike)
+    else:
+        needless = set()
+        for pattern, cover in redundant(wild, steps=STEPS):
+            binding = first[pattern.text]
+            if cover.holds is None:
+                yield Finding("HS190", binding, f"whether others cover {shown(binding)} is undecided")
+            else:
+                needless.add(pattern)
+                alike = len(cover.by) == 1 and not _lacks(cover.by[0], pattern)
+                yield _finding(subject, binding, [first[other.text] for other in cover.by], alike=alike)
+        for pattern in wild:
+            if pattern not in needless:
+                kept.bind(pattern, first[pattern.text])
+    if wild:
+        asked = {pattern.text for pattern in wild}
+        for key, binding in first.items():
+            if key not in asked:
+                covering = kept.match(key)
+                if covering:
+                    yield _finding(subject, binding, covering[:1], alike=False)
+
+
+def _lacks(other: Pattern, pattern: Pattern) -> bool:
+    """Whether there may be a key of the other that is none of the pattern."""
+    try:
+        return shortest_key(AMQP, (other,), (pattern,), Budget(STEPS)) is not None
+    except OutOfBudget:
+        return True
+
+
+def _finding(subject: Subject, binding: Binding, by: Sequence[Binding], *, alike: bool) -> Finding:
+    others = ", ".join(map(_told, by))
+    if alike:
+        return Finding(
+            "HS103", binding, f"{shown(binding)} matches the same as {others}", _key(subject, binding), tuple(by)
+        )
+    code = "HS104" if len(by) == 1 else "HS105"
+    together = "" if len(by) == 1 else " together"
+    return Finding(
+        code, binding, f"{shown(binding)} is covered by {others}{together}", _key(subject, binding), tuple(by)
+    )
+
+
+def _told(binding: Binding) -> str:
+    return f"'{binding.routing_key}'" if not binding.arguments else shown(binding)
+
+
+def _key(subject: Subject, binding: Binding) -> str | None:
+    """A shortest key that it matches; None where more than the key decides."""
+    pattern = subject.pattern_of(binding)
+    if pattern is not None and pattern.literal:
+        return binding.routing_key
+    try:
+        return None if pattern is None else shortest_key(AMQP, (pattern,), (), Budget(STEPS))
+    except OutOfBudget:
+        return None
+
+
+class _Unknown(Exception):
+    """Raised where more than the key decides."""
+
+
+class _Ways:
+    """Ways over bindings, from one exchange over others to a destination."""
+
+    def __init__(self, subject: Subject, gone: set[Binding]) -> None:
+        self._subject = subject
+        self._gone = gone
+        self._sources: dict[Destination, set[str]] = {}
+        self._edges = {
+            name: [binding.destination.name for binding in bindings]
+            for name, bindings in subject.onwards.items()
+            if subject.type_of(name)
+        }
+
+    def covered(self, exchange: str) -> Iterator[Finding]:
+        """The bindings from the exchange that another way makes needless."""
+        downstream = spread(self._edges[exchange], self._edges) - {exchange}
+        for binding in self._subject.bindings_from(exchange):
+            if binding in self._gone or binding.destination == ("exchange", exchange):
+                continue
+            if downstream.isdisjoint(self._sources_of(binding.destination)):
+                continue
+            used: dict[Binding, None] = {}
+            try:
+                region = (self._pattern(binding),)
+                lost = self._lost_without(binding, binding.destination, region, (), used, Budget(STEPS))
+            except OutOfBudget:
+                yield Finding("HS190", binding, f"whether other ways cover {shown(binding)} is undecided")
+                continue
+            if lost is None:
+                self._gone.add(binding)
+                over = several(dict.fromkeys(step.source for step in used if step.source != exchange))
+                message = f"all that {shown(binding)} matches gets there over {over}, too"
+                yield Finding("HS106", binding, message, _key(self._subject, binding), tuple(used))
+
+    def needless(self, exchange: str) -> Iterator[Finding]:
+        """The bindings from it to other exchanges that bring no key to any queue."""
+        if self._subject.alternate_of(exchange) is not None:
+            return  # of which a binding takes messages, even one that brings them nowhere: HS303 tells that
+        for binding in self._subject.onwards[exchange]:
+            target = binding.destination.name
+            # What ends in a dead end is told of that; what comes back, of the circle.
+            if binding in self._gone or target == exchange or target not in self._subject.exits:
+                continue
+            budget = Budget(STEPS)
+            silent = True
+            used: dict[Binding, None] = {}
+            try:
+                for queue, region in self._fruits(target, (self._pattern(binding),), (exchange, target), budget):
+                    silent = False
+                    if self._lost_without(binding, queue, region, (), used, budget) is not None:
+                        break
+                else:
+                    self._gone.add(binding)
+                    anyway = "" if silent else " that does not have it anyway"
+                    message = f"{shown(binding)} brings nothing to any queue{anyway}"
+                    yield Finding("HS111", binding, message, _key(self._subject, binding), tuple(used))
+            except (OutOfBudget, _Unknown):
+                continue
+
+    def _fruits(
+        self, exchange: str, region: tuple[Pattern, ...], way: tuple[str, ...], budget: Budget
+    ) -> Iterator[tuple[Destination, tuple[Pattern, ...]]]:
+        """The queues that an exchange passes such keys on to, each with the patterns of keys that it gets."""
+        subject = self._subject
+        kind = subject.type_of(exchange)
+        if kind in ("", "headers") or subject.alternate_of(exchange) is not None:
+            raise _Unknown
+        for binding in subject.bindings_from(exchange):
+            further = (*region, self._pattern(binding))
+            if binding in self._gone or shortest_key(AMQP, further, (), budget) is None:
+                continue
+            goal, name = binding.destination
+            if goal == "queue" and name in subject.topology.queues:
+                yield binding.destination, further
+            elif goal == "exchange" and name in subject.exits and name not in way:
+                yield from self._fruits(name, further, (*way, name), budget)
+
+    def _pattern(self, binding: Binding) -> Pattern:
+        return self._subject.pattern_of(binding) or EVERYTHING  # of headers that are met, any key will do
+
+    def _sources_of(self, destination: Destination) -> set[str]:
+        sources = self._sources.get(destination)
+        if sources is None:
+            bindings = self._subject.topology.bindings_to(destination)
+            sources = self._sources[destination] = {binding.source for binding in bindings}
+        return sources
+
+    def _lost_without(
+        self,
+        binding: Binding,
+        goal: Destination,
+        all_of: tuple[Pattern, ...],
+        none_of: tuple[Pattern, ...],
+        used: dict[Binding, None],
+        budget: Budget,
+    ) -> str | None:
+        """A key of all these and none of those that gets from the binding's exchange to the goal by it only."""
+        key = shortest_key(AMQP, all_of, none_of, budget)
+        if key is None:
+            return None
+        way = self._way(binding, goal, key)
+        if way is None:
+            return key
+        used.update(dict.fromkeys(way))
+        # What is left are the keys that miss a step of this way: the first one, or the second one but not the first...
+        for step in way:
+            pattern = self._subject.pattern_of(step)
+            if pattern is None or pattern == EVERYTHING:
+                continue
+            lost = self._lost_without(binding, goal, all_of, (*none_of, pattern), used, budget)
+            if lost is not None:
+                return lost
+            all_of = (*all_of, pattern)
+        return None
+
+    def _way(self, binding: Binding, goal: Destination, key: str) -> list[Binding] | None:
+        """The shortest way, without the binding and those found needless, that the key takes to the goal."""
+        came: dict[str, Binding | None] = {binding.source: None}
+        pending = [binding.source]
+        exchanges = self._subject.topology.exchanges
+        for name in pending:
+            for step in self._subject.matched(name, key):
+                # Most are neither and need not be compared with those that are gone.
+                there = step.destination == goal
+                kind, onwards = step.destination
+                if not there and (kind == "queue" or onwards in came or onwards not in exchanges):
+                    continue
+                if step == binding or step in self._gone:
+                    continue
+                if there:
+                    return [*_back(came, name), step]
+                came[onwards] = step
+                pending.append(onwards)
+        return None
+
+
+def _back(came: dict[str, Binding | None], name: str) -> Iterable[Binding]:
+    steps = []
+    step = came[name]
+    while step is not None:
+        steps.append(step)
+        step = came[step.source]
+    return reversed(steps)

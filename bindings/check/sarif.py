@@ -1,0 +1,70 @@
+"""A check's findings as a SARIF 2.1.0 log, so that code hosts show them beside the lines of a change."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import quote
+
+from bindings.check.finding import RULES, Finding, Part
+from bindings.check.report import Report, part_json
+
+__all__ = ["SCHEMA", "to_sarif"]
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def to_sarif(report: Report, uri: str) -> dict[str, Any]:
+    """The log; ``uri`` is where the topology is: a path relative to the root of the repository, or an address."""
+    codes = sorted({finding.code for _, finding in report.findings()})
+    driver = {"name": "hashstar", "version": version("hashstar"), "rules": list(map(_rule, codes))}
+    location = uri if "://" in uri else quote(uri)
+    results = [_result(vhost, finding, codes, location) for vhost, finding in report.findings()]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def _rule(code: str) -> dict[str, Any]:
+    rule = RULES[code]
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.name.replace("-", " ")},
+        "fullDescription": {"text": rule.says},
+        "help": {"text": f"{rule.says}\n\nWay out: {rule.way_out}."},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _result(vhost: str, finding: Finding, codes: list[str], location: str) -> dict[str, Any]:
+    place: dict[str, Any] = {
+        # Code hosts want a line; where none is known, the file is meant.
+        "physicalLocation": {"artifactLocation": {"uri": location}, "region": {"startLine": finding.line or 1}},
+    }
+    if finding.part is not None:
+        place["logicalLocations"] = [_logical(vhost, finding.part)]
+    result = {
+        "ruleId": finding.code,
+        "ruleIndex": codes.index(finding.code),
+        "level": finding.rule.severity,
+        "message": {"text": f"{finding.message}. Way out: {finding.rule.way_out}."},
+        "locations": [place],
+        "partialFingerprints": {"part/v1": _fingerprint(vhost, finding)},
+    }
+    if finding.related:
+        related = [{"logicalLocations": [_logical(vhost, part)]} for part in finding.related]
+        result["relatedLocations"] = [{"id": at, **other} for at, other in enumerate(related)]
+    return result
+
+
+def _logical(vhost: str, part: Part) -> dict[str, Any]:
+    named = part_json(part)
+    kind = named.pop("kind")
+    return {"fullyQualifiedName": json.dumps([vhost, *named.values()], ensure_ascii=False), "kind": kind}
+
+
+def _fingerprint(vhost: str, finding: Finding) -> str:
+    """The same for the same finding, wherever in the file its part stands."""
+    about = finding.message if finding.part is None else part_json(finding.part)
+    return sha256(json.dumps([finding.code, vhost, about]).encode()).hexdigest()

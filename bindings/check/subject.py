@@ -1,0 +1,177 @@
+"""What rules ask of a topology: which patterns its bindings are, what matches a key, what leads where.
+
+Invariant: nothing here says more than the router would do. Where an exchange's choice is not decided by key alone, by
+chance, by a hash or by a plugin, it is opaque: no rule may count on what it lets through, nor on what it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from bindings.algebra import Key
+from exchange.kinds import KINDS, Kind
+from exchange.kinds.headers import conditions_of, match_mode
+from exchange.message import Message
+from exchange.parts import Binding, Destination, Exchange, alternate_exchange
+from exchange.pattern import AMQP, Pattern
+from exchange.topology import Topology
+
+__all__ = ["EVERYTHING", "NOTHING", "Subject", "dead_letter_exchange", "too_long"]
+
+EVERYTHING: Final = Pattern.of_binding_key("#")
+NOTHING: Final[dict[Binding, None]] = {}
+
+BEHAVES_AS: Final = {"x-recent-history": "fanout"}
+DECIDED: Final = ("direct", "fanout", "topic", "headers")
+ALWAYS_CHOOSES: Final = ("x-random", "x-modulus-hash")
+"""Types that take one of their bindings whatever the message is, if they have any."""
+
+
+class Subject:
+    """A topology under examination."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology: Final = topology
+        self.alternates: Final[dict[str, str]] = {}
+        """Exchange -> its alternate exchange in force, whether that exists or not."""
+        for name, exchange in topology.exchanges.items():
+            alternate = alternate_exchange(exchange, topology.policies) if name else None
+            if alternate is not None:
+                self.alternates[name] = alternate
+        self._types: Final[dict[str, str]] = {}
+        self._kinds: Final[dict[str, Kind]] = {}
+
+    def type_of(self, exchange: str) -> str:
+        """``direct``, ``fanout``, ``topic`` or ``headers``, whichever the exchange routes as; "" if it is opaque."""
+        known = self._types.get(exchange)
+        if known is None:
+            part = self.topology.exchanges.get(exchange)
+            named = "" if part is None else routes_as(part)
+            known = self._types[exchange] = named if named in DECIDED else ""
+        return known
+
+    def bindings_from(self, exchange: str) -> Collection[Binding]:
+        """Its bindings, without those that are too long to be patterns."""
+        bindings = self.topology.bindings_from(exchange)
+        if self.long_keys and not self.long_keys.isdisjoint(bindings):
+            return [binding for binding in bindings if binding not in self.long_keys]
+        return bindings
+
+    @cached_property
+    def long_keys(self) -> frozenset[Binding]:
+        """The bindings whose keys are longer than AMQP can carry; no matcher takes them."""
+        return frozenset(binding for binding in self.topology.bindings if too_long(binding.routing_key))
+
+    @cached_property
+    def onwards(self) -> dict[str, list[Binding]]:
+        """Exchange -> its bindings to other exchanges, of the exchanges that have some."""
+        found: dict[str, list[Binding]] = {}
+        for name in self.topology.exchanges:
+            for binding in self.topology.bindings_to(Destination("exchange", name)):
+                if binding not in self.long_keys:
+                    found.setdefault(binding.source, []).append(binding)
+        return found
+
+    def pattern_of(self, binding: Binding) -> Pattern | None:
+        """The keys that the binding matches; None where more than the key decides, or something unknown does."""
+        kind = self.type_of(binding.source)
+        if kind == "topic":
+            return Pattern.of_binding_key(binding.routing_key)
+        if kind == "direct":
+            return Key(binding.routing_key)
+        if kind == "fanout":
+            return EVERYTHING
+        if kind == "headers" and match_mode(binding).startswith("all"):
+            return None if conditions_of(binding, self.topology.profile) else EVERYTHING
+        return None
+
+    def matched(self, exchange: str, key: str) -> Collection[Binding]:
+        """The bindings that a message with this key and no headers takes; of an opaque exchange, none."""
+        if not self.type_of(exchange):
+            return NOTHING
+        kind = self._kinds.get(exchange)
+        if kind is None:
+            part = self.topology.exchanges[exchange]
+            kind = self._kinds[exchange] = KINDS[part.type](part, self.topology.profile, _first)
+            for binding in self.bindings_from(exchange):
+                kind.bind(binding)
+        return kind.matched(Message(exchange, key), (key,))
+
+    def alternate_of(self, exchange: str) -> str | None:
+        """Its alternate exchange, if that exists and can route anything; the default exchange cannot."""
+        name = self.alternates.get(exchange)
+        return name if name and name in self.topology.exchanges else None
+
+    def always_matches(self, exchange: str) -> bool:
+        """Whether an exchange of a type that does not go by keys takes a binding for every message."""
+        part, bindings = self.topology.exchanges[exchange], self.bindings_from(exchange)
+        return bool(bindings) and routes_as(part) in ALWAYS_CHOOSES
+
+    @cached_property
+    def exits(self) -> frozenset[str]:
+        """The exchanges from which a queue may be reached. An opaque one with any binding counts."""
+        existing = self.topology.queues
+        found = {""} | {
+            name
+            for name in self.topology.exchanges
+            if any(
+                kind == "queue" and queue in existing for _, (kind, queue), _, _ in self.topology.bindings_from(name)
+            )
+        }
+        back: dict[str, list[str]] = {}
+        for name, bindings in self.onwards.items():
+            for binding in bindings:
+                back.setdefault(binding.destination.name, []).append(name)
+        for name, alternate in self.alternates.items():
+            if alternate:
+                back.setdefault(alternate, []).append(name)
+        return frozenset(spread(found, back))
+
+    @cached_property
+    def dead_letters(self) -> dict[str, list[str]]:
+        """Dead letter exchange -> the queues whose argument names it."""
+        found: dict[str, list[str]] = {}
+        for queue in self.topology.queues.values():
+            name = dead_letter_exchange(queue.arguments)
+            if name is not None:
+                found.setdefault(name, []).append(queue.name)
+        return found
+
+
+def routes_as(exchange: Exchange) -> str:
+    """The type that decides where its messages go: of a delayed exchange, the inner one."""
+    kind = KINDS.get(exchange.type)
+    if kind is None or not kind.decides(exchange):
+        return ""
+    named = str(exchange.arguments["x-delayed-type"]) if exchange.type == "x-delayed-message" else exchange.type
+    return BEHAVES_AS.get(named, named)
+
+
+def dead_letter_exchange(arguments: Mapping[str, Any]) -> str | None:
+    """The dead letter exchange that the arguments of a queue name."""
+    name = arguments.get("x-dead-letter-exchange")
+    return name if isinstance(name, str) else None
+
+
+def too_long(key: str) -> bool:
+    """Whether AMQP 0-9-1 cannot carry the key or name."""
+    # A character is at most four bytes, so that most need not be encoded to know.
+    return len(key) * 4 > AMQP.max_bytes and len(key.encode("utf-8", "surrogatepass")) > AMQP.max_bytes
+
+
+def spread(start: Iterable[str], edges: dict[str, list[str]]) -> set[str]:
+    """All that can be reached, the start included."""
+    found: set[str] = set()
+    pending = list(start)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += edges.get(name, ())
+    return found
+
+
+def _first(_: int) -> int:
+    raise AssertionError("exchanges that choose by chance are opaque")

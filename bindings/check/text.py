@@ -1,0 +1,46 @@
+"""A check's findings for people: by kind, each kind with what it means and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from textwrap import fill, indent
+
+from bindings.check.finding import Finding
+from bindings.check.report import Report, counted
+
+__all__ = ["text"]
+
+WIDTH = 100
+
+
+def text(report: Report) -> Iterator[str]:
+    """The lines; the last one has the counts."""
+    several = len(report.vhosts) > 1
+    for vhost, findings in report.vhosts:
+        if several and findings:
+            yield f"virtual host '{vhost}'"
+            yield ""
+        for _, group in groupby(findings, key=lambda finding: finding.code):
+            yield from _kind(report.name, list(group))
+            yield ""
+    counts = ", ".join(counted(count, severity) for severity, count in report.counts.items() if count)
+    yield f"{report.name}: {counts or 'nothing found'}"
+
+
+def _kind(name: str, findings: list[Finding]) -> Iterator[str]:
+    rule = findings[0].rule
+    yield f"{rule.code} {rule.name}: {counted(len(findings), rule.severity)}"
+    yield from fill(rule.says, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
+    for finding in findings:
+        place = "" if finding.line is None else f"{name}:{finding.line}: "
+        first, *rest = finding.message.splitlines()
+        yield f"    {place}{first}{_witness(finding)}"
+        yield from (indent(line, "      ") for line in rest)
+    yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
+
+
+def _witness(finding: Finding) -> str:
+    key = finding.witness
+    # Where the message names the key already, it need not be said again.
+    return "" if key is None or f"'{key}'" in finding.message else f" (the key '{key}', for one)"
