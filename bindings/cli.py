@@ -7,8 +7,10 @@ from typing import Final
 import click
 
 from bindings.commands.apply import apply_command
+from bindings.commands.check import check_command
 from bindings.commands.convert import convert_command
 from bindings.commands.fmt import fmt_command
+from bindings.commands.graph import graph_command
 from bindings.commands.messages import warn
 from bindings.sources import open_source
 from exchange import cli
@@ -25,4 +27,11 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     return topology
 
 
-COMMANDS: Final[list[click.Command]] = [*cli.commands(load), convert_command, fmt_command, apply_command]
+COMMANDS: Final[list[click.Command]] = [
+    *cli.commands(load),
+    check_command,
+    graph_command,
+    apply_command,
+    convert_command,
+    fmt_command,
+]

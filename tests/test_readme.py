@@ -83,7 +83,16 @@ def test_a_command_does_what_is_shown(command: str, output: str) -> None:
     assert result.returncode == 0
 
 
+@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "bindings"])
+def test_a_topology_is_as_it_is_told(block: Block, tmp_path: Path) -> None:
+    """It is formatted, and its expectations hold: nothing graver than a warning is found."""
+    (tmp_path / "readme.bindings").write_text(block.text)
+    for command in (("fmt", "--check"), ("check",)):
+        result = run("hashstar", *command, str(tmp_path / "readme.bindings"))
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language."""
-    assert {block.language for block in blocks()} == {"python", "console"}
+    assert {block.language for block in blocks()} == {"python", "console", "bindings"}
     assert len(commands()) >= 4

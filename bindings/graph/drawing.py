@@ -112,7 +112,7 @@ def _alternates(topology: Topology, about: dict[object, list[Finding]]) -> list[
 
 def _label(binding: Binding) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in binding.arguments.items())
-    return f"{binding.routing_key} [{arguments}]" if arguments else binding.routing_key
+    return f"{binding.routing_key} [{arguments}]".lstrip() if arguments else binding.routing_key
 
 
 def _gravest(findings: Iterable[Finding]) -> Severity | None:

@@ -77,5 +77,5 @@ def _labels(edge: Edge) -> str:
         return "alternate"
     if edge.labels == ("",):
         return ""
-    shown = ", ".join(f"'{label}'" for label in edge.labels[:LABELS])
+    shown = ", ".join(label if label.endswith("]") else f"'{label}'" for label in edge.labels[:LABELS])
     return f"{shown} and {len(edge.labels) - LABELS:,} more" if len(edge.labels) > LABELS else shown
