@@ -113,10 +113,10 @@ def test_findings_partitions_and_missing_ends_are_seen() -> None:
     queue = Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 12"))
     binding = Binding.to_queue("x", "q", "a.#")
     topology = Topology([Exchange("x", "topic")], [queue], [binding, Binding.to_queue("x", "gone", "b")])
-    drawn = drawing(topology, [Finding("HS101", binding, "twice <&>")])
+    drawn = drawing(topology, [Finding("HS103", binding, "twice <&>")])
     picture = svg(drawn, "t")
     assert "kafka.murmur2 over 12 by routing_key" in picture
     assert "kafka.murmur2 over 12 by routing_key" in text(drawn)
-    assert "HS101: twice &lt;&amp;&gt;" in picture
+    assert "HS103: twice &lt;&amp;&gt;" in picture
     assert "no such queue" in picture
     assert "amq.topic" not in picture
