@@ -9,6 +9,7 @@ import click
 from bindings.commands.apply import apply_command
 from bindings.commands.check import check_command
 from bindings.commands.convert import convert_command
+from bindings.commands.diff import diff_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
 from bindings.commands.messages import warn
@@ -30,6 +31,7 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
 COMMANDS: Final[list[click.Command]] = [
     *cli.commands(load),
     check_command,
+    diff_command,
     graph_command,
     apply_command,
     convert_command,

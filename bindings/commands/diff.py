@@ -1,0 +1,143 @@
+"""``hashstar diff``: what it takes to get from one topology to another, and what that means to messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import IO, Any, Final, NamedTuple
+
+import click
+
+from bindings.commands.messages import fail, warn
+from bindings.diff.meaning import meaning
+from bindings.diff.plan import plan
+from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
+from bindings.sources import open_source
+from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.message import Message
+from exchange.router import Router
+from exchange.topology import Topology
+from exchange.typed_json import message_from_line
+
+__all__ = ["diff_command"]
+
+LISTED: Final = 20
+
+
+@click.command("diff")
+@click.option("--vhost", help="The virtual host; needed only where a source has several.")
+@click.option(
+    "--messages", type=click.File("rb"), help="Messages as hashstar route takes them: tell which go elsewhere."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, before: str, after: str) -> None:
+    """Say how topology B differs from A: the plan from one to the other, and its meaning.
+
+    A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The plan is in an order that
+    loses no message on the way. The meaning is, for each queue, the messages that it gains and loses, each with a
+    shortest message that shows it. That nothing changes is said only where it is proved.
+
+    Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
+    """
+    try:
+        old, new = _topology(before, vhost), _topology(after, vhost)
+        new = new.with_profile(old.profile)
+        todo, difference = plan(old, new), meaning(old, new)
+        moved = None if messages is None else _moved(messages, Router(old), Router(new))
+    except HashstarError as error:
+        fail(error)
+    if as_json:
+        result: dict[str, Any] = {"plan": plan_to_json(todo), "meaning": meaning_to_json(difference)}
+        if moved is not None:
+            result["messages"] = moved.to_json()
+        click.echo(json.dumps(result, ensure_ascii=False))
+    else:
+        click.echo("plan:" if todo.steps or todo.refused or todo.left_alone else "plan: nothing to do")
+        for line in plan_lines(todo):
+            click.echo(line)
+        click.echo("meaning:")
+        for line in meaning_lines(difference):
+            click.echo(line)
+        if moved is not None:
+            for line in moved.lines():
+                click.echo(line)
+    sys.exit(1 if todo.steps or difference.verdict != "same" else 0)
+
+
+def _topology(where: str, vhost: str | None) -> Topology:
+    source = open_source(where, vhost)
+    topology = source.topology(vhost)
+    warn(source)
+    return topology
+
+
+class _Move(NamedTuple):
+    """What messages alike have in common: where they were published, and where they go before and after."""
+
+    exchange: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class _Moved(NamedTuple):
+    """The messages of a file that go elsewhere."""
+
+    read: int
+    counts: Counter[_Move]
+    first: dict[_Move, str]
+    """The routing key of the first message of each."""
+
+    def lines(self) -> Iterator[str]:
+        """As text, the most frequent moves first."""
+        yield f"messages: {self.counts.total():,} of {self.read:,} go elsewhere"
+        for move, count in self.counts.most_common(LISTED):
+            where = f"exchange '{move.exchange}'" if move.exchange else "the default exchange"
+            yield f"  {count:,} to {where}, such as '{self.first[move]}'"
+            yield f"      {_named(move.before)}, then {_named(move.after)}"
+        if len(self.counts) > LISTED:
+            yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, all of them."""
+        moves = [
+            {**move._asdict(), "messages": count, "first_routing_key": self.first[move]}
+            for move, count in self.counts.most_common()
+        ]
+        return {"read": self.read, "elsewhere": self.counts.total(), "moves": moves}
+
+
+def _moved(file: IO[bytes], before: Router, after: Router) -> _Moved:
+    counts: Counter[_Move] = Counter()
+    first: dict[_Move, str] = {}
+    read = 0
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            message = message_from_line(line)
+        except InputError as error:
+            raise InputError(f"{getattr(file, 'name', '-')}:{number}: {error}") from None
+        read += 1
+        move = _Move(message.exchange, _where(before, message), _where(after, message))
+        if move.before != move.after:
+            counts[move] += 1
+            first.setdefault(move, message.routing_key)
+    return _Moved(read, counts, first)
+
+
+def _where(router: Router, message: Message) -> tuple[str, ...]:
+    try:
+        route = router.route(message)
+    except BrokerError as error:
+        return (f"refused ({error.code} {error.name})",)
+    partitions = {placement.queue: placement.name for placement in route.placements}
+    queues = [f"{name} partition {partitions[name] or 'any'}" if name in partitions else name for name in route.queues]
+    return (*queues, *[f"undecided at {name}" for name in route.undecided])
+
+
+def _named(where: tuple[str, ...]) -> str:
+    return ", ".join(where) or "nowhere"

@@ -1,0 +1,141 @@
+"""Where two topologies differ, and so which messages could go another way.
+
+A message whose every leg on one side is a leg on the other too goes the same way there. So if it gets to a destination
+on one side only, some leg of its way is *changed*: a binding that the other side lacks, or an alternate exchange that
+the other side lacks or that its bindings keep the message from. Invariant: each message that gets somewhere on one
+side only meets one of the demands of `Changes.starts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bindings.diff.conditions import ALWAYS, NEVER, Condition, condition_of
+from bindings.diff.reach import Side, Ways
+from bindings.diff.search import ANY, Demand
+from exchange.parts import Binding, Destination
+
+__all__ = ["Changes", "Start"]
+
+
+class Start(NamedTuple):
+    """A changed leg, and what messages that take it match at least."""
+
+    exchange: str
+    """Whose leg it is."""
+    condition: Condition | None
+    """What the binding asks; None of the leg to an alternate exchange."""
+    demand: Demand
+
+
+class Changes:
+    """What differs between ``before`` and ``after``, as far as conditions decide."""
+
+    def __init__(self, before: Side, after: Side) -> None:
+        self.sides: Final = (before, after)
+        self.altered: Final[set[str]] = set()
+        """Exchanges whose conditions are of another kind, or that only one side has."""
+        self.lacking: Final[tuple[dict[str, list[Binding]], dict[str, list[Binding]]]] = ({}, {})
+        """By exchange, the bindings of each side that the other side lacks."""
+        for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
+            if before.kinds.get(name) != after.kinds.get(name):
+                self.altered.add(name)
+            mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
+            if len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
+                for number, (here, there) in enumerate(((mine, theirs), (theirs, mine))):
+                    only = [binding for binding in here if binding not in there]
+                    if only:
+                        self.lacking[number][name] = only
+
+        by_alternate = {
+            name
+            for one, other in ((before, after), (after, before))
+            for name, alternate in one.alternates.items()
+            if other.alternates.get(name) != alternate
+        }
+        self._touched: Final = self.altered | by_alternate | self.lacking[0].keys() | self.lacking[1].keys()
+
+    def beginnings(self) -> Iterator[Destination]:
+        """The destinations that some changed leg, of either side, leads to; those beyond them are affected too."""
+        before, after = self.sides
+        for one, other in ((before, after), (after, before)):
+            for queue in one.topology.queues:
+                if queue not in other.topology.queues:
+                    yield Destination("queue", queue)
+            for name in one.loose:
+                if name in one.topology.exchanges and name not in other.topology.exchanges:
+                    yield Destination("exchange", name)
+        for number, side in enumerate(self.sides):
+            other = self.sides[1 - number]
+            for name in self.altered:
+                yield from (binding.destination for binding in side.topology.bindings_from(name))
+            for bindings in self.lacking[number].values():
+                yield from (binding.destination for binding in bindings)
+            for name, alternate in side.alternates.items():
+                if other.alternates.get(name) != alternate or self._emptiness_differs(name):
+                    yield Destination("exchange", alternate)
+            for name in side.topology.exchanges:
+                if side.publishable(name) and not other.publishable(name):
+                    yield from (binding.destination for binding in side.topology.bindings_from(name))
+                    if name in side.alternates:
+                        yield Destination("exchange", side.alternates[name])
+                    if name in side.loose:
+                        yield Destination("exchange", name)
+
+    def ends(self) -> list[Destination]:
+        """The queues and loose ends that some message may get to on one side only."""
+        seen: dict[Destination, None] = {}
+        pending = list(self.beginnings())
+        while pending:
+            at = pending.pop()
+            if at in seen:
+                continue
+            seen[at] = None
+            if at.kind == "exchange":
+                for side in self.sides:
+                    if at.name not in side.loose:
+                        pending += [binding.destination for binding in side.topology.bindings_from(at.name)]
+                        if at.name in side.alternates:
+                            pending.append(Destination("exchange", side.alternates[at.name]))
+        loose = self.sides[0].loose
+        return [at for at in seen if at.kind == "queue" or at.name in loose]
+
+    def starts(self, number: int, ways: Ways) -> Iterator[Start]:
+        """The changed legs on these ways, which are those of side ``number``."""
+        side, other = self.sides[number], self.sides[1 - number]
+        changed: dict[tuple[str, Condition], None] = {}
+        for name in sorted(self._touched & ways.exchanges):
+            altered, onwards = name in self.altered, side.onwards.get(name, ())
+            lacking = frozenset(self.lacking[number].get(name, ()))
+            for binding in (*ways.last.get(name, ()), *(b for b in onwards if b.destination.name in ways.exchanges)):
+                if altered or binding in lacking:
+                    changed[name, condition_of(binding, side.kinds[name], side.topology.profile)] = None
+            yield from self._alternate_starts(number, name, ways)
+        if not other.exists(ways.end):
+            for name, bindings in ways.last.items():
+                for binding in bindings:
+                    changed[name, condition_of(binding, side.kinds[name], side.topology.profile)] = None
+        for name, condition in sorted(changed, key=lambda pair: pair[0]):
+            if condition != NEVER:
+                yield Start(name, condition, _demand(condition))
+
+    def _alternate_starts(self, number: int, name: str, ways: Ways) -> Iterator[Start]:
+        alternate, other = ways.alternate(name), self.sides[1 - number]
+        if alternate is None:
+            return
+        if other.alternates.get(name) != alternate or name in self.altered:
+            yield Start(name, None, ANY)
+            return
+        theirs = self.lacking[1 - number].get(name, ())
+        profile = other.topology.profile
+        for condition in dict.fromkeys(condition_of(binding, other.kinds[name], profile) for binding in theirs):
+            if condition != NEVER:
+                yield Start(name, None, _demand(condition))
+
+    def _emptiness_differs(self, name: str) -> bool:
+        return name in self.altered or any(name in lacking for lacking in self.lacking)
+
+
+def _demand(condition: Condition) -> Demand:
+    return ANY if condition == ALWAYS else Demand((condition,))

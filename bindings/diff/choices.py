@@ -1,0 +1,170 @@
+"""Exchanges that do not decide by conditions: what of them differs, and what becomes of a message that gets to one.
+
+Chance picks one of some bindings, so the outcome is a distribution: which queues together, how often. A hash picks one
+for each key, in a way that no pattern tells; messages are tried. Of a plugin's type that we do not know, nothing can be
+said but that both sides have the same exchange with the same bindings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from bindings.diff.reach import Side, kind_of
+from exchange.errors import BrokerError
+from exchange.message import Message
+from exchange.parts import Binding, Exchange, alternate_exchange
+from exchange.router import Router
+from exchange.topology import Topology
+
+__all__ = ["Outcomes", "Trial", "choosing", "leads_to", "samples", "shares", "way_of_choosing"]
+
+Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
+"""Which queues together get a message, each with how often. An exchange of unknown type is in it as ``?NAME``."""
+
+MOST: Final = 2_000
+"""So many ways of how chance may have it are told apart."""
+SAMPLES: Final = 200
+
+
+def choosing(exchange: Exchange) -> str:
+    """How it chooses, in a word: chance, hash or unknown."""
+    kind = kind_of(exchange)
+    if kind in ("x-random", "x-local-random"):
+        return "chance"
+    return "hash" if kind in ("x-consistent-hash", "x-modulus-hash") else "unknown"
+
+
+def leads_to(side: Side, name: str) -> set[str]:
+    """The exchanges that such an exchange can lead a message on to."""
+    found = {b.destination.name for b in side.topology.bindings_from(name) if b.destination.kind == "exchange"}
+    exchange = side.topology.exchanges.get(name)
+    if exchange is not None:
+        found.add(alternate_exchange(exchange, side.topology.policies) or "")
+    return {other for other in found if other and other in side.topology.exchanges}
+
+
+def way_of_choosing(side: Side, name: str) -> Hashable:
+    """All that an exchange's choice depends on but the message: equal for two that choose alike."""
+    exchange = side.topology.exchanges.get(name)
+    if exchange is None:
+        return None
+    kind = kind_of(exchange)
+    alternate = alternate_exchange(exchange, side.topology.policies)
+    alternate = alternate if alternate in side.topology.exchanges else None
+    bindings = [(b, side.exists(b.destination)) for b in side.topology.bindings_from(name)]
+    if choosing(exchange) == "chance":
+        counted = Counter(
+            (b.destination, there) for b, there in bindings if kind != "x-local-random" or not b.routing_key
+        )
+        return "chance", frozenset(counted.items()), None if counted else alternate
+    told = tuple(str(exchange.arguments.get(name)) for name in ("hash-header", "hash-property"))
+    if kind == "x-consistent-hash":  # which goes by the order of bindings
+        return kind, told, tuple((b.routing_key, b.destination, there) for b, there in bindings), alternate
+    if kind == "x-modulus-hash":
+        return kind, frozenset(bindings), alternate
+    return replace(exchange, durable=True, auto_delete=False, internal=False), frozenset(bindings), alternate
+
+
+class Trial:
+    """Routes messages by one topology and tells all that can come of each. Builds no more than an entry leads to."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology: Final = topology
+        self._routers: Final[dict[str, Router]] = {}
+        self._script: list[int] = []
+        self._sizes: list[int] = []
+
+    def outcomes(self, message: Message) -> Outcomes | None:
+        """What can come of a message; no queues where it is refused; None when chance has it in too many ways."""
+        exchange = self._topology.exchanges.get(message.exchange)
+        if exchange is None or exchange.internal:
+            return {frozenset(): Fraction(1)}
+        router = self._router(message.exchange)
+        found: dict[frozenset[str], Fraction] = {}
+        pending: list[list[int]] = [[]]
+        for number in range(MOST):
+            if not pending:
+                return found
+            self._script, self._sizes = pending.pop(), []
+            planned = len(self._script)
+            try:
+                route = router.route(message)
+            except BrokerError:
+                return {frozenset(): Fraction(1)}
+            chosen = self._script
+            for place in range(planned, len(self._sizes)):
+                pending += [[*chosen[:place], other] for other in range(1, self._sizes[place])]
+            queues = frozenset((*route.queues, *(f"?{name}" for name in route.undecided)))
+            weight = Fraction(1)
+            for size in self._sizes:
+                weight /= size
+            found[queues] = found.get(queues, Fraction(0)) + weight
+            if len(pending) + number > MOST:
+                return None
+        return None if pending else found
+
+    def _choose(self, size: int) -> int:
+        place = len(self._sizes)
+        self._sizes.append(size)
+        if place == len(self._script):
+            self._script = [*self._script, 0]
+        return self._script[place]
+
+    def _router(self, entry: str) -> Router:
+        router = self._routers.get(entry)
+        if router is None:
+            topology = self._topology
+            seen = {entry}
+            pending = [entry]
+            bindings: list[Binding] = []
+            while pending:
+                name = pending.pop()
+                leaving = topology.bindings_from(name)
+                bindings += leaving
+                onwards = [b.destination.name for b in leaving if b.destination.kind == "exchange"]
+                onwards.append(alternate_exchange(topology.exchanges[name], topology.policies) or "")
+                for other in onwards:
+                    if other in topology.exchanges and other not in seen:
+                        seen.add(other)
+                        pending.append(other)
+            part = Topology(
+                [topology.exchanges[name] for name in sorted(seen) if name],
+                [replace(queue, partitioning=None) for queue in topology.queues.values()],
+                bindings,
+                topology.policies.values(),
+                vhost=topology.vhost,
+                profile=topology.profile,
+            )
+            router = self._routers[entry] = Router(part, choose=self._choose, cache=0)
+        return router
+
+
+def shares(outcomes: Outcomes) -> dict[str, Fraction]:
+    """How often each queue gets the message."""
+    found: dict[str, Fraction] = {}
+    for queues, share in outcomes.items():
+        for queue in queues:
+            found[queue] = found.get(queue, Fraction(0)) + share
+    return {queue: found[queue] for queue in sorted(found)}
+
+
+def samples(message: Message, exchanges: tuple[Exchange | None, ...]) -> Iterator[Message]:
+    """The message, and others like it, that a hash may take otherwise."""
+    yield message
+    headers = {str(e.arguments["hash-header"]) for e in exchanges if e is not None and "hash-header" in e.arguments}
+    properties = {
+        str(e.arguments["hash-property"]) for e in exchanges if e is not None and "hash-property" in e.arguments
+    }
+    words = message.routing_key.split(".")
+    for number in range(SAMPLES):
+        text = f"k{number}"
+        if headers or properties:
+            values: dict[str, object] = {name: number if name == "timestamp" else text for name in sorted(properties)}
+            carried = {**message.headers, **dict.fromkeys(sorted(headers - {"CC", "BCC"}), text)}
+            yield replace(message, headers=carried, properties=values)
+        place = number % (len(words) + 1)
+        yield replace(message, routing_key=".".join([*words[:place], text, *words[place + 1 :]]))

@@ -1,0 +1,111 @@
+"""The fewest headers of which all of some conditions hold and none of others.
+
+Names are taken one after another, each left out or given one of the values that a condition mentions, or another one:
+no other choice makes a difference. What a choice does is remembered in the conditions it has settled, so that a search
+visits as many states as there are combinations of those, however many headers are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, Final
+
+from bindings.crawl import Budget, OutOfBudget
+from bindings.diff.conditions import Headers
+from exchange.conjunctions import PRESENT
+from exchange.kinds.headers import comparable
+from exchange.profile import Profile
+from exchange.values import Typed, type_and_value
+
+__all__ = ["fewest_headers"]
+
+ABSENT: Final = object()
+SENDER_SELECTED: Final = "CC"
+"""RabbitMQ refuses a message in which this is no array, and takes the strings in it as further routing keys."""
+TAKEN_OUT: Final = "BCC"
+"""Removed before the message is routed."""
+
+
+def fewest_headers(
+    all_of: Sequence[Headers], none_of: Sequence[Headers], profile: Profile, budget: Budget
+) -> dict[str, Any] | None:
+    """The fewest headers of which all the first and none of the second conditions hold; None when there are none.
+
+    No header in them brings a further routing key. Raises OutOfBudget, also where only such a header would do.
+    """
+    # Of "all", one unmet header settles it (it fails); of "any", one met header does (it holds).
+    conditions = (*all_of, *none_of)
+    wanted_true = len(all_of)
+    names = sorted({name for condition in conditions for name, _ in condition.wanted})
+    states: dict[frozenset[int], tuple[tuple[str, Any], ...]] = {frozenset(): ()}
+    left_out = False
+    for name in names:
+        asked = [(number, value) for number, c in enumerate(conditions) for n, value in c.wanted if n == name]
+        arguments = [c.arguments[name] for c in conditions if name in c.arguments]
+        options = list(_options(name, [value for _, value in asked], arguments, profile))
+        left_out |= name == SENDER_SELECTED and any(_brings_keys(argument) for argument in arguments)
+        after: dict[frozenset[int], tuple[tuple[str, Any], ...]] = {}
+        for settled, headers in states.items():
+            for value, compared in options:
+                budget.spend(1)
+                new = set(settled)
+                for number, wanted in asked:
+                    met = value is not ABSENT and (wanted is PRESENT or compared == wanted)
+                    if met is (conditions[number].mode == "any"):
+                        new.add(number)
+                now = headers if value is ABSENT else (*headers, (name, value))
+                if any((conditions[n].mode == "all") is (n < wanted_true) for n in new):
+                    continue  # one that must hold has failed, or one that must not holds
+                known = after.get(frozenset(new))
+                if known is None or len(now) < len(known):
+                    after[frozenset(new)] = now
+        states = after
+    needed = frozenset(n for n, c in enumerate(conditions) if (c.mode == "any") is (n < wanted_true))
+    found = [headers for settled, headers in states.items() if settled == needed]
+    if not found and left_out:
+        raise OutOfBudget
+    return dict(found[0]) if found else None
+
+
+def _options(
+    name: str, wanted: Iterable[Hashable], arguments: Iterable[Any], profile: Profile
+) -> Iterator[tuple[Any, Hashable]]:
+    """What a header can be: a value for a message, and as it is compared."""
+    yield ABSENT, None
+    if name == TAKEN_OUT:
+        return
+    seen: set[Hashable] = {value for value in wanted if value is not PRESENT}
+    for number in count():  # one of them is mentioned by no condition
+        other: Any = [0] * number if name == SENDER_SELECTED else f"x{number or ''}"
+        compared = comparable(other, profile, from_message=True)
+        if compared not in seen:
+            yield other, compared
+            break
+    for value in dict.fromkeys(w for w in wanted if w is not PRESENT):
+        for candidate in _values(arguments):
+            if name == SENDER_SELECTED and (type_and_value(candidate)[0] != "array" or _brings_keys(candidate)):
+                continue
+            if comparable(candidate, profile, from_message=True) == value:
+                yield candidate, value
+                break
+
+
+def _values(arguments: Iterable[Any]) -> Iterator[Any]:
+    """Values of which one compares as each argument does, if any value in a message can."""
+    arguments = tuple(arguments)
+    yield from arguments
+    for argument in arguments:
+        kind, value = type_and_value(argument)
+        if kind == "timestamp":  # compared as its number, by some profiles a thousandth of it
+            if value < 2**63:
+                yield value
+            yield Typed("timestamp", value)
+            if value % 1000 == 0:
+                yield Typed("timestamp", value // 1000)
+            yield float(value)
+
+
+def _brings_keys(value: Any) -> bool:
+    kind, items = type_and_value(value)
+    return kind == "array" and any(kind == "longstr" for kind, _ in items)

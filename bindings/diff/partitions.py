@@ -1,0 +1,96 @@
+"""Queues that are partitioned otherwise: what differs, and a key that goes to another partition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from exchange.message import Message
+from exchange.partition.partitioning import Partitioning
+from exchange.parts import Destination
+from exchange.pattern import MANY, Pattern
+from exchange.topology import Topology
+
+__all__ = ["PartitionChange", "partition_changes"]
+
+PATTERNS: Final = 20
+SAMPLES: Final = 50
+"""So many messages are tried for each of so many of the queue's binding keys."""
+
+
+class PartitionChange(NamedTuple):
+    """A queue whose messages are spread over partitions in another way."""
+
+    queue: str
+    before: Partitioning | None
+    after: Partitioning | None
+    parts: tuple[str, ...]
+    """Which of strategy, partitions and key differ; empty when there is a partitioning on one side only."""
+    witness: Message | None
+    """A message that goes to another partition, or whose partition only one side decides; None when none was found."""
+    moved: tuple[str | None, str | None]
+    """The names of the witness's partitions, None where its key decides none."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether a message shows a difference, or only one side has partitions."""
+        return self.before is None or self.after is None or self.witness is not None
+
+
+def partition_changes(before: Topology, after: Topology) -> Iterator[PartitionChange]:
+    """The changes, of queues that both have, by name."""
+    for name in sorted(before.queues.keys() & after.queues.keys()):
+        old, new = before.queues[name].partitioning, after.queues[name].partitioning
+        if old == new:
+            continue
+        if old is None or new is None:
+            yield PartitionChange(name, old, new, (), None, (None, None))
+            continue
+        differ = tuple(part for part in ("strategy", "partitions", "key") if getattr(old, part) != getattr(new, part))
+        witness: Message | None = None
+        moved: tuple[str | None, str | None] = (None, None)
+        for message in _samples(after, name, (old, new)):
+            chosen = _partition(old, message), _partition(new, message)
+            if chosen[0] != chosen[1]:
+                witness, moved = message, chosen
+                break
+        yield PartitionChange(name, old, new, differ, witness, moved)
+
+
+def _partition(partitioning: Partitioning, message: Message) -> str | None:
+    partition = partitioning.choose(message).partition
+    return None if partition is None else partitioning.partitions[partition].name
+
+
+def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partitioning]) -> Iterator[Message]:
+    bindings = islice(topology.bindings_to(Destination("queue", queue)), PATTERNS)
+    ways = [(binding.source, binding.routing_key) for binding in bindings]
+    for number in range(SAMPLES):
+        text = f"k{number}"
+        sources = [partitioning.key for partitioning in both]
+        headers: dict[str, Any] = {source.name: text for source in sources if source.part == "header"}
+        properties: dict[str, Any] = {source.name: text for source in sources if source.part == "property"}
+        body = b""
+        for source in sources:
+            if source.part == "body":
+                body = _body(source.name, text)
+        for exchange, key in ways:
+            exchange_type = topology.exchanges[exchange].type if exchange in topology.exchanges else ""
+            if exchange_type == "topic":
+                words = Pattern.of_binding_key(key).words
+                filled = ".".join(
+                    [word if isinstance(word, str) else text for word in words if word is not MANY or number]
+                )
+            else:
+                filled = key if exchange_type == "direct" else text
+            yield Message(exchange, filled, headers, properties, body)
+        yield Message("", queue, headers, properties, body)
+
+
+def _body(pointer: str, text: str) -> bytes:
+    value: Any = text
+    for step in reversed(pointer.split("/")[1:]):
+        value = {step.replace("~1", "/").replace("~0", "~"): value}
+    return json.dumps(value).encode()

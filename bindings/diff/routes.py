@@ -1,0 +1,152 @@
+"""What a message must match to go from an exchange to a destination by one way or another.
+
+A way asks that a message match its bindings and, where it leads through an alternate exchange, nothing that is bound
+before that. Ways are followed together with what they ask: one that no message can take is given up, and so is one
+that asks for all that another way to the same exchange asks for. Invariant: a message that gets to the end takes one
+of the ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from bindings.crawl import Budget, OutOfBudget, shortest_key
+from bindings.diff.changed import Start
+from bindings.diff.conditions import ALWAYS, Condition
+from bindings.diff.reach import Ways
+from bindings.diff.search import Demand, shortest_probe
+from exchange.parts import Destination
+from exchange.pattern import AMQP, Pattern
+
+__all__ = ["Way", "from_exchange", "implied", "through", "widest"]
+
+IMPLIED_STEPS = 2_000
+
+
+class Way(NamedTuple):
+    """What a message matches to go a way."""
+
+    matching: tuple[Condition, ...] = ()
+    """All of these; none for all messages."""
+    unmatched: tuple[str, ...] = ()
+    """And no binding of these exchanges, so that it takes their alternate exchanges."""
+
+
+class _Narrowing:
+    """Ways to several exchanges, of which only the widest to each are kept."""
+
+    def __init__(self, ways: Ways, budget: Budget) -> None:
+        self._profile = ways.side.topology.profile
+        self._budget = budget
+        self._known: dict[str, list[Way]] = {}
+
+    def is_new(self, exchange: str, way: Way) -> bool:
+        """Whether no way to this exchange asks for less; if so, it is kept."""
+        known = self._known.setdefault(exchange, [])
+        self._budget.spend(1 + len(known))
+        if any(_says(way, other) for other in known):
+            return False
+        known.append(way)
+        return True
+
+    def after(self, way: Way, condition: Condition) -> Way | None:
+        """The way with one more binding; None when no message can take it."""
+        if implied(condition, way.matching):
+            return way
+        kept = tuple(other for other in way.matching if not implied(other, (condition,)))
+        matching = (*kept, condition)
+        if len(matching) > 1 and shortest_probe(Demand(matching), self._profile, self._budget) is None:
+            return None
+        return Way(matching, way.unmatched)
+
+
+def from_exchange(ways: Ways, exchange: str, way: Way, budget: Budget) -> list[Way]:
+    """The ways from an exchange to the end, for messages that went ``way`` so far. Raises OutOfBudget."""
+    return _onwards(ways, [(Destination("exchange", exchange), way)], _Narrowing(ways, budget), budget)
+
+
+def through(ways: Ways, start: Start, budget: Budget) -> dict[str, list[Way]]:
+    """The ways to the end that have the leg, from each exchange where one begins. Raises OutOfBudget."""
+    first = Way(start.demand.all_of)
+    narrowing = _Narrowing(ways, budget)
+    if start.condition is None:
+        alternate = ways.alternate(start.exchange)
+        targets = [] if alternate is None else [Destination("exchange", alternate)]
+        first = Way(first.matching, (start.exchange,))
+    else:
+        edges = ways.branches(start.exchange).near(first.matching)
+        targets = [edge.target for edge in edges if edge.condition == start.condition]
+    found: dict[str, list[Way]] = {}
+    narrowing_back = _Narrowing(ways, budget)
+    pending = [(start.exchange, way) for way in _onwards(ways, [(t, first) for t in targets], narrowing, budget)]
+    while pending:
+        at, way = pending.pop()
+        if not narrowing_back.is_new(at, way):
+            continue
+        found.setdefault(at, []).append(way)
+        for source, condition in ways.side.into(at):
+            longer = narrowing_back.after(way, condition)
+            if longer is not None:
+                pending.append((source, longer))
+        for source in ways.side.alternate_of(at):
+            unmatched = way.unmatched if source in way.unmatched else (*way.unmatched, source)
+            pending.append((source, Way(way.matching, unmatched)))
+    return {at: widest(several) for at, several in found.items()}
+
+
+def _onwards(ways: Ways, starts: Iterable[tuple[Destination, Way]], narrowing: _Narrowing, budget: Budget) -> list[Way]:
+    found: list[Way] = []
+    pending = list(starts)
+    while pending:
+        at, way = pending.pop()
+        if ways.ends(at) and ways.side.exists(at):
+            found.append(way)
+            continue
+        if at.kind == "queue" or not narrowing.is_new(at.name, way):
+            continue
+        branches = ways.branches(at.name)
+        budget.spend(1 + len(branches) // 16)
+        for edge in branches.near(way.matching):
+            longer = narrowing.after(way, edge.condition)
+            if longer is not None:
+                pending.append((edge.target, longer))
+        alternate = ways.alternate(at.name)
+        if alternate is not None:
+            unmatched = way.unmatched if at.name in way.unmatched else (*way.unmatched, at.name)
+            pending.append((Destination("exchange", alternate), Way(way.matching, unmatched)))
+    return widest(found)
+
+
+def implied(condition: Condition, by: Iterable[Condition]) -> bool:
+    """Whether one of ``by`` shows that the condition holds."""
+    return condition == ALWAYS or any(condition == other or _covers(condition, other) for other in by)
+
+
+@lru_cache(maxsize=1 << 16)
+def _covers(wide: Condition, narrow: Condition) -> bool:
+    """Whether all messages of one condition meet the other; where that is hard to say, False."""
+    if not isinstance(wide, Pattern) or not isinstance(narrow, Pattern):
+        return False
+    if narrow.literal:
+        return wide.matches(narrow.text)
+    try:
+        return shortest_key(AMQP, (narrow,), (wide,), Budget(IMPLIED_STEPS)) is None
+    except OutOfBudget:
+        return False
+
+
+def widest(ways: Sequence[Way]) -> list[Way]:
+    """The ways without those that say no more than another."""
+    kept: list[Way] = []
+    for way in dict.fromkeys(ways):
+        if any(_says(way, other) for other in kept):
+            continue
+        kept = [other for other in kept if not _says(other, way)]
+        kept.append(way)
+    return kept
+
+
+def _says(narrow: Way, wide: Way) -> bool:
+    return set(wide.matching) <= set(narrow.matching) and set(wide.unmatched) <= set(narrow.unmatched)

@@ -1,0 +1,166 @@
+"""The shortest message that gets to a destination by the ways of one side, and does not by those of the other.
+
+The search knows little at first: what a changed binding asks. It takes the shortest message of that kind and walks both
+sides with it. Where it does not get to the destination, any message that does takes an edge that this one did not,
+out of where this one came; where it gets there on the other side too, any message that does not avoids a leg of that
+way. So each failure splits the search by what a better message must match or must not, and the shortest goes first.
+Invariant: a message found is a shortest one, and none found means that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, NamedTuple
+
+from bindings.algebra import Key
+from bindings.crawl import Budget, shortest_key
+from bindings.diff.conditions import ALWAYS, Condition, Headers, Probe, holds
+from bindings.diff.headers import fewest_headers
+from bindings.diff.reach import Leg, Ways
+from exchange.pattern import AMQP, MANY, Pattern
+from exchange.profile import Profile
+
+__all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
+
+
+class Demand(NamedTuple):
+    """What a message must match and must not."""
+
+    all_of: tuple[Condition, ...] = ()
+    none_of: tuple[Condition, ...] = ()
+
+    def with_all(self, condition: Condition) -> Demand:
+        """And match this."""
+        return self if condition in self.all_of else Demand((*self.all_of, condition), self.none_of)
+
+    def with_none(self, conditions: Iterable[Condition]) -> Demand:
+        """And not match any of these."""
+        return Demand(self.all_of, tuple(dict.fromkeys((*self.none_of, *conditions))))
+
+
+ANY: Final = Demand()
+
+Cost = tuple[int, int, int, str]
+
+
+def shortest_probe(demand: Demand, profile: Profile, budget: Budget) -> Probe | None:
+    """A shortest message of one key that meets the demand; None when there is none. Raises OutOfBudget."""
+    budget.spend(1)
+    if ALWAYS in demand.none_of or not set(demand.all_of).isdisjoint(demand.none_of):
+        return None
+    key = _shortest_key(demand, budget)
+    if key is None:
+        return None
+    all_of, none_of = (tuple(c for c in conditions if isinstance(c, Headers)) for conditions in demand)
+    headers = fewest_headers(all_of, none_of, profile, budget) if all_of or none_of else {}
+    return None if headers is None else Probe.of(key, headers, profile)
+
+
+def _shortest_key(demand: Demand, budget: Budget) -> str | None:
+    all_of, none_of = ([c for c in conditions if isinstance(c, Pattern)] for conditions in demand)
+    exact = next((pattern.text for pattern in all_of if isinstance(pattern, Key)), None)
+    if exact is None:
+        return shortest_key(AMQP, all_of, none_of, budget)
+    budget.spend(len(all_of) + len(none_of))
+    fits = all(pattern.matches(exact) for pattern in all_of) and not any(pattern.matches(exact) for pattern in none_of)
+    return exact if fits else None
+
+
+def shortest_message(
+    entry: str, there: Ways | None, not_there: Ways | None, starts: Iterable[Demand], budget: Budget
+) -> Probe | None:
+    """A shortest message, published to ``entry``, that ``there`` gets to its end and ``not_there`` does not.
+
+    Of such messages, those are looked for that meet one of the demands in ``starts``. None instead of the second ways
+    means that none lead anywhere, instead of the first that it does not matter. Raises OutOfBudget.
+    """
+    profile = next(ways.side.topology.profile for ways in (there, not_there) if ways is not None)
+    order = count()
+    heap: list[tuple[Cost, int, Demand, Probe | None]] = []
+    seen: set[tuple[frozenset[Condition], frozenset[Condition]]] = set()
+
+    def add(demand: Demand, least: Cost) -> None:
+        identity = frozenset(demand.all_of), frozenset(demand.none_of)
+        if identity not in seen:
+            seen.add(identity)
+            heappush(heap, (least, next(order), demand, None))
+
+    for start in starts:
+        add(start, _least(start.all_of))
+    while heap:
+        cost, _, demand, probe = heappop(heap)
+        if probe is None:
+            # What it costs is known only now: it waits for its turn again.
+            probe = shortest_probe(demand, profile, budget)
+            if probe is not None:
+                heappush(heap, (max(cost, probe.cost), next(order), demand, probe))
+            continue
+        budget.spend(10)
+        better = None if there is None else _towards(entry, there, demand, probe, budget)
+        if better is None and not_there is not None:
+            better = _away(entry, not_there, demand, probe, budget)
+        if better is None:
+            return probe
+        for child in better:
+            budget.spend(1)
+            add(child, max(cost, _least(child.all_of[-1:])))
+    return None
+
+
+def _towards(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
+    """The demands of which one is met by any message that gets to the end; None when this one does."""
+    reached, legs = ways.walk(entry, probe)
+    budget.spend(len(reached))
+    return None if legs is not None else _ways_on(ways, reached, demand, probe, budget)
+
+
+def _ways_on(
+    ways: Ways, reached: dict[str, Leg | None], demand: Demand, probe: Probe, budget: Budget
+) -> Iterator[Demand]:
+    for exchange in reached:
+        branches = ways.branches(exchange)
+        budget.spend(len(branches) // 16)
+        for edge in branches.near(demand.all_of):
+            beyond = edge.target.kind == "queue" or edge.target.name not in reached
+            if beyond and edge.condition not in demand.none_of and not holds(edge.condition, probe):
+                yield demand.with_all(edge.condition)
+        alternate = ways.alternate(exchange)
+        if alternate is not None and alternate not in reached:
+            yield demand.with_none([edge.condition for edge in ways.side.branches(exchange).taken(probe)])
+
+
+def _away(entry: str, ways: Ways, demand: Demand, probe: Probe, budget: Budget) -> Iterator[Demand] | None:
+    """The demands of which one is met by any message that does not get to the end; None when this one does not."""
+    reached, legs = ways.walk(entry, probe)
+    budget.spend(len(reached))
+    return None if legs is None else _ways_off(ways, legs, demand, budget)
+
+
+def _ways_off(ways: Ways, legs: list[Leg], demand: Demand, budget: Budget) -> Iterator[Demand]:
+    for leg in legs:
+        if leg.edge is not None:
+            if leg.edge.condition != ALWAYS and leg.edge.condition not in demand.all_of:
+                yield demand.with_none([leg.edge.condition])
+            continue
+        # Who is to stay away from an alternate exchange must match something before it.
+        branches = ways.side.branches(leg.source)
+        budget.spend(len(branches) // 16)
+        for edge in branches.near(demand.all_of):
+            if edge.condition not in demand.none_of:
+                yield demand.with_all(edge.condition)
+
+
+def _least(conditions: Iterable[Condition]) -> Cost:
+    """What a message that matches all of these costs at least."""
+    words = size = headers = 0
+    for condition in conditions:
+        if isinstance(condition, Pattern):
+            single = [word for word in condition.words if word is not MANY]
+            literal = sum(len(word.encode("utf-8", "surrogatepass")) for word in single if isinstance(word, str))
+            words = max(words, len(single))
+            size = max(size, literal + max(len(single) - 1, 0))
+        elif condition.wanted:
+            headers = 1
+    return words, headers, size, ""

@@ -1,0 +1,112 @@
+"""``hashstar diff``: the plan, the meaning, messages, exit codes; as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bindings.commands.diff import diff_command
+
+BEFORE = """\
+exchange orders: topic, alternate unrouted
+exchange unrouted: fanout
+queue billing
+queue audit: partitioned kafka.murmur2 over 12
+queue lost
+orders -> billing: "order.*.paid"
+orders -> audit: "order.#"
+unrouted -> lost
+"""
+
+
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(diff_command, arguments)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> str:
+    """The file of the topology above."""
+    path = tmp_path / "before.bindings"
+    path.write_text(BEFORE)
+    return str(path)
+
+
+def changed(tmp_path: Path, old: str, new: str) -> str:
+    """A file of the same with one change."""
+    assert old in BEFORE
+    path = tmp_path / "after.bindings"
+    path.write_text(BEFORE.replace(old, new))
+    return str(path)
+
+
+def test_no_difference_is_said_to_be_proved(before: str, tmp_path: Path) -> None:
+    """Exit 0; a binding that is written otherwise and matches the same changes no message, but is a step."""
+    result = run(before, before)
+    assert result.exit_code == 0
+    assert result.output == "plan: nothing to do\nmeaning:\n  no observable change: proved for all keys and headers\n"
+    again = run(before, changed(tmp_path, '"order.#"', '"order.#", "order.*.#"'))
+    assert "no observable change: proved" in again.output
+    assert again.exit_code == 1
+
+
+def test_what_is_gained_and_lost_has_patterns_and_a_witness(before: str, tmp_path: Path) -> None:
+    """From the queue that gains, and from the one behind the alternate exchange that loses."""
+    result = run(before, changed(tmp_path, '"order.*.paid"', '"order.*.paid", "invoice.#"'))
+    assert result.exit_code == 1
+    for line in (
+        "  + bind exchange 'orders' 'invoice.#' -> queue 'billing'",
+        "  + queue 'billing' gains from exchange 'orders':\n      'invoice.#'\n      such as 'invoice'\n",
+        "  - queue 'lost' loses from exchange 'orders':\n      'invoice.#' where exchange 'orders' had no match",
+    ):
+        assert line in result.output
+
+
+def test_unroutable_messages_and_partitions_are_told(before: str, tmp_path: Path) -> None:
+    """A queue that goes, and a partition count that changes."""
+    gone = run(before, changed(tmp_path, "unrouted -> lost\n", ""))
+    assert "! published to exchange 'orders', '' goes nowhere now" in gone.output
+    moved = run(before, changed(tmp_path, "over 12", "over 16"))
+    assert "plan: nothing to do" in moved.output
+    assert "kafka.murmur2 over 12 by routing_key, then kafka.murmur2 over 16 by routing_key" in moved.output
+    assert moved.exit_code == 1
+
+
+def test_messages_that_go_elsewhere_are_counted(before: str, tmp_path: Path) -> None:
+    """With where they went and where they go, partitions included."""
+    after = changed(tmp_path, '"order.*.paid"', '"order.*.sent"')
+    lines = [{"exchange": "orders", "routing_key": f"order.{n}.{what}"} for n in range(3) for what in ("paid", "new")]
+    path = tmp_path / "messages.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*lines, {"exchange": "nobody"}])))
+    result = run(before, after, "--messages", str(path))
+    assert "messages: 3 of 7 go elsewhere" in result.output
+    told = json.loads(run(before, after, "--messages", str(path), "--json").output)["messages"]
+    assert (told["read"], told["elsewhere"]) == (7, 3)
+    assert all("billing" in move["before"] and "billing" not in move["after"] for move in told["moves"])
+    path.write_text('{"exchange": "orders"}\n[]\n')
+    bad = run(before, after, "--messages", str(path))
+    assert bad.exit_code == 2
+    assert f"{path}:2" in bad.output
+
+
+def test_json_has_the_same(before: str, tmp_path: Path) -> None:
+    """A verdict, effects with a witness as a message, and the plan."""
+    told = json.loads(run(before, changed(tmp_path, '"order.*.paid"', '"order.*.paid", "invoice.#"'), "--json").output)
+    assert told["meaning"]["verdict"] == "changed"
+    gained = next(effect for effect in told["meaning"]["effects"] if effect["queue"] == "billing")
+    assert (gained["change"], gained["messages"], gained["exact"]) == ("gained", ["'invoice.#'"], True)
+    assert gained["witness"] == {"exchange": "orders", "routing_key": "invoice"}
+    assert told["plan"]["steps"][0]["verb"] == "bind"
+
+
+def test_bad_input_is_2(before: str, tmp_path: Path) -> None:
+    """A file that is not there, and one that is wrong."""
+    assert run(before, str(tmp_path / "none.bindings")).exit_code == 2
+    wrong = tmp_path / "wrong.bindings"
+    wrong.write_text("exchnage orders: topic\n")
+    result = run(before, str(wrong))
+    assert result.exit_code == 2
+    assert "wrong.bindings:1:1" in result.output
