@@ -13,8 +13,10 @@ from bindings.apply.amqp import Connection, Refused
 from bindings.apply.live import Live
 from bindings.apply.steps import Broker, InUse, Outcome, carry_out
 from bindings.commands.messages import fail, warn
+from bindings.diff.meaning import meaning
 from bindings.diff.plan import Plan, keeping, plan, reserved
-from bindings.diff.step import Step, named
+from bindings.diff.report import meaning_lines, plan_lines
+from bindings.diff.step import Step
 from bindings.sources import open_source
 from exchange.errors import HashstarError, InputError
 from exchange.topology import Topology
@@ -23,6 +25,7 @@ __all__ = ["apply_command"]
 
 LISTED: Final = 20
 """Steps that are named where there may be very many."""
+MEANING_LINES: Final = 40
 STOPPED: Final = 1
 
 
@@ -72,7 +75,7 @@ def apply_command(
         before = live.topology(wanted)
         after = wanted if prune else keeping(before, wanted)
         todo = plan(before, after)
-        _show(todo, f"virtual host {live.vhost!r} at {live.management.address}")
+        _show(todo, before, after, f"virtual host {live.vhost!r} at {live.management.address}")
         if not prune:
             _show_unknown(before, wanted)
         if todo.refused:
@@ -115,17 +118,19 @@ def apply_command(
     click.echo(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
 
 
-def _show(todo: Plan, where: str) -> None:
+def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if todo.steps:
         click.echo(f"plan for {where}:")
-    for step in todo.steps:
-        click.echo(f"  {_line(step)}")
-        if step.danger:
-            click.echo(f"      ! {step.danger}")
-    for step, error in todo.refused:
-        click.echo(f"  ? {step}\n      ! the broker would refuse: {error}")
-    for part in todo.left_alone:
-        click.echo(f"  left alone, as it is the broker's own or an exclusive queue's: {named(part)}")
+    for line in plan_lines(todo):
+        click.echo(line)
+    if not todo.steps:
+        return
+    click.echo("meaning:")
+    lines = list(meaning_lines(meaning(before, after.with_profile(before.profile))))
+    for line in lines[:MEANING_LINES]:
+        click.echo(line)
+    if len(lines) > MEANING_LINES:
+        click.echo(f"  and {len(lines) - MEANING_LINES} more lines: hashstar diff tells all")
 
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:
