@@ -47,6 +47,8 @@ class Side:
         self.alternates: Final[dict[str, str]] = {}
         self.onwards: Final[dict[str, list[Binding]]] = {}
         """The bindings of an exchange that lead to other exchanges."""
+        self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
+        """What is found out about conditions together, see `bindings.diff.routes`."""
         self._sources: Final[dict[str, dict[str, None]]] = {}
         self._alternate_of: Final[dict[str, list[str]]] = {}
         self._branches: Final[dict[str, Branches]] = {}

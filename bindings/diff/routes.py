@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from bindings.crawl import Budget, OutOfBudget, shortest_key
 from bindings.diff.changed import Start
@@ -22,7 +22,11 @@ from exchange.pattern import AMQP, Pattern
 
 __all__ = ["Way", "from_exchange", "implied", "through", "widest"]
 
-IMPLIED_STEPS = 2_000
+Conditions: TypeAlias = tuple[Condition, ...]
+
+IMPLIED_STEPS: Final = 2_000
+REMEMBERED: Final = 1 << 18
+"""Answers that are kept: many ways begin alike."""
 
 
 class Way(NamedTuple):
@@ -38,7 +42,7 @@ class _Narrowing:
     """Ways to several exchanges, of which only the widest to each are kept."""
 
     def __init__(self, ways: Ways, budget: Budget) -> None:
-        self._profile = ways.side.topology.profile
+        self._side = ways.side
         self._budget = budget
         self._known: dict[str, list[Way]] = {}
 
@@ -53,13 +57,24 @@ class _Narrowing:
 
     def after(self, way: Way, condition: Condition) -> Way | None:
         """The way with one more binding; None when no message can take it."""
-        if implied(condition, way.matching):
+        if condition == ALWAYS:
             return way
-        kept = tuple(other for other in way.matching if not implied(other, (condition,)))
-        matching = (*kept, condition)
-        if len(matching) > 1 and shortest_probe(Demand(matching), self._profile, self._budget) is None:
-            return None
-        return Way(matching, way.unmatched)
+        matching = self._joined(way.matching, condition)
+        return None if matching is None else Way(matching, way.unmatched)
+
+    def _joined(self, matching: Conditions, condition: Condition) -> Conditions | None:
+        asked = matching, condition
+        if asked in self._side.joined:
+            return self._side.joined[asked]
+        result: Conditions | None = matching
+        if not implied(condition, matching):
+            result = (*(other for other in matching if not implied(other, (condition,))), condition)
+            if len(result) > 1 and shortest_probe(Demand(result), self._side.topology.profile, self._budget) is None:
+                result = None
+        if len(self._side.joined) >= REMEMBERED:
+            self._side.joined.clear()
+        self._side.joined[asked] = result
+        return result
 
 
 def from_exchange(ways: Ways, exchange: str, way: Way, budget: Budget) -> list[Way]:

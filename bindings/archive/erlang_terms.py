@@ -1,0 +1,117 @@
+"""Erlang terms as ``~p`` prints them: what the text logs of RabbitMQ's tracing plugin hold.
+
+Lists are lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from exchange.errors import InputError
+
+__all__ = ["Atom", "parse"]
+
+TOKEN: Final = re.compile(
+    r"""\s*(?:
+      (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>,)
+    | (?P<float>[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?) | (?P<int>[-+]?[0-9]+)
+    | <<\s*"(?P<text>(?:[^"\\]|\\.)*)"(?P<utf8>\s*/\s*utf8)?\s*>>
+    | <<(?P<bytes>[0-9,\s]*)>>
+    | "(?P<string>(?:[^"\\]|\\.)*)"
+    | '(?P<quoted>(?:[^'\\]|\\.)*)' | (?P<atom>[a-z][a-zA-Z0-9_@]*)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+ESCAPE: Final = re.compile(r"\\(?:x\{([0-9A-Fa-f]+)\}|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(.))", re.DOTALL)
+CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "s": " ", "d": "\x7f"}
+ENDS: Final = {"[": "]", "{": "}"}
+
+
+class Atom(str):
+    """An atom."""
+
+    __slots__ = ()
+
+
+def parse(data: bytes) -> Any:
+    """The one term that a text holds, over however many lines. Raises InputError.
+
+    Bytes that are not ASCII stand for themselves: so they do in ``<<"ü"/utf8>>``, which Erlang prints in UTF-8, and in
+    what it prints in Latin-1.
+    """
+    stack: list[tuple[str, list[Any]]] = [("", [])]
+    place, text = 0, data.decode("latin-1").rstrip()
+    wants_value = True
+    while place < len(text):
+        found = TOKEN.match(text, place)
+        if found is None:
+            raise InputError("not an Erlang term")
+        place = found.end()
+        kind = str(found.lastgroup)
+        if kind == "comma":
+            if wants_value or len(stack) == 1:
+                raise InputError("not an Erlang term: a comma that follows nothing")
+            wants_value = True
+            continue
+        if kind == "close":
+            opened, items = stack.pop()
+            if ENDS.get(opened) != found["close"] or (wants_value and items):
+                raise InputError("not an Erlang term: brackets that do not fit")
+            stack[-1][1].append(items if opened == "[" else tuple(items))
+        elif not wants_value:
+            raise InputError("not an Erlang term: a comma is missing")
+        elif kind == "open":
+            stack.append((found["open"], []))
+            continue
+        else:
+            stack[-1][1].append(_value(found))
+        wants_value = False
+    if len(stack) != 1 or len(stack[0][1]) != 1:
+        raise InputError("not an Erlang term: it does not end")
+    return stack[0][1][0]
+
+
+def _value(found: re.Match[str]) -> Any:
+    if found["text"] is not None:
+        return _unescaped(found["text"], "utf-8" if found["utf8"] else "latin-1")
+    if found["bytes"] is not None:
+        try:
+            return bytes([int(number) for number in found["bytes"].split(",") if number.strip()])
+        except ValueError:
+            raise InputError("not an Erlang term: a binary with a number that is no byte") from None
+    if found["int"] is not None:
+        return int(found["int"])
+    if found["float"] is not None:
+        return float(found["float"])
+    if found["string"] is not None:
+        return _text(found["string"])
+    return Atom(_text(found["quoted"]) if found["quoted"] is not None else found["atom"])
+
+
+def _text(raw: str) -> str:
+    return _unescaped(raw, "utf-8").decode("utf-8", "surrogateescape")
+
+
+def _unescaped(raw: str, encoding: str) -> bytes:
+    """The bytes that a text in quotes stands for, what is escaped being in an encoding."""
+    parts: list[bytes] = []
+    place = 0
+    for found in ESCAPE.finditer(raw):
+        try:
+            character = _character(found).encode(encoding)
+        except UnicodeEncodeError:
+            raise InputError("not an Erlang term: a binary with a character that is no byte") from None
+        parts += [raw[place : found.start()].encode("latin-1"), character]
+        place = found.end()
+    return b"".join([*parts, raw[place:].encode("latin-1")])
+
+
+def _character(found: re.Match[str]) -> str:
+    code = found[1] or found[2]
+    number = int(code, 16) if code else int(found[3], 8) if found[3] else None
+    if number is None:
+        return CONTROLS.get(found[4], found[4])
+    if number > 0x10FFFF or 0xD800 <= number < 0xE000:
+        raise InputError("not an Erlang term: an escape that is no character")
+    return chr(number)

@@ -1,0 +1,170 @@
+"""Headers and properties at rest: each AMQP field value as its type and a text.
+
+A table is a column of ``map<string, struct<type, value>>``, so that Spark and Arrow can ask for one header of many
+rows without reading the others: ``headers['region'].value = 'eu'``, and a headers exchange is decided exactly, as the
+type stands beside. ``type`` is one of `exchange.values.TYPES`; ``value`` is
+
+==========================  =================================================================
+longstr                     the text, as `bindings.archive.names` writes it
+binary                      base64
+integers, timestamp         decimal digits; a timestamp is in seconds
+float, double               Python's shortest decimal that reads back as it; ``nan``, ``inf``
+decimal                     its digits: ``1.25``
+bool                        ``true`` or ``false``
+void                        null
+array, table                the JSON of `exchange.typed_json`
+==========================  =================================================================
+
+`value_of` undoes `written`: type and value, as RabbitMQ holds them, come back.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bindings.archive.names import escaped, escaped_bytes, text_array, unescaped
+from exchange.errors import InputError
+from exchange.typed_json import decode, encode
+from exchange.values import RANGES, Typed, type_and_value
+
+__all__ = ["TABLE", "Tables", "tables_of", "value_of", "written"]
+
+FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
+TABLE: Final = pa.map_(pa.string(), FIELD)
+"""The Arrow type of a table."""
+
+
+def written(value: Any) -> tuple[str, str | None]:
+    """The type of a field value and its text. Raises TypeError, ValueError or OverflowError for what AMQP cannot hold.
+
+    The text is still to be escaped where it is a longstr: `Tables` does that for whole columns.
+    """
+    kind = type(value)
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # the engine keeps lone surrogates of values as three bytes each
+            return "longstr", value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+        return "longstr", value
+    if kind is bool:
+        return "bool", "true" if value else "false"
+    name, inner = type_and_value(value)
+    if name in RANGES:
+        Typed(name, inner)  # raises ValueError when it does not fit
+        return name, str(inner)
+    if name == "void":
+        return name, None
+    if name in ("float", "double"):
+        return name, repr(inner)
+    if name == "longstr":
+        return name, inner.decode("utf-8", "surrogateescape")
+    if name == "binary":
+        return name, b64encode(inner).decode()
+    if name == "bool":
+        return name, "true" if inner else "false"
+    if name == "decimal":
+        plain = value.value if isinstance(value, Typed) else value
+        return name, str(plain.value if isinstance(plain, Typed) else plain)
+    text = json.dumps(encode(value), ensure_ascii=False)
+    return name, text if escaped(text) == text else json.dumps(encode(value))
+
+
+def value_of(name: str, text: str | None) -> Any:
+    """The field value of a type and its text, unescaped. Raises InputError when they are not a value."""
+    if name == "longstr" and text is not None:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return Typed("longstr", text.encode("utf-8", "surrogateescape"))
+        return text
+    if name == "long" and text is not None:
+        return int(text)
+    try:
+        return _rare_value_of(name, text)
+    except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
+        raise InputError(f"{text!r} is not a {name} of AMQP: {error}") from None
+
+
+def _rare_value_of(name: str, text: str | None) -> Any:
+    if name == "void":
+        return None
+    if text is None:
+        raise ValueError("only a void has no value")
+    if name in RANGES:
+        return Typed(name, int(text))
+    if name == "bool":
+        return {"true": True, "false": False}[text]
+    if name == "double":
+        return float(text)
+    if name == "float":
+        return Typed("float", float(text))
+    if name == "binary":
+        return b64decode(text, validate=True)
+    if name == "decimal":
+        return Decimal(text)
+    if name in ("array", "table"):
+        return decode(json.loads(text))
+    raise ValueError(f"there is no type {name!r}")
+
+
+class Tables:
+    """A column of tables in the making."""
+
+    def __init__(self) -> None:
+        self._ends = [0]
+        self._keys: list[str] = []
+        self._types: list[str] = []
+        self._values: list[str | None] = []
+
+    def add(self, table: Mapping[str, Any] | None) -> None:
+        """Add one more row. Raises as `written`, and then nothing is added."""
+        if table:
+            fields = [written(value) for value in table.values()]
+            self._keys += table
+            self._types += [field[0] for field in fields]
+            self._values += [field[1] for field in fields]
+        self._ends.append(len(self._keys))
+
+    def undo(self) -> None:
+        """Take the last row away."""
+        self._ends.pop()
+        del self._keys[self._ends[-1] :], self._types[self._ends[-1] :], self._values[self._ends[-1] :]
+
+    def array(self) -> pa.MapArray:
+        """The column."""
+        fields = pa.StructArray.from_arrays(
+            [pa.array(self._types, pa.string()), text_array(self._values)], fields=list(FIELD)
+        )
+        ends = pa.array(self._ends, pa.int32())
+        return pa.MapArray.from_arrays(ends, text_array(self._keys), fields, TABLE)
+
+
+def tables_of(array: pa.MapArray) -> list[dict[str, Any]]:
+    """The rows of a column of tables; a null is an empty table. Raises InputError as `value_of`."""
+    ends = array.offsets.to_pylist()
+    first, last = ends[0], ends[-1]
+    fields = array.items.slice(first, last - first)
+    keys = array.keys.slice(first, last - first).to_pylist()
+    types, values = fields.field(0).to_pylist(), fields.field(1).to_pylist()
+    rows: list[dict[str, Any]] = []
+    for n, start in enumerate(ends[:-1]):
+        row: dict[str, Any] = {}
+        for place in range(start - first, ends[n + 1] - first):
+            text = values[place]
+            name = types[place]
+            if text is not None and name == "longstr":
+                text = unescaped(text)
+            row[unescaped(keys[place])] = value_of(name, text)
+        rows.append(row)
+    return rows
+
+
+def field(value: bytes) -> Any:
+    """A longstr of these bytes."""
+    return value_of("longstr", escaped_bytes(value))

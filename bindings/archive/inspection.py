@@ -1,0 +1,140 @@
+"""What an archive holds, in one reading: counts by exchange, the window of time, what is bad and why.
+
+Inspections of splits add: ``+`` of two is that of both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.archive.names import unescaped
+from bindings.archive.reading import Bad, Format, Item, Skipped, Split
+
+__all__ = ["COLUMNS", "Inspection", "inspect", "inspected"]
+
+COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
+"""All that an inspection reads."""
+REASONS: Final = 100
+"""Reasons that are told apart; some name the value that was wrong."""
+OTHER: Final = "other reasons"
+SAMPLES: Final = 3
+"""Bad records of each reason that are kept."""
+
+
+@dataclass(slots=True)
+class Inspection:
+    """Counts of an archive or of a part of it."""
+
+    records: int = 0
+    first: int | None = None
+    """Microseconds since 1970, UTC, of the earliest record that has a time."""
+    last: int | None = None
+    without_time: int = 0
+    body_bytes: int = 0
+    without_size: int = 0
+    with_outcome: int = 0
+    """Records of which the archive knows where the broker put them."""
+    unrouted: int = 0
+    """Those of them that the broker put nowhere."""
+    exchanges: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    """Virtual host, None where unknown, and exchange -> records."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Why -> records that are no publishings."""
+    bad: Counter[str] = field(default_factory=Counter)
+    """Why -> records that could not be read."""
+    samples: dict[str, list[Bad]] = field(default_factory=dict)
+    """Why -> the first of them."""
+
+    def add(self, item: Item) -> None:
+        """Count what a format read."""
+        if isinstance(item, Skipped):
+            self.skipped[item.reason] += item.records
+        elif isinstance(item, Bad):
+            reason = item.reason if item.reason in self.bad or len(self.bad) < REASONS else OTHER
+            self.bad[reason] += 1
+            kept = self.samples.setdefault(reason, [])
+            if len(kept) < SAMPLES:
+                kept.append(item)
+        else:
+            self._count(item)
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        times = batch.column("time")
+        self.records += batch.num_rows
+        self.without_time += times.null_count
+        if times.null_count < len(times):
+            ends = pc.min_max(times.cast(pa.int64())).as_py()
+            self._widen(ends["min"], ends["max"])
+        sizes = batch.column("body_size")
+        self.without_size += sizes.null_count
+        self.body_bytes += pc.sum(sizes).as_py() or 0
+        outcomes = batch.column("routed_queues")
+        self.with_outcome += len(outcomes) - outcomes.null_count
+        self.unrouted += pc.sum(pc.equal(pc.list_value_length(outcomes), 0)).as_py() or 0
+        pairs = pa.Table.from_arrays([batch.column("vhost"), batch.column("exchange")], ["vhost", "exchange"])
+        for row in pairs.group_by(["vhost", "exchange"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
+            vhost = row["vhost"]
+            name = None if vhost is None else unescaped(vhost), unescaped(row["exchange"])
+            self.exchanges[name] += row["count_all"]
+
+    def _widen(self, first: int | None, last: int | None) -> None:
+        if first is not None and (self.first is None or first < self.first):
+            self.first = first
+        if last is not None and (self.last is None or last > self.last):
+            self.last = last
+
+    def __add__(self, other: Inspection) -> Inspection:
+        both = Inspection(
+            records=self.records + other.records,
+            first=self.first,
+            last=self.last,
+            without_time=self.without_time + other.without_time,
+            body_bytes=self.body_bytes + other.body_bytes,
+            without_size=self.without_size + other.without_size,
+            with_outcome=self.with_outcome + other.with_outcome,
+            unrouted=self.unrouted + other.unrouted,
+            exchanges=self.exchanges + other.exchanges,
+            skipped=self.skipped + other.skipped,
+            bad=Counter(self.bad),
+            samples={reason: list(samples) for reason, samples in self.samples.items()},
+        )
+        both._widen(other.first, other.last)
+        for reason, samples in other.samples.items():
+            told = reason if reason in both.bad or len(both.bad) < REASONS else OTHER
+            both.bad[told] += other.bad[reason]
+            both.samples[told] = [*both.samples.get(told, []), *samples][:SAMPLES]
+        return both
+
+    @property
+    def bad_records(self) -> int:
+        """How many could not be read."""
+        return self.bad.total()
+
+    @property
+    def skipped_records(self) -> int:
+        """How many are no publishings."""
+        return self.skipped.total()
+
+
+def inspect(form: Format, split: Split) -> Inspection:
+    """The inspection of a split."""
+    found = Inspection()
+    for item in form.read(split, COLUMNS):
+        found.add(item)
+    return found
+
+
+def inspected(splits: Iterable[tuple[Format, Split]], step: Callable[[Any], None] = lambda found: None) -> Inspection:
+    """The inspection of many splits; ``step`` is told each one's."""
+    total = Inspection()
+    for form, split in splits:
+        found = inspect(form, split)
+        total += found
+        step(found)
+    return total

@@ -1,0 +1,254 @@
+"""Our own archive: Parquet files of `bindings.archive.record.SCHEMA`, by day, and Parquet of others with such columns.
+
+``day=2026-11-21/part-00000.parquet`` and so on, the day in UTC, ``day=unknown`` for messages without a time; zstd, with
+checksums of pages. The metadata of a file says of which format the messages were and with which bias. A file gets its
+name when it is complete, so what an interrupted writer leaves behind is no part of the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Split
+from bindings.archive.record import SCHEMA, empty_column
+from exchange.errors import InputError
+
+__all__ = ["Parquet", "ParquetWriter"]
+
+MAGIC: Final = b"PAR1"
+FORMAT_KEY: Final = b"hashstar.archive"
+BIAS_KEY: Final = b"hashstar.bias"
+VERSION: Final = b"1"
+ROW_GROUP: Final = 1 << 17
+OPEN_DAYS: Final = 8
+DAY_US: Final = 86_400_000_000
+UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+"""What pyarrow raises for files that are damaged."""
+
+NAMES: Final = {"time": ("time", "timestamp", "ts"), "body_size": ("body_size", "size")}
+"""What columns are called in Parquet of others, where they are not called as ours."""
+
+
+class Parquet(Format):
+    """Parquet files, ours or of others."""
+
+    name: ClassVar[str] = "Parquet"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it is Parquet with an exchange and a routing key, or so damaged that it does not say."""
+        if not head.startswith(MAGIC):
+            return False
+        try:
+            names = pq.read_schema(path).names
+        except UNREADABLE:
+            return True
+        return "exchange" in names and "routing_key" in names
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        try:
+            metadata = pq.read_metadata(path)
+        except UNREADABLE:
+            return [Split(path)]
+        splits: list[Split] = []
+        start = size = 0
+        for group in range(metadata.num_row_groups):
+            size += metadata.row_group(group).total_byte_size
+            if size >= split_bytes or group + 1 == metadata.num_row_groups:
+                splits.append(Split(path, start, group + 1))
+                start, size = group + 1, 0
+        return splits
+
+    def bias_of(self, path: str) -> Bias:
+        try:
+            said = (pq.read_schema(path).metadata or {}).get(BIAS_KEY, b"")
+        except UNREADABLE:
+            return Bias.UNKNOWN
+        return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        wanted = list(SCHEMA.names if columns is None else columns)
+        try:
+            file = pq.ParquetFile(split.path, page_checksum_verification=True)
+            groups = range(split.start, file.num_row_groups if split.end is None else split.end)
+        except FileNotFoundError as error:
+            raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
+        except UNREADABLE as error:
+            yield Bad(split.path, 0, f"damaged Parquet file: {_first_line(error)}")
+            return
+        with file:
+            for group in groups:
+                yield from _read_group(file, split.path, group, wanted)
+
+
+def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str]) -> Iterator[Item]:
+    own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
+    names = file.schema_arrow.names
+    stored = {name: name for name in wanted if name in names}
+    if not own:
+        stored |= {name: next((other for other in NAMES.get(name, (name,)) if other in names), "") for name in wanted}
+        stored = {name: other for name, other in stored.items() if other}
+    needed = dict.fromkeys([*stored.values(), "exchange", "routing_key"])
+    row = sum(file.metadata.row_group(n).num_rows for n in range(group))
+    end = row + file.metadata.row_group(group).num_rows
+    try:
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(needed)):
+            if own:
+                batch.validate(full=True)
+                yield batch.select(wanted).cast(pa.schema([SCHEMA.field(name) for name in wanted]))
+            else:
+                yield from _foreign(batch, path, row, wanted, stored)
+            row += batch.num_rows
+    except UNREADABLE as error:
+        yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
+        return
+    if row != end:  # the header of a page, of which there is no checksum
+        yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
+
+
+def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]) -> Iterator[Item]:
+    places = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
+    there = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
+    for place in places.filter(pc.invert(there)).to_pylist():
+        yield Bad(path, place, "no exchange or no routing key")
+    batch, places = batch.filter(there), places.filter(there)
+    columns: list[pa.Array] = []
+    for name in wanted:
+        if name == "source":
+            columns.append(pa.array([path] * batch.num_rows, pa.string()))
+        elif name == "offset":
+            columns.append(places)
+        elif name in stored:
+            columns.append(_converted(batch.column(stored[name]), name))
+        else:
+            columns.append(empty_column(name, batch.num_rows))
+    yield pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
+
+
+def _converted(array: pa.Array, name: str) -> pa.Array:
+    """A column of others as ours: a map of texts is a table of longstr."""
+    wanted = SCHEMA.field(name)
+    if array.type == wanted.type:
+        return array
+    if pa.types.is_map(wanted.type):
+        if not (pa.types.is_map(array.type) and pa.types.is_string(array.type.item_type)):
+            raise pa.ArrowInvalid(f"column {name} is of type {array.type}, not a map of texts")
+        values = array.items
+        kinds = pa.array(["longstr"] * len(values), pa.string())
+        fields = pa.StructArray.from_arrays([kinds, values], fields=list(wanted.type.item_type))
+        return pa.MapArray.from_arrays(array.offsets, array.keys, fields, wanted.type)
+    return array.cast(wanted.type)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+class ParquetWriter:
+    """Writes batches into the files of a folder; a context manager.
+
+    Files are begun anew after ``file_rows`` rows; few days are open at a time, so batches in any order of days are
+    taken. Leaving with an exception leaves the files that were complete. Raises InputError when it cannot write.
+    """
+
+    def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000) -> None:
+        self._folder = folder
+        self._file_rows = file_rows
+        self._schema = SCHEMA.with_metadata({FORMAT_KEY: VERSION, BIAS_KEY: bias.name.encode()})
+        self._open: dict[str, _Part] = {}
+        self._numbers: dict[str, int] = {}
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for part in self._open.values():
+            part.close(complete=kind is None)
+        self._open.clear()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows of all columns."""
+        times = batch.column("time")
+        days = np.asarray(pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).max)) // DAY_US
+        try:
+            for day in np.unique(days).tolist():
+                rows = batch if (days == day).all() else batch.filter(pa.array(days == day))
+                self._part(_day_name(day)).write(rows)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self._folder}: cannot be written: {error}") from None
+        self.rows += batch.num_rows
+
+    def _part(self, day: str) -> _Part:
+        part = self._open.pop(day, None)
+        if part is not None and part.rows >= self._file_rows:
+            part.close(complete=True)
+            part = None
+        if part is None:
+            number = self._numbers.get(day, 0)
+            self._numbers[day] = number + 1
+            part = _Part(self._folder / f"day={day}" / f"part-{number:05}.parquet", self._schema)
+        self._open[day] = part  # as the last one
+        if len(self._open) > OPEN_DAYS:
+            self._open.pop(next(iter(self._open))).close(complete=True)
+        return part
+
+
+class _Part:
+    """A file that is being written; small batches are collected into row groups."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.part")
+        self._writer: Any = pq.ParquetWriter(
+            self._partial, schema, compression="zstd", write_page_checksum=True, use_dictionary=DICTIONARIES
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._waiting_rows >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, SCHEMA), ROW_GROUP)
+        self._waiting, self._waiting_rows = [], 0
+
+    def close(self, *, complete: bool) -> None:
+        try:
+            if complete:
+                self._flush()
+            self._writer.close()
+            if complete:
+                self._partial.replace(self._path)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self._path}: cannot be written: {error}") from None
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+DICTIONARIES: Final = [
+    "vhost", "exchange", "routing_key", "cc.list.element", "bcc.list.element", "headers.key_value.key",
+    "headers.key_value.value.type", "headers.key_value.value.value", "properties.key_value.key",
+    "properties.key_value.value.type", "properties.key_value.value.value", "routed_queues.list.element", "source",
+]  # fmt: skip
+"""Columns that repeat themselves."""
+
+
+def _day_name(day: int) -> str:
+    if day == np.iinfo(np.int64).max // DAY_US:
+        return "unknown"
+    return str(np.datetime64(day, "D"))

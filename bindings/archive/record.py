@@ -1,0 +1,247 @@
+"""The record of a message at rest: as a value, and as a row of Arrow, Parquet and Spark.
+
+=================  ==========================  =============================================================
+column             type                        what it is
+=================  ==========================  =============================================================
+time               timestamp in µs, UTC        when it was published, or else when it was seen; null: unknown
+vhost              string                      null: unknown
+exchange           string                      ``""`` is the default exchange
+routing_key        string
+cc, bcc            list<string>                the routing keys in the headers CC and BCC
+headers            map<string, (type, value)>  all of them, CC and BCC too: see `bindings.archive.fields`
+properties         map<string, (type, value)>  the other basic properties, under their AMQP names
+body               binary                      null: the archive has none, or only its beginning
+body_size          int64                       bytes; null: unknown
+routed_queues      list<string>                where the broker put it; null: unknown, empty: nowhere
+source             string                      the file it was read from
+offset             int64                       where in it: byte, line or offset, as the format counts
+=================  ==========================  =============================================================
+
+Strings are written by `bindings.archive.names`, which says how bytes that are not UTF-8 stand in them. A topic, direct
+or fanout exchange needs no column but routing_key, cc and bcc; only headers exchanges need the headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from bindings.archive.fields import TABLE, Tables, tables_of
+from bindings.archive.names import text_array, unescaped
+from exchange.errors import BrokerError, InputError
+from exchange.message import Message
+
+__all__ = ["SCHEMA", "Record", "Rows", "batch_of", "empty_column", "records_of"]
+
+SCHEMA: Final = pa.schema([
+    pa.field("time", pa.timestamp("us", "UTC")),
+    pa.field("vhost", pa.string()),
+    pa.field("exchange", pa.string(), nullable=False),
+    pa.field("routing_key", pa.string(), nullable=False),
+    pa.field("cc", pa.list_(pa.string()), nullable=False),
+    pa.field("bcc", pa.list_(pa.string()), nullable=False),
+    pa.field("headers", TABLE, nullable=False),
+    pa.field("properties", TABLE, nullable=False),
+    pa.field("body", pa.binary()),
+    pa.field("body_size", pa.int64()),
+    pa.field("routed_queues", pa.list_(pa.string())),
+    pa.field("source", pa.string(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+])  # fmt: skip
+"""What every format is read as."""
+
+EARLIEST: Final = -62_135_596_800_000_000
+LATEST: Final = 253_402_300_799_999_999
+"""The years 1 to 9999, which is what Spark and Python can show."""
+
+
+class Record(NamedTuple):
+    """A message that was published, and what is known of it."""
+
+    message: Message
+    """Its body is empty where the archive has none."""
+    time: int | None = None
+    """Microseconds since 1970, UTC."""
+    vhost: str | None = None
+    size: int | None = None
+    """Of the body as it was published, in bytes."""
+    has_body: bool = True
+    """Whether the message's body is what was published."""
+    routed_queues: tuple[str, ...] | None = None
+    """Where the broker put it; None where the archive does not know."""
+    source: str = ""
+    offset: int = 0
+
+
+class Rows:
+    """Records in the making, column by column.
+
+    ``columns`` are those wanted; making the others is spared.
+    """
+
+    def __init__(self, source: str, columns: Sequence[str] | None = None) -> None:
+        self.source = source
+        self._wanted = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+        self._with_headers, self._with_properties, self._with_body = (
+            name in self._wanted.names for name in ("headers", "properties", "body")
+        )
+        self._clear()
+
+    def _clear(self) -> None:
+        self._times: list[int | None] = []
+        self._vhosts: list[str | None] = []
+        self._exchanges: list[str] = []
+        self._keys: list[str] = []
+        self._cc = _Lists()
+        self._bcc = _Lists()
+        self._headers = Tables()
+        self._properties = Tables()
+        self._bodies: list[bytes | None] = []
+        self._sizes: list[int | None] = []
+        self._routed = _Lists()
+        self._sources: list[str] | None = None
+        self._offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(
+        self,
+        message: Message,
+        time: int | None = None,
+        vhost: str | None = None,
+        size: int | None = None,
+        has_body: bool = True,
+        routed_queues: Sequence[str] | None = None,
+        offset: int = 0,
+    ) -> None:
+        """Add a record of the source.
+
+        Raises InputError, and adds nothing, for a message that AMQP cannot hold or that a broker refuses, as its CC or
+        BCC is no array.
+        """
+        headers = message.headers
+        cc: Sequence[str] = ()
+        bcc: Sequence[str] = ()
+        try:
+            if headers and ("CC" in headers or "BCC" in headers):
+                message.routing_keys()  # raises what the broker answers
+                cc, bcc = message._keys_in("CC"), message._keys_in("BCC")
+            if self._with_properties:
+                self._properties.add(message.properties)
+        except BrokerError as error:
+            raise InputError(error.text) from None
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise InputError(str(error)) from None
+        try:
+            if self._with_headers:
+                self._headers.add(headers)
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            if self._with_properties:
+                self._properties.undo()
+            raise InputError(str(error)) from None
+        self._cc.add(cc)
+        self._bcc.add(bcc)
+        self._times.append(time if time is None or EARLIEST <= time <= LATEST else None)
+        self._vhosts.append(vhost)
+        self._exchanges.append(message.exchange)
+        self._keys.append(message.routing_key)
+        body = message.body
+        if self._with_body:
+            self._bodies.append(body if has_body else None)
+        self._sizes.append(len(body) if has_body else size)
+        self._routed.add(routed_queues)
+        self._offsets.append(offset)
+
+    def add_record(self, record: Record) -> None:
+        """Add a record, of its own source; raises as `add`."""
+        message, time, vhost, size, has_body, routed_queues, source, offset = record
+        self.add(message, time, vhost, size, has_body, routed_queues, offset)
+        if self._sources is None:
+            self._sources = [self.source] * (len(self) - 1)
+        self._sources.append(source)
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows so far, and none any more."""
+        columns = [_MAKERS[name](self) for name in self._wanted.names]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._wanted)
+        self._clear()
+        return batch
+
+
+_MAKERS: Final[dict[str, Any]] = {
+    "time": lambda rows: pa.array(rows._times, SCHEMA.field("time").type),
+    "vhost": lambda rows: text_array(rows._vhosts),
+    "exchange": lambda rows: text_array(rows._exchanges),
+    "routing_key": lambda rows: text_array(rows._keys),
+    "cc": lambda rows: rows._cc.array(),
+    "bcc": lambda rows: rows._bcc.array(),
+    "headers": lambda rows: rows._headers.array(),
+    "properties": lambda rows: rows._properties.array(),
+    "body": lambda rows: pa.array(rows._bodies, pa.binary()),
+    "body_size": lambda rows: pa.array(rows._sizes, pa.int64()),
+    "routed_queues": lambda rows: rows._routed.array(),
+    "source": lambda rows: text_array([rows.source] * len(rows) if rows._sources is None else rows._sources),
+    "offset": lambda rows: pa.array(rows._offsets, pa.int64()),
+}
+"""Column -> how it is made of rows."""
+
+
+class _Lists:
+    """A column of lists of texts in the making."""
+
+    def __init__(self) -> None:
+        self._starts: list[int | None] = []
+        self._texts: list[str] = []
+
+    def add(self, texts: Sequence[str] | None) -> None:
+        self._starts.append(None if texts is None else len(self._texts))
+        if texts:
+            self._texts += texts
+
+    def array(self) -> pa.ListArray:
+        ends = pa.array([*self._starts, len(self._texts)], pa.int32())
+        return pa.ListArray.from_arrays(ends, text_array(self._texts))
+
+
+def empty_column(name: str, count: int) -> pa.Array:
+    """A column of what is not known: nulls, empty lists and tables."""
+    field = SCHEMA.field(name)
+    if field.nullable:
+        return pa.nulls(count, field.type)
+    return pa.array([[]] * count, field.type)
+
+
+def batch_of(records: Iterable[Record]) -> pa.RecordBatch:
+    """Records as rows. Raises InputError for one that AMQP cannot hold."""
+    rows = Rows("")
+    for record in records:
+        rows.add_record(record)
+    return rows.batch()
+
+
+def records_of(batch: pa.RecordBatch) -> list[Record]:
+    """Rows with all columns as records. Raises InputError for what `batch_of` never wrote."""
+    columns = {name: batch.column(name) for name in SCHEMA.names}
+    times = columns["time"].cast(pa.int64()).to_pylist()
+    texts = {name: columns[name].to_pylist() for name in ("vhost", "exchange", "routing_key", "source")}
+    rows = zip(
+        times, *texts.values(), tables_of(columns["headers"]), tables_of(columns["properties"]),
+        columns["body"].to_pylist(), columns["body_size"].to_pylist(), columns["routed_queues"].to_pylist(),
+        columns["offset"].to_pylist(), strict=True,
+    )  # fmt: skip
+    return [
+        Record(
+            Message(unescaped(exchange), unescaped(key), headers, properties, body or b""),
+            time,
+            None if vhost is None else unescaped(vhost),
+            size,
+            body is not None,
+            None if routed is None else tuple([unescaped(queue) for queue in routed]),
+            unescaped(source),
+            offset,
+        )
+        for time, vhost, exchange, key, source, headers, properties, body, size, routed, offset in rows
+    ]

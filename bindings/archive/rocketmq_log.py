@@ -1,0 +1,260 @@
+"""RocketMQ's commit log: files of all messages of a broker, of whatever topic (`MessageExtEncoder`, `MessageDecoder`).
+
+A record says itself at which byte of the whole log it stands, so the next one is found safely from anywhere: files are
+split at any byte, and behind damage reading goes on at the next record that stands where it says. The checksum of the
+body is checked; topic and properties have none, so that they fit exactly in the record is all that vouches for them.
+The file is as long as it may become, so it ends with a blank, with zeros, or with what a broker that was killed left.
+
+Which exchange and routing key a message is, a `bindings.archive.mapping.Mapping` says. Headers are the user properties,
+TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are skipped: they are not
+what was published, or not yet.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+
+from bindings.archive.kafka_batches import Bytes, streamed
+from bindings.archive.kafka_segment import Mapped
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Skipped, Split, ranges, sample_of
+from bindings.archive.record import Rows
+from exchange.errors import HashstarError, InputError
+from exchange.message import Message
+
+__all__ = ["RocketmqLog"]
+
+V1: Final = 0xDAA320A7
+V2: Final = 0xDAA320AB
+"""With two bytes for the length of the topic, since 5.0."""
+BLANK: Final = 0xCBD43194
+
+START: Final = struct.Struct(">iIiiiqqiq")
+"""Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born timestamp."""
+LEAST: Final = 91
+HOST_V6: Final = (0x10, 0x20)
+"""System flags: the host where it was born, that where it is stored, has an address of IPv6."""
+PACKED: Final = 0x1
+TRANSACTION: Final = 0xC
+COMMITTED: Final = (0x0, 0x8)
+UNPACKERS: Final = {0: zlib.decompress, 1: streamed("lz4"), 2: streamed("zstd"), 3: zlib.decompress}
+"""System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""
+
+OWN_TOPICS: Final = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%")
+OWN: Final = Skipped("a message of RocketMQ's own: a retry, a delay, a half of a transaction")
+SYSTEM: Final = frozenset({
+    "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET", "MAX_OFFSET",
+    "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION",
+    "TRACE_ON", "UNIQ_KEY", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "CLUSTER", "CRC32", "__CRC32#",
+})  # fmt: skip
+"""Properties that clients and brokers add (`MessageConst`)."""
+
+
+class _Found(NamedTuple):
+    """A record in the log."""
+
+    size: int
+    born: int
+    flag: int
+    body: bytes
+    topic: bytes
+    properties: bytes
+
+
+@dataclass(frozen=True)
+class RocketmqLog(Format):
+    """Files of RocketMQ's commit log."""
+
+    mapping: Mapping = USUAL
+
+    name: ClassVar[str] = "RocketMQ commit log"
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+    note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it begins with a record or a blank."""
+        if len(head) < START.size:
+            return False
+        size, magic = START.unpack_from(head)[:2]
+        return magic in (V1, V2, BLANK) and size >= 8
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return ranges(path, split_bytes)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        with Mapped(split.path) as data:
+            base = _base(split.path, data)
+            for place, found in _records(data, base, split):
+                if isinstance(found, str):
+                    yield Bad(split.path, base + place, found, sample_of(data[place : place + 100]))
+                    continue
+                try:
+                    skipped = self._add(rows, found, base + place)
+                    if skipped is not None:
+                        yield skipped
+                except HashstarError as error:
+                    yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                if len(rows) >= BATCH_ROWS:
+                    yield rows.batch()
+        if len(rows):
+            yield rows.batch()
+
+    def _add(self, rows: Rows, found: _Found, place: int) -> Skipped | None:
+        topic = found.topic.decode("utf-8", "surrogateescape")
+        if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
+            return OWN
+        properties = _properties(found.properties)
+        places = []
+        for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
+            text = _place(wanted, topic, properties)
+            if text is None:
+                raise InputError(f"a message without {wanted}, which is to be its {what}")
+            places.append(text)
+        headers = {name: value for name, value in properties.items() if name not in SYSTEM}
+        known = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
+        message = Message(places[0], places[1], headers, known, _body(found))
+        rows.add(message, found.born * 1000 if found.born > 0 else None, offset=place)
+        return None
+
+
+def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
+    if wanted == "topic":
+        return topic
+    if wanted.startswith("="):
+        return wanted[1:]
+    if wanted == "tag":
+        return properties.get("TAGS")
+    if wanted == "key":
+        return properties["KEYS"].split(" ")[0] if properties.get("KEYS") else None
+    return properties.get(wanted.removeprefix("header:"))
+
+
+def _properties(data: bytes) -> dict[str, str]:
+    """`MessageDecoder.string2messageProperties`; what has no value is none."""
+    text = data.decode("utf-8", "surrogateescape")
+    pairs = [entry.partition("\x01") for entry in text.split("\x02")]
+    return {name: value for name, found, value in pairs if found and name}
+
+
+def _body(found: _Found) -> bytes:
+    if not found.flag & PACKED:
+        return found.body
+    unpack = UNPACKERS.get(found.flag >> 8 & 7)
+    if unpack is None:
+        raise InputError("a body that is packed in an unknown way")
+    try:
+        return unpack(found.body)
+    except (zlib.error, pa.ArrowException, OSError) as error:
+        raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
+
+
+def _base(path: str, data: Bytes) -> int:
+    """Where in the whole log the file begins: its name says, else its first record."""
+    name = Path(path).name
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    if len(data) < START.size:
+        return 0
+    place: int = START.unpack_from(data)[6]
+    return max(place, 0) if START.unpack_from(data)[1] in (V1, V2) else 0
+
+
+def _records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, _Found | str]]:
+    """The records that begin in a split, and what is wrong where there is none.
+
+    What follows a record and is none is told with it, so the beginning of a split is passed over in silence; what says
+    of itself that it begins in a split is read or told there.
+    """
+    end = len(data) if split.end is None else split.end
+    place = 0 if split.start == 0 else _next(data, base, split.start)
+    if place >= end:
+        return
+    while place < len(data):
+        if place >= end and _says_so(data, base, place):
+            return
+        found = _record_at(data, base, place)
+        if isinstance(found, _Found):
+            yield place, found
+            place += found.size
+            continue
+        if _is_blank(data, place):
+            return
+        following = _next(data, base, place + 1)
+        yield place, found if following < len(data) else f"{found}, and the file ends with it"
+        if following >= end:
+            return
+        place = following
+
+
+def _record_at(data: Bytes, base: int, place: int) -> _Found | str:
+    """The record at a byte, or what is wrong with it."""
+    if place + LEAST > len(data):
+        return "not a record"
+    size, magic, crc, _, _, _, log_place, flag, born = START.unpack_from(data, place)
+    if magic not in (V1, V2) or log_place != base + place or size < LEAST:
+        return "not a record"
+    if place + size > len(data):
+        return "a record that is not whole"
+    hosts = [20 if flag & bit else 8 for bit in HOST_V6]
+    at, end = place + START.size + hosts[0] + 8 + hosts[1] + 12, place + size
+    parts: list[bytes] = []
+    for width in (4, 1 if magic == V1 else 2, 2):
+        if at + width > end:
+            return "a record whose parts do not fit in it"
+        length = int.from_bytes(data[at : at + width], "big")
+        at += width
+        if at + length > end:
+            return "a record whose parts do not fit in it"
+        parts.append(data[at : at + length])
+        at += length
+    if at != end:
+        return "a record whose parts do not fit in it"
+    body, topic, properties = parts
+    if zlib.crc32(body) & 0x7FFFFFFF != crc & 0x7FFFFFFF:
+        return "a body whose checksum is wrong"
+    return _Found(size, born, flag, body, topic, properties)
+
+
+def _next(data: Bytes, base: int, place: int) -> int:
+    """The next byte at which a record stands, be its body sound or not; the end of the data if there is none."""
+    nearest: dict[int, int] = {}
+    while True:
+        for magic in (V1, V2):
+            if nearest.get(magic, -1) < place + 4 and nearest.get(magic) != len(data):
+                at = data.find(magic.to_bytes(4, "big"), place + 4)
+                nearest[magic] = len(data) if at < 0 else at
+        place = min(nearest.values()) - 4
+        if place + 4 >= len(data):
+            return len(data)
+        if _says_so(data, base, place):
+            return place
+        place += 1
+
+
+def _says_so(data: Bytes, base: int, place: int) -> bool:
+    """Whether what stands at a byte says of itself that it is a record that stands there."""
+    if place + START.size > len(data):
+        return False
+    head = START.unpack_from(data, place)
+    return head[1] in (V1, V2) and head[6] == base + place
+
+
+def _is_blank(data: Bytes, place: int) -> bool:
+    """Whether the log goes on in the next file, or has not come further."""
+    head = data[place : place + 8]
+    if len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK:
+        return True
+    if any(head):
+        return False
+    return all(not data[n : n + CHUNK].strip(b"\0") for n in range(place, len(data), CHUNK))
+
+
+CHUNK: Final = 1 << 20

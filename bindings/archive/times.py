@@ -1,0 +1,46 @@
+"""Points in time as archives write them, in microseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from exchange.errors import InputError
+
+__all__ = ["microseconds", "microseconds_of_text"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+FRACTION: Final = re.compile(r"(\.[0-9]{6})[0-9]+")
+UNITS: Final = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
+"""Numbers below this -> their unit in microseconds: seconds up to the year 5138, then milliseconds, microseconds."""
+
+
+def microseconds(value: Any) -> int | None:
+    """What a number or a text of JSON says; None for null. Raises InputError for what is no time."""
+    if value is None:
+        return None
+    if type(value) is int or type(value) is float:
+        if not math.isfinite(value):
+            raise InputError("timestamp is not a time")
+        size = abs(value)
+        for limit, unit in UNITS:
+            if size < limit:
+                return round(value * unit)
+        return round(value / 1_000)
+    if type(value) is str:
+        return microseconds_of_text(value)
+    raise InputError("timestamp is not a time")
+
+
+def microseconds_of_text(text: str) -> int:
+    """What ISO 8601 says, in UTC if it does not say; digits beyond microseconds are cut off. Raises InputError."""
+    try:
+        moment = datetime.fromisoformat(FRACTION.sub(r"\1", text))
+    except ValueError:
+        raise InputError("timestamp is not a time of ISO 8601") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // MICROSECOND

@@ -1,0 +1,294 @@
+"""The logs of RabbitMQ's tracing plugin (`rabbit_tracing_consumer.erl`), in JSON and in text.
+
+Both tell what the firehose tells: see `bindings.archive.firehose`. The plugin cuts bodies at ``max_payload_bytes``
+without saying so. A trace with a pattern other than ``#`` or ``publish.#`` holds what the pattern let through.
+
+In JSON all integers become longs, a void the text ``undefined``, and bytes that are not UTF-8 a text that says so. In
+text a body that is not UTF-8 is printed as if it were Latin-1, so one that could be either is taken for unknown; the
+body of the last entry of a file may have been cut at the end of a line. Keys and headers are taken for UTF-8 if they can
+be: brokers up to 3.10 print them so, and later ones print in the same bytes what is Latin-1.
+
+In text, a body can look like the beginning of the next entry, and what follows is then read as one: the format has
+nothing against it. Lines that stand between entries are bodies.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from bindings.archive import firehose
+from bindings.archive.erlang_terms import parse
+from bindings.archive.json_lines import read_lines
+from bindings.archive.reading import (
+    BATCH_ROWS,
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Skipped,
+    Split,
+    ranges,
+    sample_of,
+    unpacked_pieces,
+)  # fmt: skip
+from bindings.archive.record import Rows
+from bindings.archive.times import EPOCH, MICROSECOND, microseconds_of_text
+from exchange.errors import HashstarError, InputError
+from exchange.typed_json import decode_table
+from exchange.values import Typed
+
+__all__ = ["TracingJson", "TracingText"]
+
+TIME: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d\d):(\d\d)(?:[:.](\d{1,3}))?")
+NOTE: Final = "bodies may have been cut by the trace's max_payload_bytes"
+
+
+class TracingJson(Format):
+    """The plugin's JSON: one entry a line."""
+
+    name: ClassVar[str] = "RabbitMQ tracing log, JSON"
+    bias: ClassVar[Bias] = Bias.EVERYTHING
+    note: ClassVar[str] = NOTE
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the first line has what the plugin writes."""
+        try:
+            value = json.loads(head.partition(b"\n")[0])
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(value, dict) and {"type", "routing_keys", "routed_queues", "payload"} <= value.keys()
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return ranges(path, split_bytes)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        return read_lines(split, columns, _add_entry)
+
+
+def _add_entry(rows: Rows, value: Any, place: int) -> Skipped | None:
+    if type(value) is not dict:
+        raise InputError("not an object")
+    if value.get("type") == "received":
+        return firehose.DELIVERY
+    if value.get("type") != "published":
+        raise InputError("type is neither published nor received")
+    properties = value.get("properties") or {}
+    try:
+        body = b64decode(value.get("payload", ""), validate=True)
+    except (ValueError, TypeError):
+        raise InputError("payload is not base64") from None
+    published = firehose.published(
+        _text(value, "exchange"), _texts(value, "routing_keys"), decode_table(properties, "properties"), body,
+        _text(value, "vhost"), _texts(value, "routed_queues"),
+    )  # fmt: skip
+    rows.add(
+        published.message, _time(_text(value, "timestamp")), published.vhost,
+        routed_queues=published.routed_queues, offset=place,
+    )  # fmt: skip
+    return None
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text = value.get(name)
+    if type(text) is not str:
+        raise InputError(f"no {name}")
+    return text
+
+
+def _texts(value: Mapping[str, Any], name: str) -> list[str]:
+    texts = value.get(name)
+    if type(texts) is not list or not all(type(text) is str for text in texts):
+        raise InputError(f"{name} is not a list of names")
+    return texts
+
+
+def _time(text: str) -> int:
+    """ISO 8601; brokers before 3.8 wrote ``2026-11-21 6:00:05:123``, in UTC."""
+    found = TIME.fullmatch(text)
+    if found is None:
+        return microseconds_of_text(text)
+    try:
+        year, month, day, hour, minute, second = map(int, found.groups()[:6])
+        moment = datetime(year, month, day, hour, minute, second, int((found[7] or "0").ljust(3, "0")) * 1000, UTC)
+    except ValueError:
+        raise InputError("timestamp is not a time") from None
+    return (moment - EPOCH) // MICROSECOND
+
+
+ENTRY: Final = re.compile(
+    rb"\n={80}\n(?P<time>\d[^\n]{0,40}): Message (?P<type>published|received)\n\n"
+    rb"Node:         (?P<node>[^\n]*)\nConnection:   (?P<connection>[^\n]*)\n"
+    rb"Virtual host: (?P<vhost>[^\n]*)\nUser:         (?P<user>[^\n]*)\n"
+    rb"Channel:      (?P<channel>[^\n]*)\nExchange:     (?P<exchange>[^\n]*)\n"
+    rb"Routing keys: (?P<keys>\[.*?\])\n(?:Queue:        (?P<queue>[^\n]*)\n)?"
+    rb"(?:Routed queues: (?P<routed>\[.*?\])\n)?"
+    rb"Properties:   (?P<properties>\[.*?\])\nPayload: \n",
+    re.DOTALL,
+)
+BEGIN: Final = re.compile(rb"\n={80}\n\d[^\n]{0,40}: Message (?:published|received)\n")
+BEGIN_BYTES: Final = 200
+"""As long as the beginning of an entry can be."""
+
+
+class TracingText(Format):
+    """The plugin's text: one entry after another, each begun by a line of 80 ``=``."""
+
+    name: ClassVar[str] = "RabbitMQ tracing log, text"
+    bias: ClassVar[Bias] = Bias.EVERYTHING
+    note: ClassVar[str] = f"{NOTE}; a body that looks like an entry is read as one"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it begins as an entry does."""
+        return BEGIN.match(head) is not None or BEGIN.match(b"\n" + head) is not None
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return ranges(path, split_bytes)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        for place, entry, is_last in _entries(split):
+            try:
+                if isinstance(entry, str):
+                    raise InputError(entry)
+                skipped = _add_text_entry(rows, entry, place, is_last)
+                if skipped is not None:
+                    yield skipped
+            except HashstarError as error:
+                yield Bad(split.path, place, str(error), sample_of(b"" if isinstance(entry, str) else entry[82:]))
+            if len(rows) >= BATCH_ROWS:
+                yield rows.batch()
+        if len(rows):
+            yield rows.batch()
+
+
+def _entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
+    """The entries that begin in a split, with the byte at which each does; a text says why there is no entry.
+
+    The third is whether it is the last of the file, behind which another one may begin.
+    """
+    data, place = b"", split.start
+    first = True
+    for piece in unpacked_pieces(split.path, split.start):
+        if isinstance(piece, str):
+            if data:
+                yield place, data, True
+            yield place + len(data), piece, True
+            return
+        data += piece
+        if first:
+            if split.start == 0 and data.startswith(b"="):
+                data, place = b"\n" + data, -1
+            found = BEGIN.search(data)
+            if found is None:
+                if split.start == 0 and data.strip():
+                    yield 0, "what stands before the first entry is none", False
+                cut = max(len(data) - BEGIN_BYTES, 0)
+                data, place = data[cut:], place + cut
+                continue
+            if split.start == 0 and data[: found.start()].strip():
+                yield 0, "what stands before the first entry is none", False
+            data, place, first = data[found.start() :], place + found.start(), False
+        starts = [found.start() for found in BEGIN.finditer(data)]
+        for start, end in pairwise(starts):
+            if split.end is not None and place + start >= split.end:
+                return
+            yield place + start, data[start:end], False
+        if starts:
+            data, place = data[starts[-1] :], place + starts[-1]
+        if split.end is not None and place >= split.end:
+            return
+    if data and not first:
+        yield place, data, True
+
+
+def _add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipped | None:
+    found = ENTRY.match(data)
+    if found is None:
+        raise InputError("an entry that is not whole")
+    if found["type"] == b"received":
+        return firehose.DELIVERY
+    if found["routed"] is None:
+        raise InputError("no routed queues")
+    keys, routed, properties = (parse(found[name]) for name in ("keys", "routed", "properties"))
+    body = data[found.end() :]
+    published = firehose.published(
+        _decoded(found["exchange"]), _binaries(keys), _table(properties), body.removesuffix(b"\n"),
+        _decoded(found["vhost"]), _binaries(routed),
+    )  # fmt: skip
+    is_open = is_last and BEGUN.search(body) is not None
+    if not body.endswith(b"\n") and not is_open:
+        raise InputError("the file ends in the middle of an entry")
+    rows.add(
+        published.message, _time(_decoded(found["time"])), published.vhost,
+        has_body=not is_open and _is_certain(body), routed_queues=published.routed_queues, offset=place + 1,
+    )  # fmt: skip
+    return None
+
+
+BEGUN: Final = re.compile(rb"\n\n(?:={1,80}(?:\n[^\n]*)?)?\Z")
+"""How a file ends in the beginning of an entry, or in a body that ends with an empty line: nobody can tell."""
+
+
+def _is_certain(body: bytes) -> bool:
+    """Whether a body as it is printed can only be the one that was published."""
+    return body.isascii() or any(ord(character) > 0xFF for character in body.decode("utf-8", "replace"))
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _binaries(term: Any) -> list[str]:
+    if type(term) is not list or not all(type(item) is bytes for item in term):
+        raise InputError("not a list of names")
+    return [_decoded(item) for item in term]
+
+
+def _table(term: Any) -> dict[str, Any]:
+    """A table of RabbitMQ: a list of ``{Key, Type, Value}``."""
+    if type(term) is not list or not all(type(item) is tuple and len(item) == 3 for item in term):
+        raise InputError("not a table")
+    return {_decoded(key) if type(key) is bytes else str(key): _field(str(kind), value) for key, kind, value in term}
+
+
+def _field(kind: str, value: Any) -> Any:
+    try:
+        if kind == "table":
+            return _table(value)
+        if kind == "array":
+            return [_field(str(inner), item) for inner, item in value]
+        if kind == "longstr":
+            return _longstr(value)
+        if kind == "binary":
+            return bytes(value)
+        if kind == "void":
+            return None
+        if kind == "bool":
+            return {"true": True, "false": False}[value]
+        if kind == "decimal":
+            return _decimal(*value)
+        return Typed(kind, value)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"not a {kind}: {error}") from None
+
+
+def _longstr(value: Any) -> Any:
+    data = bytes(value)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Typed("longstr", data)
+
+
+def _decimal(scale: int, digits: int) -> Any:
+    from decimal import Decimal  # seldom met
+
+    return Decimal(digits).scaleb(-scale)

@@ -1,0 +1,311 @@
+"""``hashstar archive``: what an archive of messages holds, and archives of all formats turned into ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bindings.commands.messages import fail
+from exchange.errors import HashstarError, InputError
+
+if TYPE_CHECKING:
+    from bindings.archive.detect import Archive
+    from bindings.archive.inspection import Inspection
+    from bindings.archive.reading import Format, Item, Split
+
+__all__ = ["archive_command"]
+
+LISTED: Final = 20
+"""Rows of a table where there may be very many."""
+STOPPED: Final = 1
+FORMATS: Final = ("parquet", "jsonl")
+
+mapping_options: Final[list[Callable[[Any], Any]]] = [
+    click.option(
+        "--exchange", "exchange", metavar="WHERE", default="topic", show_default=True,
+        help="Of Kafka's and RocketMQ's records, what the exchange is: topic, key, tag, header:NAME or =TEXT.",
+    ),
+    click.option(
+        "--routing-key", "routing_key", metavar="WHERE", default="key", show_default=True,
+        help="Of the same records, what the routing key is.",
+    ),
+]  # fmt: skip
+
+
+def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options that say what records of other systems are in AMQP."""
+    for option in reversed(mapping_options):
+        command = option(command)
+    return command
+
+
+@click.group("archive")
+def archive_command() -> None:
+    """Look into archives of messages, and turn them into archives that are fast to audit."""
+
+
+@archive_command.command("inspect")
+@with_mapping
+@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")
+@click.argument("path", metavar="PATH")
+def inspect_command(exchange: str, routing_key: str, as_json: bool, path: str) -> None:
+    """Tell what a file or folder holds: format, records, window of time, exchanges, what cannot be read, and bias.
+
+    Exit codes: 0 read, bad records or not; 2 there is no archive, or none that can be audited.
+    """
+    try:
+        from bindings.archive.inspection import inspected
+
+        archive = _detected(path, exchange, routing_key)
+        with _progress("reading") as watched:
+            found = inspected(watched(archive.plan()))
+    except HashstarError as error:
+        fail(error)
+    if as_json:
+        click.echo(json.dumps(_as_json(archive, found), indent=2))
+    else:
+        click.echo("\n".join(_lines(archive, found)))
+    if not found.records:
+        fail(InputError(f"{path}: {_why_nothing(found)}"))
+
+
+@archive_command.command("convert")
+@with_mapping
+@click.option("--to", "form", type=click.Choice(FORMATS), help="What to make; else OUT's name says.")
+@click.option("--max-bad", type=click.IntRange(0), metavar="N", help="Stop when more than N records cannot be read.")
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT")
+def convert_command(
+    exchange: str, routing_key: str, form: str | None, max_bad: int | None, source: str, target: str
+) -> None:
+    """Turn an archive into a folder of Parquet files by day, or into JSON lines if OUT ends with .jsonl or .jsonl.gz.
+
+    OUT must not be there yet, and is there only when all is written. Records that cannot be read are told and left out.
+
+    Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input.
+    """
+    try:
+        from bindings.archive.inspection import Inspection
+
+        archive = _detected(source, exchange, routing_key)
+        form = form or ("jsonl" if target.removesuffix(".gz").endswith(".jsonl") else "parquet")
+        found = Inspection()
+        with _progress("converting") as watched:
+            items = _counted(watched(archive.plan()), found, max_bad)
+            (_write_lines if form == "jsonl" else _write_parquet)(items, archive, Path(target))
+    except _TooManyBad:
+        _tell_bad(found)
+        click.echo(f"hashstar: {source}: more than {max_bad} bad records; nothing was written", err=True)
+        sys.exit(STOPPED)
+    except HashstarError as error:
+        fail(error)
+    _tell_bad(found)
+    click.echo(f"{target}: {_count(found.records, 'record')}", err=True)
+
+
+class _TooManyBad(Exception):
+    """There are more bad records than were allowed."""
+
+
+def _detected(path: str, exchange: str, routing_key: str) -> Archive:
+    try:
+        from bindings.archive.detect import detect
+        from bindings.archive.mapping import Mapping
+    except ImportError as error:
+        raise InputError(f"archives need {error.name}: pip install 'hashstar[spark]'") from None
+    return detect(path, Mapping(exchange, routing_key))
+
+
+class _progress:  # noqa: N801  a context manager, as click's own
+    """A bar over splits on a terminal, nothing in a pipe."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: Any = None
+
+    def __enter__(self) -> Callable[[list[tuple[Format, Split]]], Iterable[tuple[Format, Split]]]:
+        return self._watched
+
+    def _watched(self, splits: list[tuple[Format, Split]]) -> Iterable[tuple[Format, Split]]:
+        if not sys.stderr.isatty():
+            return splits
+        self._bar = click.progressbar(splits, label=self._label, file=sys.stderr)
+        watched: Iterable[tuple[Format, Split]] = self._bar.__enter__()
+        return watched
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(*error)
+
+
+def _counted(splits: Iterable[tuple[Format, Split]], found: Inspection, max_bad: int | None) -> Iterator[Item]:
+    for form, split in splits:
+        for item in form.read(split):
+            found.add(item)
+            if max_bad is not None and found.bad_records > max_bad:
+                raise _TooManyBad
+            yield item
+
+
+def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> None:
+    import pyarrow as pa
+
+    from bindings.archive.parquet import ParquetWriter
+    from bindings.archive.reading import Bias
+
+    _must_be_new(target)
+    partial = target.with_name(f".{target.name}.part")
+    biases = archive.biases
+    try:
+        with ParquetWriter(partial, biases[0] if len(biases) == 1 else Bias.UNKNOWN) as writer:
+            for item in items:
+                if isinstance(item, pa.RecordBatch):
+                    writer.write(item)
+        partial.mkdir(parents=True, exist_ok=True)
+        partial.rename(target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror}") from None
+    finally:
+        _remove(partial)
+
+
+def _write_lines(items: Iterator[Item], _: Archive, target: Path) -> None:
+    import pyarrow as pa
+
+    from bindings.archive.json_lines import line_of
+    from bindings.archive.record import records_of
+    from bindings.files import save_lines
+
+    _must_be_new(target)
+    batches = (item for item in items if isinstance(item, pa.RecordBatch))
+    save_lines(str(target), (line_of(record).decode() for batch in batches for record in records_of(batch)))
+
+
+def _must_be_new(target: Path) -> None:
+    if target.exists():
+        raise InputError(f"{target}: is there already; remove it or choose another name")
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell_bad(found: Inspection) -> None:
+    for line in [*_skipped_lines(found), *_bad_lines(found)]:
+        click.echo(line, err=True)
+
+
+def _why_nothing(found: Inspection) -> str:
+    if not found.bad:
+        return "there are no records in it"
+    reason, count = found.bad.most_common(1)[0]
+    return f"no record can be audited; of {_count(count, 'record')}: {reason}"
+
+
+def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
+    yield f"{archive.path}: {', '.join(archive.names)}; {_count(len(archive.files), 'file')}"
+    if archive.others:
+        more = f" and {len(archive.others) - 3} more" if len(archive.others) > 3 else ""
+        yield f"not read, as they are no archive: {', '.join(archive.others[:3])}{more}"
+    yield f"bias: {'; '.join(bias.value for bias in archive.biases)}"
+    for note in archive.notes:
+        yield f"note: {note}"
+    yield f"records: {found.records:,}; skipped {found.skipped_records:,}, bad {found.bad_records:,}"
+    yield f"window: {_window(found)}"
+    unknown = f"; of {found.without_size:,} records unknown" if found.without_size else ""
+    yield f"bodies: {found.body_bytes:,} bytes{unknown}"
+    if found.with_outcome:
+        yield f"outcome known: {found.with_outcome:,} records, of which the broker put {found.unrouted:,} nowhere"
+    else:
+        yield "outcome known: of no record; what the broker did cannot be verified"
+    if found.exchanges:
+        yield "exchanges:"
+        for (vhost, name), count in found.exchanges.most_common(LISTED):
+            where = "" if vhost is None else f"  in {vhost!r}"
+            yield f"  {count:>12,}  {_shown(name) or '(default exchange)'}{where}"
+        if len(found.exchanges) > LISTED:
+            yield f"  and {len(found.exchanges) - LISTED} more"
+    yield from _skipped_lines(found)
+    yield from _bad_lines(found)
+
+
+def _skipped_lines(found: Inspection) -> Iterator[str]:
+    for reason, count in found.skipped.most_common():
+        yield f"skipped: {count:,}: {reason}"
+
+
+def _bad_lines(found: Inspection) -> Iterator[str]:
+    for reason, count in found.bad.most_common(LISTED):
+        yield f"bad: {count:,}: {_shown(reason)}"
+        for bad in found.samples[reason]:
+            sample = f": {_shown(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
+            yield f"  {bad.source} at {bad.offset}{sample}"
+    if len(found.bad) > LISTED:
+        yield f"bad: and {len(found.bad) - LISTED} more reasons"
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def _window(found: Inspection) -> str:
+    if found.first is None or found.last is None:
+        return "unknown; no record has a time" if found.records else "none"
+    unknown = f"; {found.without_time:,} records without a time" if found.without_time else ""
+    return f"{_moment(found.first)} to {_moment(found.last)}{unknown}"
+
+
+def _moment(time: int) -> str:
+    seconds, rest = divmod(time, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest):%Y-%m-%dT%H:%M:%S.%f}Z".replace(
+        ".000000", ""
+    )
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _as_json(archive: Archive, found: Inspection) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "path": archive.path,
+        "formats": list(archive.names),
+        "files": [{"path": path, "format": form.name, "bias": form.bias_of(path).name} for path, form in archive.files],
+        "not_archives": list(archive.others),
+        "bias": [bias.name for bias in archive.biases],
+        "notes": list(archive.notes),
+        "auditable": bool(found.records),
+        "records": found.records,
+        "skipped": dict(found.skipped),
+        "window": {
+            "first": None if found.first is None else _moment(found.first),
+            "last": None if found.last is None else _moment(found.last),
+            "records_without_time": found.without_time,
+        },
+        "bodies": {"bytes": found.body_bytes, "records_without_size": found.without_size},
+        "outcome": {"known": found.with_outcome, "nowhere": found.unrouted},
+        "exchanges": [
+            {"vhost": vhost, "exchange": name, "records": count}
+            for (vhost, name), count in found.exchanges.most_common()
+        ],
+        "bad": [
+            {
+                "reason": reason,
+                "records": count,
+                "samples": [
+                    {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
+                    for bad in found.samples[reason]
+                ],
+            }
+            for reason, count in found.bad.most_common()
+        ],
+    }

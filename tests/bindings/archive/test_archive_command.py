@@ -1,0 +1,176 @@
+"""``hashstar archive``: what a path holds is told by content; converting loses nothing and tells what it leaves out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive.detect import FORMATS, detect
+from bindings.archive.inspection import Inspection, inspected
+from bindings.archive.json_lines import line_of
+from bindings.archive.reading import Bad, Bias, Skipped
+from bindings.archive.record import Record, batch_of
+from bindings.commands.archive import archive_command
+from exchange.errors import InputError
+from exchange.message import Message
+from tests.bindings.archive.kafka_files import KafkaRecord, batch
+from tests.bindings.archive.reads import FILES, RECORDS, facts, read
+from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(archive_command, [str(argument) for argument in arguments])
+
+
+def records(count: int) -> list[Record]:
+    return [
+        Record(
+            Message("x", f"k.{n}", {"n": n}, {"priority": 1}, b"b"),
+            n * 40_000_000_000,
+            "/",
+            1,
+            True,
+            ("q",) * (n % 2),
+            "f",
+            n,
+        )
+        for n in range(count)
+    ]
+
+
+def lines(path: Path, count: int = 5) -> Path:
+    path.write_bytes(b"".join(map(line_of, records(count))))
+    return path
+
+
+def all_of(path: Path) -> list[tuple[Any, ...]]:
+    return sorted(
+        [facts(record) for file, form in detect(str(path)).files for record in read(form, file).records], key=repr
+    )
+
+
+def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    written = {
+        "Kafka segment": batch(0, [KafkaRecord(0, key=b"k")]),
+        "RabbitMQ tracing log, JSON": json.dumps(TRACED).encode() + b"\n",
+        "RabbitMQ tracing log, text": text_entry("b").encode(),
+        "rabtap JSON": json.dumps(RABTAP, indent=1).encode(),
+        "rabbitmq-dump-queue": b'{"properties": {"routing_key": "q"}, "headers": {}}',
+        "JSON lines": b'{"exchange": "", "routing_key": ""}\n',
+    }
+    for n, content in enumerate(written.values()):
+        (tmp_path / "a" / f"file{n}.xml").write_bytes(content)
+    (tmp_path / "a" / "readme").write_text("none of them")
+    (tmp_path / "a" / "0.index").write_bytes(b"0" * 8)
+    (tmp_path / "a" / "_SUCCESS").write_bytes(b"")
+    archive = detect(str(tmp_path))
+    assert list(archive.names) == list(written)
+    assert [Path(other).name for other in archive.others] == ["readme"]
+    assert inspected(archive.plan()).records == len(written)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 200, b"{}\n", b'{"routing": "a"}\n', b"PAR1", b"<xml/>"])
+def test_what_cannot_be_audited_is_told_and_ends_with_2(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f").write_bytes(content)
+    result = run("inspect", tmp_path / "f")
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert str(tmp_path / "f") in result.stderr
+
+
+def test_an_archive_without_routing_keys_says_so(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text('{"exchange": "a"}\n{"exchange": "b"}\n')
+    result = run("inspect", tmp_path / "f")
+    assert result.exit_code == 2
+    assert "no record can be audited; of 2 records: no routing_key" in result.stderr
+
+
+def test_inspect_tells_counts_window_and_places_of_bad_records(tmp_path: Path) -> None:
+    path = lines(tmp_path / "f")
+    path.write_bytes(path.read_bytes() + b"junk\n")
+    result = run("inspect", path)
+    assert result.exit_code == 0
+    for told in (
+        "JSON lines; 1 file", "records: 5; skipped 0, bad 1", "1970-01-01T00:00:00Z to 1970-01-02T20:26:40Z",
+        "5  x  in '/'", "bad: 1: not JSON", f"{path} at ", "the broker put 3 nowhere", "bias: unknown",
+    ):  # fmt: skip
+        assert told in result.stdout, told
+    told = json.loads(run("inspect", "--json", path).stdout)
+    assert (told["version"], told["records"], told["bad"][0]["records"], told["auditable"]) == (1, 5, 1, True)
+    assert told["exchanges"] == [{"vhost": "/", "exchange": "x", "records": 5}]
+
+
+def test_converting_there_and_back_keeps_everything(tmp_path: Path) -> None:
+    path = lines(tmp_path / "f.jsonl")
+    assert run("convert", path, tmp_path / "own").exit_code == 0
+    assert sorted(p.name for p in (tmp_path / "own").iterdir()) == ["day=1970-01-01", "day=1970-01-02"]
+    assert all_of(tmp_path / "own") == all_of(path)
+    assert run("convert", tmp_path / "own", tmp_path / "back.jsonl.gz").exit_code == 0
+    assert all_of(tmp_path / "back.jsonl.gz") == all_of(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["back.jsonl.gz", "f.jsonl", "own"]
+
+
+def test_the_bias_survives_converting(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(json.dumps(TRACED) + "\n")
+    assert run("convert", tmp_path / "t", tmp_path / "own").exit_code == 0
+    assert detect(str(tmp_path / "own")).biases == (Bias.EVERYTHING,)
+
+
+def test_more_bad_records_than_allowed_stop_it_and_nothing_is_written(tmp_path: Path) -> None:
+    path = lines(tmp_path / "f")
+    path.write_bytes(path.read_bytes() + b"junk\n" * 3)
+    for target in ("own", "own.jsonl"):
+        result = run("convert", "--max-bad", "2", path, tmp_path / target)
+        assert (result.exit_code, list(tmp_path.iterdir())) == (1, [path])
+        assert "more than 2 bad records" in result.stderr
+    assert run("convert", "--max-bad", "3", path, tmp_path / "own").exit_code == 0
+    result = run("convert", path, tmp_path / "own")
+    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+
+
+def test_a_mapping_that_is_none_is_bad_usage(tmp_path: Path) -> None:
+    result = run("inspect", "--exchange", "value", lines(tmp_path / "f"))
+    assert result.exit_code == 2
+    assert "is no place" in result.stderr
+
+
+def test_there_is_nothing_in_an_empty_folder_and_no_archive_where_there_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is nothing in it"):
+        detect(str(tmp_path))
+    with pytest.raises(InputError, match="no such file"):
+        detect(str(tmp_path / "none"))
+
+
+@FILES
+@given(st.binary(max_size=200), st.sampled_from(["f", "a+1+2.json", "f.parquet"]))
+def test_no_content_makes_a_format_raise(tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str) -> None:
+    path = tmp_path_factory.mktemp("any") / name
+    path.write_bytes(content)
+    for form in FORMATS:
+        form.recognises(content, path)
+        read(form, path) if form.name != "Kafka Connect files" or "+" in name else None
+
+
+ITEMS = st.lists(
+    st.lists(RECORDS, max_size=2).map(batch_of)
+    | st.builds(Bad, st.just("f"), st.integers(0, 9), st.sampled_from("abc"))
+    | st.builds(Skipped, st.sampled_from("xy"), st.integers(1, 3)),
+    max_size=6,
+)
+
+
+@FILES
+@given(ITEMS, st.integers(0, 6))
+def test_inspections_add(items: list[Any], cut: int) -> None:
+    whole, first, second = Inspection(), Inspection(), Inspection()
+    for n, item in enumerate(items):
+        whole.add(item)
+        (first if n < cut else second).add(item)
+    assert first + second == whole

@@ -1,0 +1,196 @@
+"""JSON lines: ours come back, others are read, by Arrow as by Python, whole or in pieces, torn or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive.json_lines import JsonLines, _read_by_arrow, add_line, line_of, read_lines
+from bindings.archive.reading import Bad, Block, Split
+from bindings.archive.record import Record, records_of
+from tests.bindings.archive.reads import FILES, RECORDS, facts, read
+from tests.exchange.test_typed_json import TEXT
+
+LINES = JsonLines()
+SURE_TIMES = 9_000_000_000_000_000
+"""Microseconds that survive a JSON number."""
+
+
+def written(path: Path, lines: list[Any]) -> Path:
+    path.write_bytes(
+        b"".join([line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines])
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lines")
+
+
+@FILES
+@given(st.lists(RECORDS.filter(lambda r: r.time is None or abs(r.time) < SURE_TIMES), max_size=4))
+def test_what_is_written_is_read_again(folder: Path, records: list[Record]) -> None:
+    found = read(LINES, written(folder / "own.jsonl", [line_of(record) for record in records]))
+    assert not found.bad
+    assert [facts(record) for record in found.records] == [facts(record) for record in records]
+
+
+@FILES
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.data())
+def test_a_file_torn_anywhere_gives_the_whole_lines_before_and_tells_the_torn_one(
+    folder: Path, records: list[Record], data: st.DataObject
+) -> None:
+    lines = [line_of(record._replace(time=None)) for record in records]
+    cut = data.draw(st.integers(0, sum(map(len, lines))))
+    path = folder / "torn.jsonl"
+    path.write_bytes(b"".join(lines)[:cut])
+    found = read(LINES, path)
+    ends = [sum(map(len, lines[: n + 1])) for n in range(len(lines))]
+    whole = sum(end - 1 <= cut for end in ends)  # without its line feed a line is whole all the same
+    assert len(found.records) == whole
+    torn = cut not in {0, *ends, *[end - 1 for end in ends]}
+    assert [bad.reason.startswith("the file ends in the middle") for bad in found.bad] == [True] * torn
+    if torn:
+        assert found.bad[0].offset == ([0, *ends][whole])
+
+
+@FILES
+@given(
+    st.lists(st.fixed_dictionaries({"exchange": TEXT, "routing_key": TEXT, "body": TEXT}), max_size=9),
+    st.integers(1, 60),
+)
+def test_splits_give_each_line_once(folder: Path, lines: list[Any], size: int) -> None:
+    path = written(folder / "splits.jsonl", lines)
+    found, whole = read(LINES, path, size), read(LINES, path)
+    assert [facts(record) for record in found.records] == [facts(record) for record in whole.records]
+    assert len(found.records) == len(lines)
+
+
+PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "exchange": TEXT | st.none() | st.just("amq.rabbitmq.trace") | st.integers(),
+        "routing_key": TEXT | st.none(),
+        "timestamp": st.none()
+        | st.integers()
+        | st.floats()
+        | st.integers(0, 10**12)
+        | st.sampled_from(["2020-01-01", "x"]),
+        "headers": st.sampled_from([{}, None, {"a": 1}, {"a": None}, []]),
+        "properties": st.sampled_from([{}, None, {"a": "b"}]),
+        "body": TEXT | st.none() | st.just({"!bytes": "AA=="}),
+        "vhost": TEXT | st.none() | st.just(1),
+        "source": st.none() | st.integers() | TEXT,
+        "size": st.integers(-1, 3),
+        "body_truncated": st.booleans(),
+        "routed_queues": st.sampled_from([None, [], ["q"], ["q", 1], "none"]),
+    },
+)
+SURE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"exchange": TEXT, "routing_key": TEXT},
+    optional={"timestamp": st.none() | st.integers(0, 2**33) | st.floats(0, 2**33), "body": st.none() | TEXT,
+              "vhost": st.none() | TEXT, "headers": st.sampled_from([{}, None]), "source": TEXT},
+)  # fmt: skip
+
+
+@FILES
+@given(st.lists(SURE, min_size=1, max_size=4) | st.lists(PLAIN, min_size=1, max_size=3), st.booleans(), st.data())
+def test_arrow_reads_a_block_as_python_does_or_not_at_all(
+    folder: Path, lines: list[Any], ascii_only: bool, data: st.DataObject
+) -> None:
+    raw = b"".join(
+        [json.dumps(line, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") + b"\n" for line in lines]
+    )
+    if data.draw(st.booleans()):  # damage
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw = raw[:at] + data.draw(st.binary(min_size=1, max_size=2)) + raw[at + data.draw(st.integers(0, 2)) :]
+    path = folder / "arrow.jsonl"
+    path.write_bytes(raw)
+    fast = _read_by_arrow(Block(raw, 0), str(path), None)
+    if fast is None:
+        return
+    slow = list(read_lines(Split(str(path)), None, add_line))
+    assert not [item for item in slow if isinstance(item, Bad)]
+    assert [facts(record) for record in records_of(fast)] == [
+        facts(record) for batch in slow for record in records_of(batch)
+    ]
+
+
+def test_plain_lines_are_read_by_arrow() -> None:
+    line = b'{"exchange":"x","routing_key":"a.b","timestamp":1.5,"headers":{},"other":[1]}\n'
+    assert _read_by_arrow(Block(line * 3, 10), "f", ["offset", "time"]) is not None
+    assert _read_by_arrow(Block(line.replace(b"{}", b'{"a":1}'), 0), "f", None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "time"),
+    [
+        (1344350850.886738, 1344350850886738),
+        (1767225600, 1767225600000000),
+        (1767225600123, 1767225600123000),
+        (1767225600123456, 1767225600123456),
+        (1767225600123456789, 1767225600123457),
+        ("2026-01-01T00:00:00Z", 1767225600000000),
+        ("2026-01-01T01:00:00.1234567+01:00", 1767225600123456),
+        ("2026-01-01 00:00:00", 1767225600000000),
+    ],
+)
+def test_times_are_seconds_or_finer_or_texts(tmp_path: Path, value: Any, time: int) -> None:
+    lines = [{"exchange": "", "routing_key": "", "timestamp": value, "headers": {"a": 1}}]
+    assert [record.time for record in read(LINES, written(tmp_path / "f", lines)).records] == [time]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"routing_key": "a"}, "no exchange"),
+        ({"exchange": "a", "routing_key": None}, "no routing_key"),
+        ([1], "not an object"),
+        (b"{\xff}\n", "not UTF-8: invalid start byte"),
+        (b"{\n", "not JSON: Expecting property name enclosed in double quotes"),
+        (b"[" * 100_000 + b"\n", "JSON nested too deeply"),
+        (b'{"exchange": "a", "routing_key": "b", "timestamp": NaN}\n', "timestamp is not a time"),
+        ({"exchange": "a", "routing_key": "b", "headers": {"CC": 1}}, "invalid message: "),
+        ({"exchange": "a", "routing_key": "b", "headers": {"x": 1 << 70}}, "headers.x: "),
+        ({"exchange": "a", "routing_key": "b", "routed_queues": "q"}, "routed_queues is not a list of names"),
+    ],
+)
+def test_a_bad_line_is_told_with_its_place_and_the_next_one_is_read(tmp_path: Path, line: Any, reason: str) -> None:
+    good = {"exchange": "a", "routing_key": "b"}
+    path = written(tmp_path / "f", [good, line, good])
+    found = read(LINES, path)
+    assert len(found.records) == 2
+    ((source, offset, told, sample),) = found.bad
+    assert (source, offset) == (str(path), len(json.dumps(good)) + 1)
+    assert told.startswith(reason)
+    assert path.read_bytes()[offset:].startswith(sample)
+
+
+@FILES
+@given(st.data())
+def test_a_gzipped_file_torn_or_damaged_anywhere_gives_lines_of_its_beginning(
+    folder: Path, data: st.DataObject
+) -> None:
+    keys = [str(n) * 50 for n in range(300)]
+    raw = b"".join([json.dumps({"exchange": "x", "routing_key": key}).encode() + b"\n" for key in keys])
+    packed = bytearray(gzip.compress(raw, 1))
+    cut = data.draw(st.integers(2, len(packed)))
+    if data.draw(st.booleans()):
+        packed = packed[:cut]
+    elif cut < len(packed):
+        packed[cut] ^= data.draw(st.integers(1, 255))
+    path = folder / "f.gz"
+    path.write_bytes(packed)
+    found = read(LINES, path)
+    if bytes(packed) == gzip.compress(raw, 1):
+        assert (len(found.records), found.bad) == (300, [])
+    elif len(packed) < cut + 1:
+        assert [record.message.routing_key for record in found.records] == keys[: len(found.records)]
+        assert found.bad

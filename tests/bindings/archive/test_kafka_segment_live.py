@@ -1,0 +1,78 @@
+"""Segment files that real Kafka brokers wrote, with each compression."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bindings.archive.detect import detect
+from bindings.archive.kafka_batches import header_at
+from exchange.values import type_and_value
+from tests.bindings.archive.containers import copied, inside
+from tests.bindings.archive.reads import read
+from tests.servers import Server
+
+pytestmark = pytest.mark.live
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+COUNT = 500
+
+
+def _messages(codec: str) -> list[dict[str, Any]]:
+    random = Random(codec)
+    return [
+        {
+            "key": f"order.{random.randrange(50)}.\xfc".encode("utf-8" if n % 3 else "latin-1"),
+            "value": random.choice((None, b"", b"v" * random.randrange(2000))),
+            "headers": [("h", str(n).encode()), ("h", None), ("b\xfc", random.randbytes(3))][: random.randrange(4)],
+            "timestamp": 1_700_000_000_000 + n,
+        }
+        for n in range(COUNT)
+    ]
+
+
+@pytest.fixture(params=CODECS)
+def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """A topic of one partition that holds the messages of a codec."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    name = f"archive-{request.param}-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": kafka.url})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    settings = {"bootstrap.servers": kafka.url, "compression.type": request.param, "linger.ms": 20}
+    producer = Producer(settings)
+    for message in _messages(request.param):
+        producer.produce(name, **message)
+    producer.flush(30)
+    try:
+        yield name, str(request.param)
+    finally:
+        admin.delete_topics([name])[name].result(30)
+
+
+def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], tmp_path: Path) -> None:
+    name, codec = topic
+    (folder,) = inside(
+        kafka, "sh", "-c", f"ls -d /*/{name}-0 /*/*/{name}-0 /*/*/*/{name}-0 2>/dev/null || true"
+    ).split()
+    copied(kafka, folder, tmp_path)
+    archive = detect(str(tmp_path))
+    assert (archive.names, archive.others) == (("Kafka segment",), ())
+    ((path, form),) = archive.files
+    assert header_at(Path(path).read_bytes()).attributes & 7 == CODECS.index(codec)
+    result = read(form, path, 10_000)
+    assert not result.bad
+    assert [record.offset for record in result.records] == list(range(COUNT))
+    for record, message in zip(result.records, _messages(codec), strict=True):
+        assert record.message.exchange == name
+        assert record.message.routing_key.encode("utf-8", "surrogateescape") == message["key"]
+        assert record.message.body == (message["value"] or b"")
+        assert record.time == message["timestamp"] * 1000
+        headers = {key: type_and_value(value)[1] for key, value in record.message.headers.items()}
+        assert headers == dict(message["headers"])

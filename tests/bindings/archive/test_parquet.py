@@ -1,0 +1,149 @@
+"""Our own Parquet archive: by day, rotated, complete or not there; damage is told and invents nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive import parquet
+from bindings.archive.parquet import Parquet, ParquetWriter
+from bindings.archive.reading import Bad, Bias, Split
+from bindings.archive.record import SCHEMA, Record, batch_of, records_of
+from exchange.message import Message
+from exchange.values import Typed
+from tests.bindings.archive.reads import FILES, RECORDS, facts, read
+
+DAY = 86_400_000_000
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.parquet"))
+
+
+def record(n: int, day: int | None = 0) -> Record:
+    message = Message("x", f"key.{n}", {"n": n, "t": Typed("short", 1)}, {}, b"body" * n)
+    return Record(message, None if day is None else day * DAY + n, "/", 4 * n, True, ("q",), "f", n)
+
+
+@FILES
+@given(st.lists(RECORDS, max_size=6), st.integers(1, 3))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Record], rows: int
+) -> None:
+    folder = tmp_path_factory.mktemp("own")
+    with ParquetWriter(folder, Bias.EVERYTHING, rows) as writer:
+        for start in range(0, len(records), 2):
+            writer.write(batch_of(records[start : start + 2]))
+    found = [read(Parquet(), path, 1) for path in files(folder)]
+    assert not any(each.bad for each in found)
+    assert sorted(repr(facts(r)) for each in found for r in each.records) == sorted(repr(facts(r)) for r in records)
+
+
+def test_days_have_folders_and_files_a_size(tmp_path: Path) -> None:
+    batches = [[record(n, day) for n in range(3)] for day in (0, 1, None, 0)]
+    with ParquetWriter(tmp_path, Bias.SURVIVORS, 3) as writer:
+        for batch in batches:
+            writer.write(batch_of(batch))
+        assert writer.rows == 12
+        assert not [path for path in files(tmp_path) if path.name[0] != "." and "1970-01-02" in str(path)]
+    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == [
+        "day=1970-01-01/part-00000.parquet",
+        "day=1970-01-01/part-00001.parquet",
+        "day=1970-01-02/part-00000.parquet",
+        "day=unknown/part-00000.parquet",
+    ]
+    assert {Parquet().bias_of(str(path)) for path in files(tmp_path)} == {Bias.SURVIVORS}
+
+
+def test_more_days_than_files_are_open_are_written_all_the_same(tmp_path: Path) -> None:
+    records = [record(n, n % 30) for n in range(300)]
+    with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
+        for start in range(0, 300, 50):
+            writer.write(batch_of(records[start : start + 50]))
+    found = [r for path in files(tmp_path) for r in read(Parquet(), path).records]
+    assert sorted(r.offset for r in found) == list(range(300))
+
+
+def test_an_interrupted_writer_leaves_no_half_file(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
+            writer.write(batch_of([record(1)]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of several row groups."""
+    path = tmp_path_factory.mktemp("sound") / "sound.parquet"
+    schema = SCHEMA.with_metadata({parquet.FORMAT_KEY: parquet.VERSION})
+    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
+        for start in range(0, 40, 10):
+            writer.write_batch(batch_of([record(n) for n in range(start, start + 10)]))
+    return path
+
+
+def test_splits_are_row_groups(sound: Path) -> None:
+    assert [split[1:] for split in Parquet().plan(str(sound), 1)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert [r.offset for r in read(Parquet(), sound, 1).records] == list(range(40))
+    (batch, *_) = Parquet().read(Split(str(sound)), ["routing_key", "exchange"])
+    assert isinstance(batch, pa.RecordBatch)
+    assert batch.schema.names == ["routing_key", "exchange"]
+
+
+@FILES
+@given(st.data())
+def test_a_damaged_byte_of_a_page_is_told_and_the_other_row_groups_are_read(
+    sound: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    raw = bytearray(sound.read_bytes())
+    footer = int.from_bytes(raw[-8:-4], "little") + 8
+    raw[data.draw(st.integers(4, len(raw) - footer - 1))] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.mktemp("damaged") / "damaged.parquet"
+    path.write_bytes(raw)
+    found = read(Parquet(), path)
+    expected = {repr(facts(record(n))) for n in range(40)}
+    assert {repr(facts(r)) for r in found.records} <= expected
+    assert len(found.records) == 40 if not found.bad else len(found.records) >= 30
+
+
+@FILES
+@given(st.integers(0, 10_000_000))
+def test_a_torn_file_is_told(sound: Path, tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    raw = sound.read_bytes()
+    path = tmp_path_factory.mktemp("torn") / "torn.parquet"
+    path.write_bytes(raw[: cut % len(raw)])
+    found = read(Parquet(), path)
+    assert (found.records, len(found.bad)) == ([], 1)
+
+
+def test_parquet_of_others_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    columns = {
+        "exchange": pa.array(["a", None]),
+        "routing_key": pa.array(["b", "c"]),
+        "ts": pa.array([5, 6], pa.timestamp("ms")),
+        "size": pa.array([7, 8], pa.int32()),
+        "headers": pa.array([[("h", "v")], []], pa.map_(pa.string(), pa.string())),
+    }
+    pq.write_table(pa.table(columns), path)
+    assert Parquet().recognises(b"PAR1", path)
+    found = read(Parquet(), path)
+    assert [facts(r) for r in found.records] == [
+        facts(Record(Message("a", "b", {"h": "v"}), 5000, None, 7, False, None, str(path), 0))
+    ]
+    assert found.bad == [Bad(str(path), 1, "no exchange or no routing key")]
+
+
+def test_parquet_without_exchange_is_no_archive(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"routing_key": ["a"]}), tmp_path / "f")
+    assert not Parquet().recognises(b"PAR1", tmp_path / "f")
+    assert records_of(batch_of([])) == []

@@ -1,0 +1,107 @@
+"""The record: what goes into a batch comes out of it; names written for columns match as they did unwritten."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive.names import escaped, escaped_bytes, text_array, text_array_of_bytes, unescaped
+from bindings.archive.record import SCHEMA, Record, Rows, batch_of, records_of
+from exchange import Binding, Exchange, Queue, Topology
+from exchange.errors import InputError
+from exchange.message import Message
+from exchange.router import Router
+from exchange.values import Typed
+from tests.bindings.archive.reads import FILES, NAMES, RECORDS, facts
+
+
+@FILES
+@given(st.lists(RECORDS, max_size=5))
+def test_records_come_back_with_types_and_values(records: list[Record]) -> None:
+    batch = batch_of(records)
+    batch.validate(full=True)
+    assert [facts(record) for record in records_of(batch)] == [facts(record) for record in records]
+    for start in range(len(records)):  # a slice shares the buffers of the whole
+        assert [facts(record) for record in records_of(batch.slice(start, 2))] == [
+            facts(record) for record in records[start : start + 2]
+        ]
+
+
+@FILES
+@given(st.lists(RECORDS, max_size=3), st.sets(st.sampled_from(SCHEMA.names), min_size=1))
+def test_columns_that_are_not_wanted_change_nothing_in_the_others(records: list[Record], wanted: set[str]) -> None:
+    whole = batch_of(records)
+    rows = Rows("", sorted(wanted))
+    for record in records:
+        rows.add_record(record)
+    assert rows.batch() == whole.select(sorted(wanted))
+
+
+@FILES
+@given(RECORDS)
+def test_routing_needs_the_columns_of_keys_only(record: Record) -> None:
+    (row,) = batch_of([record]).select(["routing_key", "cc", "bcc"]).to_pylist()
+    keys = [unescaped(key) for key in (row["routing_key"], *row["cc"], *row["bcc"])]
+    assert tuple(keys) == record.message.routing_keys()
+
+
+@FILES
+@given(NAMES)
+def test_a_name_comes_back_and_is_valid_unicode(name: str) -> None:
+    assert unescaped(escaped(name)) == name
+    escaped(name).encode()
+
+
+@FILES
+@given(NAMES, NAMES)
+def test_different_names_are_written_differently(one: str, other: str) -> None:
+    assert (escaped(one) == escaped(other)) == (one == other)
+
+
+@FILES
+@given(st.lists(st.none() | st.binary(max_size=4), max_size=4))
+def test_a_column_of_bytes_is_written_as_each_of_them(items: list[bytes | None]) -> None:
+    column = pa.array([b"x", *items], pa.binary()).slice(1)
+    assert text_array_of_bytes(column).to_pylist() == [None if item is None else escaped_bytes(item) for item in items]
+    texts = [None if item is None else item.decode("utf-8", "surrogateescape") for item in items]
+    assert text_array(texts).to_pylist() == text_array_of_bytes(column).to_pylist()
+
+
+WORDS = st.lists(st.sampled_from([b"a", b"", b"\xff", b"\0", b"\xc3", b"\xa4", b"\xc3\xa4"]), max_size=4)
+
+
+@FILES
+@given(WORDS, st.lists(st.sampled_from([b"a", b"*", b"#", b"", b"\xff", b"\0", b"\xc3"]), max_size=4))
+def test_a_written_pattern_matches_the_written_keys_that_it_matches_unwritten(
+    words: list[bytes], pattern: list[bytes]
+) -> None:
+    key, binding = (b".".join(parts).decode("utf-8", "surrogateescape") for parts in (words, pattern))
+
+    def routed(key: str, binding: str) -> int:
+        parts = [Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", binding)]
+        return len(Router(Topology(*parts)).route(Message("x", key)).queues)
+
+    assert routed(escaped(key), escaped(binding)) == routed(key, binding)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(headers={"CC": "a"}),
+        Message(headers={"a": 1 << 63}),
+        Message(properties={"a": object()}),
+        Message(headers={"a": [Typed("float", 1.0), 1 << 64]}),
+    ],
+)
+def test_what_no_broker_takes_is_no_record_and_leaves_none_behind(message: Message) -> None:
+    rows = Rows("")
+    rows.add(Message("x", "a", {"h": 1}, {"p": 2}))
+    with pytest.raises(InputError):
+        rows.add(Message(message.exchange, "b", message.headers, message.properties or {"p": 3}))
+    rows.add(Message("x", "c", {"h": 4}, {"p": 5}))
+    assert [(r.message.routing_key, r.message.headers, r.message.properties) for r in records_of(rows.batch())] == [
+        ("a", {"h": 1}, {"p": Typed("long", 2).value}),
+        ("c", {"h": 4}, {"p": 5}),
+    ]

@@ -1,0 +1,121 @@
+"""RocketMQ's commit log: every message once however it is split, blanks, torn tails, damage passed over."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive.mapping import Mapping
+from bindings.archive.record import Record
+from bindings.archive.rocketmq_log import RocketmqLog
+from tests.bindings.archive.reads import FILES, read
+from tests.bindings.archive.rocketmq_files import blank, message
+
+LOG = RocketmqLog(Mapping(routing_key="=k"))
+BASE = 1 << 30
+
+TEXT = st.text("aäZ0.\udcff", max_size=4)
+MESSAGES = st.lists(
+    st.tuples(
+        TEXT.filter(bool), st.dictionaries(TEXT.filter(bool), TEXT, max_size=3), st.binary(max_size=30),
+        st.sampled_from([1, 2]), st.sampled_from([0, 0x10, 0x20, 0x30]),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / f"{BASE:020}"
+
+
+def written(messages: list[Any]) -> list[bytes]:
+    parts: list[bytes] = []
+    for topic, properties, body, version, flag in messages:
+        place = BASE + sum(map(len, parts))
+        parts.append(message(place, topic, properties, body, version=version, flag=flag))
+    return parts
+
+
+def facts(record: Record) -> tuple[Any, ...]:
+    return record.message.exchange, repr(sorted(record.message.headers)), record.message.body, record.time
+
+
+def wanted(messages: list[Any]) -> list[tuple[Any, ...]]:
+    return [(topic, repr(sorted(properties)), body, 1_000_000) for topic, properties, body, *_ in messages]
+
+
+@FILES
+@given(MESSAGES, st.sampled_from([b"", bytes(500), blank(60)]), st.integers(1, 200))
+def test_all_messages_are_read_once_however_the_file_is_split(
+    path: Path, messages: list[Any], tail: bytes, size: int
+) -> None:
+    path.write_bytes(b"".join(written(messages)) + tail)
+    result = read(LOG, path, size)
+    assert not result.bad
+    assert [facts(record) for record in result.records] == wanted(messages)
+
+
+@FILES
+@given(MESSAGES.filter(bool), st.data(), st.integers(20, 200))
+def test_a_file_torn_anywhere_gives_the_whole_messages_before_and_tells_the_torn_one(
+    path: Path, messages: list[Any], data: st.DataObject, size: int
+) -> None:
+    parts = written(messages)
+    cut = data.draw(st.integers(0, sum(map(len, parts))))
+    path.write_bytes(b"".join(parts)[:cut])
+    ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
+    whole = sum(end <= cut for end in ends)
+    last = [0, *ends][whole]  # if zeros follow, the file is just not full
+    result = read(LOG, path, size)
+    assert [facts(record) for record in result.records] == wanted(messages[:whole])
+    assert [bad.offset - BASE for bad in result.bad] == ([last] if any(path.read_bytes()[last:]) else [])
+
+
+@FILES
+@given(MESSAGES.filter(bool), st.data(), st.integers(20, 200))
+def test_damage_hides_no_message_but_the_damaged_one(
+    path: Path, messages: list[Any], data: st.DataObject, size: int
+) -> None:
+    parts = written(messages)
+    which = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, 11))  # size, magic or checksum
+    damaged = bytearray(parts[which])
+    damaged[at] ^= data.draw(st.integers(1, 127) if at == 8 else st.integers(1, 255))
+    parts[which] = bytes(damaged)
+    path.write_bytes(b"".join(parts))
+    result = read(LOG, path, size)
+    assert [facts(record) for record in result.records] == wanted(messages[:which] + messages[which + 1 :])
+    assert [bad.offset - BASE for bad in result.bad] == [sum(map(len, parts[:which]))]
+
+
+@FILES
+@given(st.binary(max_size=300), st.integers(1, 100))
+def test_anything_at_all_is_read_without_an_exception(path: Path, junk: bytes, size: int) -> None:
+    path.write_bytes(message(BASE, "a", {}) + junk)
+    assert len(read(LOG, path, size).records) == 1
+
+
+def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) -> None:
+    packed = zlib.compress(b"body" * 99)
+    parts = written([("a", {"KEYS": "k1 k2", "TAGS": "t", "UNIQ_KEY": "u", "own": "1"}, packed, 2, 0x301)])
+    place = BASE + len(parts[0])
+    for topic, flag in (("%RETRY%group", 0), ("b", 0x4)):
+        parts.append(message(place, topic, {}, flag=flag))
+        place += len(parts[-1])
+    parts.append(message(place, "b", {}, b"junk", flag=0x101))
+    path.write_bytes(b"".join(parts))
+    result = read(RocketmqLog(Mapping("tag", "key")), path)
+    (record,) = result.records
+    assert (record.message.exchange, record.message.routing_key) == ("t", "k1")
+    assert record.message.headers == {"KEYS": "k1 k2", "TAGS": "t", "own": "1"}
+    assert record.message.properties == {"message_id": "u"}
+    assert record.message.body == b"body" * 99
+    assert list(result.skipped.values()) == [2]
+    assert [bad.reason for bad in result.bad] == ["a message without tag, which is to be its exchange"]
+    assert read(LOG, path).bad[0].reason.startswith("a body that cannot be unpacked")

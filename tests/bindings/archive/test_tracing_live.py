@@ -1,0 +1,169 @@
+"""What real brokers tell of publishings: the tracing plugin's logs and the firehose, read as what was published."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import time
+import uuid
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from bindings.archive.detect import detect
+from bindings.archive.json_lines import JsonLines
+from bindings.archive.record import Record
+from exchange.message import Message
+from exchange.typed_json import json_line, message_to_json
+from exchange.values import Typed
+from tests.amqp_wire import all_types_in_pika
+from tests.bindings.archive.containers import copied, inside
+from tests.bindings.archive.reads import read, table
+from tests.servers import Server
+
+pytestmark = pytest.mark.live
+
+FOLDER = "/var/tmp/rabbitmq-tracing"  # noqa: S108  the plugin's, in the container
+HEADERS: dict[str, Any] = {
+    "s": "größe", "l": 2**40, "t": Typed("timestamp", 9), "b": True, "f": 1.5, "void": None, "short": Typed("short", 1),
+    "array": [1, "x", [2.5]], "table": {"k": "v", "e": {}}, 'quo"te': 'a"b\\c\n\t', "bytes": b"\xff\x01",
+}  # fmt: skip
+MESSAGES = [
+    Message("orders", "a.b", {}, {}, b"hello"),
+    Message("orders", "zz", {}, {"content_type": "x/y", "priority": 5, "delivery_mode": 2}, b"\xff\0bin"),
+    Message("orders", "a.ü", HEADERS, {}, b"line\n" + b"=" * 80 + b"\nnot: Message published\n"),
+    Message("orders", "a.c", {"CC": ["b.1", "zz"], "BCC": ["a.x"], "other": 1}, {}, b""),
+    Message("orders", "w" * 200, {f"long{n}": "v" * 60 for n in range(6)}, {}, "€".encode()),
+    Message("", "archive-a", {}, {}, b"default exchange"),
+]
+ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set(), {"archive-a"}]
+
+
+@contextmanager
+def publishing(server: Server, vhost: str) -> Iterator[Any]:
+    """A channel to a new virtual host with tracing on, an exchange and two queues."""
+    import pika
+
+    inside(server, "rabbitmqctl", "add_vhost", vhost)
+    inside(server, "rabbitmqctl", "set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
+    inside(server, "rabbitmqctl", "trace_on", "-p", vhost)
+    parameters = pika.URLParameters(server.url)
+    parameters.virtual_host = vhost
+    connection = pika.BlockingConnection(parameters)
+    try:
+        channel = connection.channel()
+        channel.exchange_declare("orders", "topic")
+        for queue, key in (("archive-a", "a.#"), ("archive-b", "b.#")):
+            channel.queue_declare(queue)
+            channel.queue_bind(queue, "orders", key)
+        yield channel
+    finally:
+        connection.close()
+        inside(server, "rabbitmqctl", "delete_vhost", vhost)
+
+
+def publish(channel: Any) -> None:
+    import pika
+
+    for message in MESSAGES:
+        properties = pika.BasicProperties(headers=dict(message.headers) or None, **message.properties)
+        with all_types_in_pika():
+            channel.basic_publish(message.exchange, message.routing_key, message.body, properties)
+    while channel.basic_get("archive-a", auto_ack=True)[0] is None:  # tells a delivery as well
+        time.sleep(0.1)
+
+
+def check(records: list[Record], vhost: str, *, typed: bool) -> None:
+    """Compare with what was published; without types, names of headers are compared only."""
+    assert [(r.message.exchange, r.message.routing_keys(), set(r.routed_queues or ()), r.vhost) for r in records] == [
+        (m.exchange, m.routing_keys(), routed, vhost) for m, routed in zip(MESSAGES, ROUTED, strict=True)
+    ]
+    for record, message in zip(records, MESSAGES, strict=True):
+        if record.has_body:
+            assert record.message.body == message.body
+        if typed:
+            assert table(record.message.headers) == table(message.headers)
+        else:
+            assert record.message.headers.keys() == message.headers.keys()
+        assert record.message.properties.keys() == message.properties.keys()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_the_plugins_logs_are_read_as_what_was_published(
+    rabbitmq_servers: list[Server], form: str, tmp_path: Path
+) -> None:
+    for server in rabbitmq_servers:
+        if server.management_url is None:
+            continue
+        vhost = name = f"archive-{uuid.uuid4()}"
+        try:
+            inside(server, "rabbitmq-plugins", "enable", "rabbitmq_tracing")
+        except subprocess.CalledProcessError as reason:
+            pytest.skip(f"rabbitmq_tracing cannot be enabled: {reason.stderr}")
+        with publishing(server, vhost) as channel:
+            _trace(server, vhost, name, form)
+            publish(channel)
+            path = _log(server, name, tmp_path)
+        archive = detect(str(path))
+        assert archive.names == (f"RabbitMQ tracing log, {'JSON' if form == 'json' else 'text'}",)
+        ((_, reader),) = archive.files
+        result = read(reader, path, 1000)
+        assert not result.bad
+        assert list(result.skipped.values()) == [1]
+        check(result.records, vhost, typed=form == "text")
+
+
+def _trace(server: Server, vhost: str, name: str, form: str) -> None:
+    assert server.management_url is not None
+    connection = http.client.HTTPConnection(urlsplit(server.management_url).netloc, timeout=30)
+    body = json.dumps({"format": form, "pattern": "#", "max_payload_bytes": 10_000})
+    headers = {
+        "Authorization": f"Basic {b64encode(b'guest:guest').decode()}", "Content-Type": "application/json",
+    }  # fmt: skip
+    connection.request("PUT", f"/api/traces/{vhost}/{name}", body, headers)
+    assert connection.getresponse().status in (201, 204)
+    connection.close()
+
+
+def _log(server: Server, name: str, into: Path) -> Path:
+    """The log once it does not grow any more."""
+    before = b""
+    for _ in range(50):
+        time.sleep(0.5)
+        path = copied(server, f"{FOLDER}/{name}.log", into)
+        if path.read_bytes() == before != b"":
+            return path
+        before = path.read_bytes()
+    raise AssertionError("the log does not come to an end")
+
+
+def test_a_capture_of_the_firehose_is_read_as_what_was_published(
+    rabbitmq_servers: list[Server], tmp_path: Path
+) -> None:
+    for server in rabbitmq_servers:
+        vhost = f"archive-{uuid.uuid4()}"
+        with publishing(server, vhost) as channel:
+            queue = channel.queue_declare("", exclusive=True).method.queue
+            channel.queue_bind(queue, "amq.rabbitmq.trace", "#")
+            publish(channel)
+            lines: list[bytes] = []
+            while len(lines) < len(MESSAGES) + 1:
+                with all_types_in_pika():
+                    method, properties, body = channel.basic_get(queue, auto_ack=True)
+                if method is None:
+                    time.sleep(0.1)
+                    continue
+                message = Message(method.exchange, method.routing_key, properties.headers, {}, body)
+                lines.append(json_line(message_to_json(message)))
+        path = tmp_path / "firehose.jsonl"
+        path.write_bytes(b"".join(lines))
+        result = read(JsonLines(), path)
+        assert not result.bad
+        assert list(result.skipped.values()) == [1]
+        check(result.records, vhost, typed=False)  # pika knows fewer types than there are
