@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from bindings.commands.apply import apply_command
+from bindings.commands.archive import archive_command
 from bindings.commands.check import check_command
 from bindings.commands.convert import convert_command
 from bindings.commands.diff import diff_command
@@ -36,4 +37,5 @@ COMMANDS: Final[list[click.Command]] = [
     apply_command,
     convert_command,
     fmt_command,
+    archive_command,
 ]

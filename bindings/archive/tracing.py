@@ -5,8 +5,8 @@ without saying so. A trace with a pattern other than ``#`` or ``publish.#`` hold
 
 In JSON all integers become longs, a void the text ``undefined``, and bytes that are not UTF-8 a text that says so. In
 text a body that is not UTF-8 is printed as if it were Latin-1, so one that could be either is taken for unknown; the
-body of the last entry of a file may have been cut at the end of a line. Keys and headers are taken for UTF-8 if they can
-be: brokers up to 3.10 print them so, and later ones print in the same bytes what is Latin-1.
+body of the last entry of a file may have been cut at the end of a line. Keys and headers are taken for UTF-8 if they
+can be: 3.10 prints them thus, and later brokers print in the same bytes what is Latin-1.
 
 In text, a body can look like the beginning of the next entry, and what follows is then read as one: the format has
 nothing against it. Lines that stand between entries are bodies.

@@ -60,9 +60,9 @@ def inspect_command(exchange: str, routing_key: str, as_json: bool, path: str) -
     Exit codes: 0 read, bad records or not; 2 there is no archive, or none that can be audited.
     """
     try:
+        archive = _detected(path, exchange, routing_key)
         from bindings.archive.inspection import inspected
 
-        archive = _detected(path, exchange, routing_key)
         with _progress("reading") as watched:
             found = inspected(watched(archive.plan()))
     except HashstarError as error:
@@ -91,9 +91,9 @@ def convert_command(
     Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input.
     """
     try:
+        archive = _detected(source, exchange, routing_key)
         from bindings.archive.inspection import Inspection
 
-        archive = _detected(source, exchange, routing_key)
         form = form or ("jsonl" if target.removesuffix(".gz").endswith(".jsonl") else "parquet")
         found = Inspection()
         with _progress("converting") as watched:
@@ -117,9 +117,10 @@ def _detected(path: str, exchange: str, routing_key: str) -> Archive:
     try:
         from bindings.archive.detect import detect
         from bindings.archive.mapping import Mapping
-    except ImportError as error:
+
+        return detect(path, Mapping(exchange, routing_key))
+    except ImportError as error:  # also of the checksum of Kafka's batches, met when there are some
         raise InputError(f"archives need {error.name}: pip install 'hashstar[spark]'") from None
-    return detect(path, Mapping(exchange, routing_key))
 
 
 class _progress:  # noqa: N801  a context manager, as click's own
