@@ -1,0 +1,44 @@
+"""What a dead letter says of itself: the message as it was read, with headers about why, when and whence.
+
+==========================  ===========================================================================
+header                      what it is
+==========================  ===========================================================================
+hashstar-reason             as the target or the router said it
+hashstar-time               when it was given up, AMQP timestamp: seconds since 1970
+hashstar-origin             where it was read
+hashstar-exchange           the exchange it was published to
+hashstar-routing-key        and the key
+hashstar-queue              the topology's queue whose target refused it; "" when no queue got it
+hashstar-target             the target, or the source when no queue got it
+hashstar-attempts           how often the target was asked
+==========================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.endpoint import Delivery
+from exchange.message import Message
+from exchange.values import Typed
+
+__all__ = ["dead_letter_of"]
+
+
+def dead_letter_of(delivery: Delivery, reason: str, target: str, queue: str, attempts: int, now: float) -> Message:
+    """The dead letter of a delivery: exchange, key, properties, body and the other headers are as they were.
+
+    ``now`` is in seconds since 1970.
+    """
+    message = delivery.message
+    told = {
+        "hashstar-reason": reason,
+        "hashstar-time": Typed("timestamp", int(now)),
+        "hashstar-origin": delivery.origin,
+        "hashstar-exchange": message.exchange,
+        "hashstar-routing-key": message.routing_key,
+        "hashstar-queue": queue,
+        "hashstar-target": target,
+        "hashstar-attempts": attempts,
+    }
+    return replace(message, headers={**message.headers, **told})

@@ -1,0 +1,142 @@
+"""Sources and targets: what the pump asks of them, when, and what they tell it.
+
+A **source** is opened, read until it says `EndOfStream` or `Disconnected`, told what is settled, and closed. It is read
+again only when the pump has room. Deliveries of one *lane* (a queue's channel, a partition, a file) are settled in the
+order in which they were read, always as a prefix: ``settle(d)`` says that ``d`` and all that came before it in its
+lane are done with. What is not settled when a connection ends comes again, from the first of it on; so lanes of a
+source that is opened anew are new lanes.
+
+A **target** is opened with the `Receiver` that it reports to, and given messages with ``send``, in an order that it
+keeps for each place it writes to (a queue, a partition). ``send`` never waits and never fails: a target that cannot
+write yet keeps what it was given, and the pump's window bounds how much that is. For each message the target says
+once, later, on the thread of the event loop, whether it is `confirmed` or `failed`; or, of all that it has not
+answered yet, that the connection is `lost`. Then it is opened again and given these again, by the pump alone.
+
+Endpoints connect, read, write and close. They do not reconnect, retry, route or count: that is the pump's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from exchange.errors import HashstarError
+from exchange.message import Message
+from exchange.route import Placement
+
+__all__ = ["Delivery", "Disconnected", "EndOfStream", "Failure", "Outgoing", "Receiver", "Source", "Target"]
+
+
+class Disconnected(HashstarError):
+    """The connection is gone, or cannot be made now; opening it again may help."""
+
+
+class EndOfStream(Exception):
+    """There will be no more deliveries."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A message that was read, and where it stands."""
+
+    message: Message
+    lane: Hashable = None
+    """What it is settled with; see the head of this module."""
+    position: Any = None
+    """Its place in the lane, as the source counts: a delivery tag, an offset."""
+    identity: str | None = None
+    """The same whenever it is delivered, where its source can promise that."""
+    time: int | None = None
+    """When it was published, in microseconds since 1970, UTC, where the source knows."""
+    redelivered: bool = False
+    size: int = 0
+    """What it takes in memory, about, in bytes."""
+    origin: str = ""
+    """Where it was read, for people and dead letters: ``queue orders``, ``orders-3 at 1207``."""
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """A message on its way to one target."""
+
+    message: Message
+    delivery: Delivery
+    queue: str = ""
+    """The topology's queue that got it."""
+    placement: Placement | None = None
+    """The partition, of a queue that is partitioned."""
+    number: int = 0
+    """Its place in the order in which the pump met it; one target is given equal keys in this order."""
+    attempts: int = 0
+    """How often the target has refused it."""
+    context: Any = field(default=None, repr=False)
+    """The pump's own."""
+
+
+class Failure(NamedTuple):
+    """Why a target does not take a message. The connection is well, other messages may pass."""
+
+    reason: str
+    """``nack``, ``returned: NO_ROUTE``, ``too large: ...``: short, so that it can be counted and be a header."""
+    final: bool = False
+    """Whether trying again is of no use."""
+    unroutable: bool = False
+    """Whether the target had nowhere to put it."""
+
+
+class Receiver(Protocol):
+    """What a target reports to; on the event loop's thread."""
+
+    def confirmed(self, messages: Sequence[Outgoing]) -> None:
+        """These are as safe as the target makes them."""
+
+    def failed(self, message: Outgoing, failure: Failure) -> None:
+        """This one was refused."""
+
+    def lost(self, error: Disconnected) -> None:
+        """The connection is gone, and with it what was not answered."""
+
+
+class Source(ABC):
+    """Where messages are read; one reader at a time."""
+
+    name: str
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot."""
+
+    @abstractmethod
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        """At least one delivery and at most ``limit``, waiting for the first; may be cancelled, losing nothing.
+
+        Raises EndOfStream, or Disconnected.
+        """
+
+    @abstractmethod
+    def settle(self, delivery: Delivery) -> None:
+        """This delivery and all before it in its lane are done with; sources may gather some before they tell."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Tell what is settled, leave the rest to whoever reads next, disconnect. Never raises."""
+
+
+class Target(ABC):
+    """Where messages are written."""
+
+    name: str
+
+    @abstractmethod
+    async def open(self, receiver: Receiver) -> None:
+        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot."""
+
+    @abstractmethod
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Write these, in this order; see the head of this module."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnect at once; what is not confirmed may or may not have been written. Never raises."""

@@ -1,0 +1,130 @@
+"""Messages in memory: for tests, and for those who embed the bridge.
+
+The source gives again, from the first one on, what was not settled when it was closed or broke, as a broker does. Both
+can be told to break, which is how the pump's promises are tested where no broker is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Receiver, Source, Target
+from exchange.message import Message
+
+__all__ = ["MemorySource", "MemoryTarget"]
+
+
+class MemorySource(Source):
+    """A queue in this process. ``put`` adds messages; after ``end`` the stream ends when all are read."""
+
+    def __init__(self, messages: Iterable[Message] = (), name: str = "memory") -> None:
+        self.name = name
+        self._waiting: deque[tuple[int, Message]] = deque(enumerate(messages))
+        self._count = len(self._waiting)
+        self._unsettled: deque[tuple[int, Message]] = deque()
+        self._ended = False
+        self._broken = False
+        self._epoch = 0
+        self._news = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Add a message; on the event loop's thread."""
+        self._waiting.append((self._count, message))
+        self._count += 1
+        self._news.set()
+
+    def end(self) -> None:
+        """No more messages will be put."""
+        self._ended = True
+        self._news.set()
+
+    def break_connection(self) -> None:
+        """The next read finds the connection gone."""
+        self._broken = True
+        self._news.set()
+
+    @property
+    def unsettled(self) -> int:
+        """How many were not settled yet, read or not."""
+        return len(self._waiting) + len(self._unsettled)
+
+    async def open(self) -> None:
+        self._waiting.extendleft(reversed(self._unsettled))
+        self._unsettled.clear()
+        self._broken = False
+        self._epoch += 1
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while not self._waiting or self._broken:
+            if self._broken:
+                raise Disconnected(f"{self.name}: the connection is broken")
+            if self._ended:
+                raise EndOfStream
+            self._news.clear()
+            await self._news.wait()
+        taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+        self._unsettled += taken
+        return [
+            Delivery(message, self._epoch, n, f"{self.name}:{n}", size=len(message.body), origin=self.name)
+            for n, message in taken
+        ]
+
+    def settle(self, delivery: Delivery) -> None:
+        if delivery.lane != self._epoch:
+            return
+        while self._unsettled and self._unsettled[0][0] <= delivery.position:
+            self._unsettled.popleft()
+        self._news.set()
+
+    async def close(self) -> None:
+        self._epoch += 1
+
+
+class MemoryTarget(Target):
+    """Keeps what it is sent, and confirms it on the loop's next turn.
+
+    ``fault`` may answer for a message with a `Failure`, or with a `Disconnected` that it then breaks with, before or
+    after it has kept the message.
+    """
+
+    def __init__(
+        self, name: str = "memory", fault: Callable[[Outgoing], Failure | Disconnected | None] = lambda _: None
+    ) -> None:
+        self.name = name
+        self.messages: list[Outgoing] = []
+        self._fault = fault
+        self._receiver: Receiver | None = None
+        self._sent: deque[Outgoing] = deque()
+
+    async def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._sent.clear()
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if not self._sent:
+            asyncio.get_running_loop().call_soon(self._answer)
+        self._sent += messages
+
+    def _answer(self) -> None:
+        confirmed: list[Outgoing] = []
+        while self._sent and self._receiver is not None:
+            outgoing = self._sent.popleft()
+            fault = self._fault(outgoing)
+            if fault is None:
+                confirmed.append(outgoing)
+                self.messages.append(outgoing)
+            elif isinstance(fault, Failure):
+                self._receiver.failed(outgoing, fault)
+            else:
+                self._receiver.confirmed(confirmed)
+                receiver, self._receiver = self._receiver, None
+                self._sent.clear()
+                receiver.lost(fault)
+                return
+        if self._receiver is not None:
+            self._receiver.confirmed(confirmed)
+
+    async def close(self) -> None:
+        self._receiver = None

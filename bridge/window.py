@@ -1,0 +1,91 @@
+"""What a source has given and is not settled yet: bounded, and settled as a prefix of each lane.
+
+A delivery is done when each of its copies is. Lanes are settled up to the last delivery before which, itself included,
+all are done: a delivery that is held up holds up the settling of its lane, not its work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from bridge.endpoint import Delivery
+
+__all__ = ["Pending", "Window"]
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A delivery on its way."""
+
+    delivery: Delivery
+    window: Window
+    copies: int
+    """Those that are not done."""
+    since: float
+    """When it was read, by the loop's clock, in seconds."""
+    dropped: bool = False
+    """Its source's connection is gone, and it will be read again: nothing needs to be done for this one."""
+
+
+class Window:
+    """The deliveries of one source. ``settle`` is told the last one of each prefix that is done."""
+
+    def __init__(self, most: int, most_bytes: int, settle: Callable[[Delivery], None]) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._settle = settle
+        self._lanes: dict[Hashable, deque[Pending]] = {}
+        self._touched: set[Hashable] = set()
+        self.messages = 0
+        """Not settled."""
+        self.bytes = 0
+
+    @property
+    def room(self) -> int:
+        """How many deliveries may be read; none while there are too many bytes."""
+        return self._most - self.messages if self.bytes < self._most_bytes else 0
+
+    def admit(self, delivery: Delivery, copies: int, since: float) -> Pending:
+        """Take a delivery in, in the order of its lane. One with no copies is done at once, see `settle`."""
+        pending = Pending(delivery, self, copies, since)
+        lane = self._lanes.get(delivery.lane)
+        if lane is None:
+            lane = self._lanes[delivery.lane] = deque()
+        lane.append(pending)
+        self.messages += 1
+        self.bytes += delivery.size
+        if not copies:
+            self._touched.add(delivery.lane)
+        return pending
+
+    def done(self, pending: Pending) -> None:
+        """A copy of it is done."""
+        pending.copies -= 1
+        if not pending.copies and not pending.dropped:
+            self._touched.add(pending.delivery.lane)
+
+    def settle(self) -> None:
+        """Tell the source of all prefixes that became done."""
+        for name in self._touched:
+            lane = self._lanes[name]
+            last = None
+            while lane and not lane[0].copies:
+                last = lane.popleft().delivery
+                self.messages -= 1
+                self.bytes -= last.size
+            if last is not None:
+                self._settle(last)
+            if not lane:
+                del self._lanes[name]
+        self._touched.clear()
+
+    def drop(self) -> None:
+        """The source's connection is gone: what is not settled will be read again."""
+        for lane in self._lanes.values():
+            for pending in lane:
+                pending.dropped = True
+        self._lanes.clear()
+        self._touched.clear()
+        self.messages = self.bytes = 0
