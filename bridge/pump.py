@@ -21,7 +21,7 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoi
 from bridge.outlet import Events, Outlet
 from bridge.policy import Policy, Unroutable
 from bridge.window import Pending, Window
-from exchange.errors import BrokerError
+from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.route import Route
 from exchange.router import Router
@@ -227,7 +227,7 @@ class Pump:
         try:
             message = inlet.enter(delivery.message)
             route = self._router.route(message)
-        except BrokerError as error:
+        except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
             self._unroutable(inlet, pending, str(error), ready)
             return
         if not route.queues:

@@ -1,1 +1,67 @@
-"""What messages are read from and written to, a module each; `bridge.endpoint` says what is asked of them."""
+"""What messages are read from and written to, a module each; `bridge.endpoint` says what is asked of them.
+
+The scheme of a URL says which; its module is imported then, so that nobody needs the client of a system that he does
+not use. A module has ``source(name, url, table, policy)``, ``target(name, url, table)``, which also gives the queues of
+the topology that it is for, and ``dead_letter_target(name, url, table)``; each takes what it knows from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import Any, Final, cast
+
+from bridge.endpoint import Source, Target
+from bridge.policy import Policy
+from bridge.table import Table
+
+__all__ = ["SCHEMES", "dead_letter_target_of", "source_of", "target_of"]
+
+SCHEMES: Final = {
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+    "kafka": "kafka",
+    "archive": "archive",
+}
+"""Scheme -> the module of its endpoints."""
+
+NEEDS: Final = {"rabbitmq": "hashstar[rabbitmq]", "kafka": "hashstar[kafka]", "archive": "hashstar[spark]"}
+"""Module -> what must be installed."""
+
+
+def source_of(name: str, table: Table, policy: Policy) -> Source:
+    """The source that a table describes. Raises InputError."""
+    url, module = _module(table)
+    source = cast(Source, module.source(name, url, table, policy))
+    table.done()
+    return source
+
+
+def target_of(name: str, table: Table) -> tuple[Target, Collection[str]]:
+    """The target that a table describes, and the queues it is for. Raises InputError."""
+    url, module = _module(table)
+    target, queues = module.target(name, url, table)
+    if not queues:
+        raise table.error("queues", 'there is none; write queues = { QUEUE = "where" }')
+    table.done()
+    return target, queues
+
+
+def dead_letter_target_of(table: Table) -> Target:
+    """The target of dead letters that a table describes. Raises InputError."""
+    url, module = _module(table)
+    target = cast(Target, module.dead_letter_target("dead_letters", url, table))
+    table.done()
+    return target
+
+
+def _module(table: Table) -> tuple[str, Any]:
+    url = table.text("url")
+    scheme = url.partition(":")[0]
+    module = SCHEMES.get(scheme)
+    if module is None:
+        raise table.error("url", f"must begin with one of {', '.join(f'{each}:' for each in SCHEMES)}; it is {url!r}")
+    try:
+        return url, import_module(f"{__name__}.{module}")
+    except ImportError as error:
+        raise table.error("url", f"{scheme} needs {error.name}: pip install '{NEEDS[module]}'") from None

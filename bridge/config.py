@@ -1,0 +1,168 @@
+"""``bridge.toml``: the topology, where messages come from, where each queue's messages go, and the owner's decisions.
+
+A configuration is checked as a whole before anything is connected to: each queue of the topology that can get a message
+has a target or is ignored by name, and whatever is wrong is told with its key.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bindings.sources import load
+from bridge.endpoint import Source, Target
+from bridge.endpoints import dead_letter_target_of, source_of, target_of
+from bridge.policy import Backoff, Policy, Unroutable
+from bridge.pump import Inlet
+from bridge.table import Table
+from exchange.errors import InputError
+from exchange.topology import Topology
+
+__all__ = ["Config", "Http", "read_config"]
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where health, metrics and the status page are served."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that is right in itself; what it needs of others is not known yet."""
+
+    path: str
+    topology: Topology
+    policy: Policy
+    inlets: tuple[Inlet, ...]
+    targets: Mapping[str, Target]
+    """Queue of the topology -> the target of its messages."""
+    dead_letters: Target | None
+    ignored: frozenset[str]
+    http: Http | None
+    coverage: bool
+    """Whether bindings are counted while it runs."""
+    workers: int
+    log_format: str
+    log_level: str
+
+    @property
+    def endpoints(self) -> tuple[Source | Target, ...]:
+        """All of them, each once."""
+        dead = () if self.dead_letters is None else (self.dead_letters,)
+        return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
+
+
+DEFAULT_HTTP: Final = "127.0.0.1:9410"
+
+
+def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """The configuration in a file. Raises InputError naming the key, and the way out."""
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not TOML: {error}") from None
+    table = Table(values, str(path), environment=environment)
+    topology = _topology(table, path.parent)
+    policy = _policy(table.table("policy"))
+    inlets = [_inlet(name, each, policy, topology) for name, each in table.tables("sources").items()]
+    if not inlets:
+        raise table.error("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+    targets: dict[str, Target] = {}
+    for name, each in table.tables("targets").items():
+        target, queues = target_of(name, each)
+        for queue in queues:
+            if queue not in topology.queues:
+                raise each.error("queues", f"the topology has no queue {queue!r}")
+            if queue in targets:
+                raise each.error("queues", f"queue {queue!r} has a target already, {targets[queue].name}")
+            targets[queue] = target
+    ignored = frozenset(table.texts("ignore", ()))
+    _check_queues(table, topology, targets, ignored)
+    config = Config(
+        str(path),
+        topology,
+        policy,
+        tuple(inlets),
+        targets,
+        dead_letter_target_of(dead) if (dead := table.maybe_table("dead_letters")) is not None else None,
+        ignored,
+        _http(table),
+        table.flag("coverage", default=False),
+        table.integer("workers", 1, least=1),
+        table.choice("log_format", ("text", "json"), "text"),
+        table.choice("log_level", ("debug", "info", "warning", "error"), "info"),
+    )
+    table.done()
+    return config
+
+
+def _topology(table: Table, folder: Path) -> Topology:
+    where = table.text("topology")
+    vhost, profile = table.maybe("vhost"), table.maybe("profile")
+    if "://" not in where:
+        where = str(folder / where)
+    try:
+        return load(where, vhost, profile)
+    except InputError as error:
+        raise table.error("topology", str(error)) from None
+
+
+def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
+    choices = {each.value: each for each in Unroutable}
+    policy = Policy(
+        table.integer("window", base.window, least=1),
+        table.size("window_bytes", base.window_bytes),
+        table.integer("tries", base.tries, least=1),
+        Backoff(table.seconds("backoff", base.backoff.first), table.seconds("backoff_most", base.backoff.most)),
+        Backoff(table.seconds("reconnect", base.reconnect.first), table.seconds("reconnect_most", base.reconnect.most)),
+        choices[table.choice("unroutable", choices, base.unroutable.value)],
+        table.flag("one_at_a_time", base.one_at_a_time),
+        table.maybe_number("rate") or base.rate,
+        table.seconds("drain", base.drain),
+    )
+    table.done()
+    return policy
+
+
+def _inlet(name: str, table: Table, policy: Policy, topology: Topology) -> Inlet:
+    exchange, routing_key = table.maybe("exchange"), table.maybe("routing_key")
+    if exchange and exchange not in topology.exchanges:
+        raise table.error("exchange", f"the topology has no exchange {exchange!r}")
+    own_policy = table.maybe_table("policy")
+    own = policy if own_policy is None else _policy(own_policy, policy)
+    source = source_of(name, table, own)
+    return Inlet(source, exchange, routing_key, own)
+
+
+def _check_queues(table: Table, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]) -> None:
+    for queue in sorted(ignored):
+        if queue not in topology.queues:
+            raise table.error("ignore", f"the topology has no queue {queue!r}")
+        if queue in targets:
+            raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
+    for queue in sorted(topology.queues):
+        if queue not in targets and queue not in ignored:
+            raise table.error(
+                "targets",
+                f"queue {queue!r} has none; add it to the queues of a target, or to ignore = [...] if its messages "
+                "shall go nowhere",
+            )
+
+
+def _http(table: Table) -> Http | None:
+    listen = table.text("http", DEFAULT_HTTP)
+    if listen == "off":
+        return None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
+    return Http(host.strip("[]"), int(port))

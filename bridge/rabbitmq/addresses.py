@@ -1,0 +1,78 @@
+"""The brokers of a URL: hosts, user, virtual host, TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from copy import copy
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pika
+
+from bridge.table import Secret, Table
+from exchange.errors import InputError
+
+__all__ = ["broker_of", "brokers_of"]
+
+SECONDS: Final = 30.0
+"""How long connecting to a host may take."""
+
+HEARTBEAT: Final = 15
+"""Seconds; after two of silence a connection is lost."""
+
+
+def broker_of(
+    url: str, name: str = "hashstar", user: str | None = None, password: Secret | None = None
+) -> pika.URLParameters:
+    """The broker of an AMQP URL, ``amqp://USER:PASSWORD@HOST:PORT/VHOST``; ``name`` is what it shows of us.
+
+    Without a path the virtual host is ``/``. Raises InputError, which never shows a password.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        parameters = pika.URLParameters(url)
+    except (ValueError, TypeError):
+        raise InputError("not an AMQP address; write amqp://USER@HOST:PORT/VHOST") from None
+    parameters.virtual_host = unquote(parts.path[1:]) or "/"
+    parameters.credentials = pika.PlainCredentials(
+        user or unquote(parts.username or "guest"), str(password) if password else unquote(parts.password or "guest")
+    )
+    parameters.client_properties = {"connection_name": name, "product": "hashstar"}
+    parameters.connection_attempts = 1
+    parameters.stack_timeout = parameters.socket_timeout = SECONDS
+    if "heartbeat" not in parts.query:
+        parameters.heartbeat = HEARTBEAT
+    return parameters
+
+
+def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
+    """The brokers that a table of a configuration describes, in the order in which they are tried."""
+    user, password = table.maybe("user"), table.secret("password")
+    hosts = table.texts("hosts", ())
+    ca_file, cert_file, key_file = table.maybe("ca_file"), table.maybe("cert_file"), table.maybe("key_file")
+    server_name = table.maybe("server_name")
+    try:
+        first = broker_of(url, f"hashstar {name}", user, password)
+    except InputError as error:
+        raise table.error("url", str(error)) from None
+    if url.startswith("amqps:"):
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+            if cert_file is not None:
+                context.load_cert_chain(cert_file, key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise table.error("ca_file" if cert_file is None else "cert_file", f"cannot be used: {error}") from None
+        first.ssl_options = pika.SSLOptions(context, server_name or first.host)
+    elif ca_file or cert_file or key_file or server_name:
+        raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
+    found = [first]
+    for host in hosts:
+        other = copy(first)
+        other.host, _, port = host.rpartition(":") if ":" in host else (host, "", str(first.port))
+        if not port.isdigit():
+            raise table.error("hosts", f"must be HOST or HOST:PORT, and is {host!r}")
+        other.port = int(port)
+        found.append(other)
+    return found

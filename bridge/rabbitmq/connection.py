@@ -1,0 +1,303 @@
+"""One connection to a RabbitMQ on the running event loop, and channels of it whose contents are read here.
+
+pika connects, authenticates, negotiates, keeps the heartbeat and does everything that is rare. Frames of deliveries and
+publishes are read and written as in `bridge.rabbitmq.frames`, many at a time. Whatever ends the connection or a channel
+ends both for their users: they are told once, by ``on_lost``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import pika
+import pika.exceptions
+import pika.frame
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+from bridge.endpoint import Disconnected
+from bridge.rabbitmq.frames import HEAD, OVERHEAD, Contents, Event
+from exchange.errors import BrokerError, InputError
+
+__all__ = ["SECONDS", "Channel", "Connection"]
+
+RECEIVE_BYTES: Final = 1 << 18
+"""What is read from a socket at once."""
+
+SECONDS: Final = 30.0
+"""How long a broker may take to answer."""
+
+T = TypeVar("T")
+
+logging.getLogger("pika").addHandler(logging.NullHandler())  # what it would print is raised here
+
+
+class _Wire(AsyncioConnection):  # type: ignore[misc]
+    """pika's connection, with a way round it for the frames of channels that are listened to."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.contents: dict[int, Contents] = {}
+        self.after_data: Callable[[], None] = lambda: None
+        self._frame_buffer = b""
+        super().__init__(*arguments, **named)
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        if not self.contents:
+            super()._on_data_available(data_in)
+            return
+        data = self._frame_buffer + data_in if self._frame_buffer else data_in
+        self.bytes_received += len(data_in)
+        at, end = 0, len(data)
+        contents, unpack = self.contents, HEAD.unpack_from
+        while end - at >= OVERHEAD:
+            kind, channel, size = unpack(data, at)
+            stop = at + OVERHEAD + size
+            if stop > end:
+                break
+            listener = contents.get(channel)
+            if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
+                _, frame = pika.frame.decode_frame(data[at:stop])
+                if frame is not None:
+                    self._frame_buffer = b""
+                    self._process_frame(frame)
+            at = stop
+        self._frame_buffer = data[at:]
+        self.after_data()
+
+    def emit(self, data: bytes) -> None:
+        """Write frames."""
+        self.bytes_sent += len(data)
+        self._adapter_emit_data(data)
+
+
+class Connection:
+    """An open connection; `open` makes one."""
+
+    def __init__(self, wire: _Wire, on_lost: Callable[[Disconnected], None]) -> None:
+        self._wire = wire
+        self._on_lost = on_lost
+        self._channels: list[Channel] = []
+        self._over = False
+        self.blocked = False
+        """Whether the broker has asked not to be written to (connection.blocked)."""
+        self.on_unblocked: Callable[[], None] = lambda: None
+        wire.after_data = self._after_data
+        wire.add_on_close_callback(lambda _, error: self.lose(error))
+        wire.add_on_connection_blocked_callback(lambda *_: self._block(blocked=True))
+        wire.add_on_connection_unblocked_callback(lambda *_: self._block(blocked=False))
+
+    @classmethod
+    async def open(cls, addresses: Sequence[pika.URLParameters], on_lost: Callable[[Disconnected], None]) -> Connection:
+        """Connect to the first of these hosts that answers.
+
+        Raises Disconnected when none does, InputError when one refuses the user, the password or the virtual host.
+        """
+        troubles = []
+        for parameters in addresses:
+            try:
+                return cls(await _opened(parameters), on_lost)
+            except Disconnected as error:
+                troubles.append(str(error))
+        raise Disconnected("; ".join(troubles))
+
+    @property
+    def frame_max(self) -> int:
+        """The size of the largest frame, in bytes."""
+        return int(self._wire.params.frame_max)
+
+    @property
+    def server(self) -> Mapping[str, Any]:
+        """What the broker says of itself."""
+        return self._wire.server_properties or {}
+
+    async def channel(self) -> Channel:
+        """A new channel. Raises Disconnected."""
+        opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            self._wire.channel(on_open_callback=lambda channel: _tell(opened, channel))
+        except pika.exceptions.AMQPError as error:
+            raise Disconnected(_words(error)) from None
+        channel = Channel(self, await _answer(opened, "channel.open"))
+        self._channels.append(channel)
+        return channel
+
+    def write(self, data: bytes) -> None:
+        """Write whole frames."""
+        if not self._over:
+            self._wire.emit(data)
+
+    def lose(self, error: BaseException) -> None:
+        """It, or a channel of it, has ended: tell, once."""
+        if self._over:
+            return
+        self._over = True
+        for channel in self._channels:
+            channel.fail(error)
+        if not self._wire.is_closed and not self._wire.is_closing:
+            self._wire.close()
+        self._on_lost(error if isinstance(error, Disconnected) else Disconnected(_words(error)))
+
+    async def close(self) -> None:
+        """Write what waits to be written, and end it; the owner is not told."""
+        self._over = True
+        if self._wire.is_closed:
+            return
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wire.add_on_close_callback(lambda *_: _tell(closed, None))
+        if not self._wire.is_closing:
+            self._wire.close()
+        try:
+            await asyncio.wait_for(closed, 2.0)
+        except TimeoutError:
+            self._wire._adapter_disconnect_stream()
+
+    def listen(self, number: int, contents: Contents) -> None:
+        """Read the contents of a channel."""
+        self._wire.contents[number] = contents
+
+    def _after_data(self) -> None:
+        for channel in self._channels:
+            channel.dispatch()
+
+    def _block(self, *, blocked: bool) -> None:
+        self.blocked = blocked
+        if not blocked:
+            self.on_unblocked()
+
+
+class Channel:
+    """A channel; operations that are rare are pika's, and wait for the broker's answer."""
+
+    def __init__(self, connection: Connection, channel: Any) -> None:
+        self.number: Final[int] = channel.channel_number
+        self.on_events: Callable[[list[Event]], None] = lambda _: None
+        """Told of deliveries, returns and confirms, as many as came together."""
+        self._connection = connection
+        self._channel = channel
+        self._contents = Contents()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        channel.add_on_close_callback(lambda _, error: connection.lose(error))
+        channel.add_on_cancel_callback(
+            lambda _: connection.lose(Disconnected("the broker cancelled the consumer: is the queue still there?"))
+        )
+        connection.listen(self.number, self._contents)
+
+    async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method of pika's channel that takes a callback, and wait for the answer.
+
+        Raises BrokerError with the broker's words if it closes the channel instead, Disconnected if all ends.
+        """
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            getattr(self._channel, method)(*arguments, **named, callback=lambda frame: _tell(answer, frame))
+            return await _answer(answer, method)
+        except pika.exceptions.AMQPError as error:
+            raise Disconnected(_words(error)) from None
+        finally:
+            self._waiting.discard(answer)
+
+    async def confirms(self) -> None:
+        """Switch publisher confirms on; they come as events."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            self._channel.confirm_delivery(
+                ack_nack_callback=lambda _: None, callback=lambda frame: _tell(answer, frame)
+            )
+            await _answer(answer, "confirm.select")
+        finally:
+            self._waiting.discard(answer)
+
+    async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
+        """Have deliveries of a queue come as events, so many unacknowledged at most."""
+        await self.ask("basic_qos", prefetch_count=prefetch)
+        await self.ask(
+            "basic_consume", queue, on_message_callback=lambda *_: None, exclusive=exclusive, arguments=dict(arguments)
+        )
+
+    def dispatch(self) -> None:
+        """Tell what was read."""
+        if self._contents.events:
+            events, self._contents.events = self._contents.events, []
+            self.on_events(events)
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing that is waited for will come."""
+        trouble: Exception
+        if isinstance(error, pika.exceptions.ChannelClosedByBroker):
+            trouble = _refusal(error.reply_code, error.reply_text)
+        else:
+            trouble = error if isinstance(error, Disconnected) else Disconnected(_words(error))
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(trouble)
+
+
+async def _opened(parameters: pika.URLParameters) -> _Wire:
+    opened: asyncio.Future[_Wire] = asyncio.get_running_loop().create_future()
+
+    def fail(_: Any, error: BaseException) -> None:
+        if not opened.done():
+            opened.set_exception(_connect_error(parameters, error))
+
+    wire = _Wire(
+        parameters,
+        on_open_callback=lambda wire: _tell(opened, wire),
+        on_open_error_callback=fail,
+        on_close_callback=fail,
+    )
+    try:
+        await asyncio.wait_for(asyncio.shield(opened), SECONDS + 5)
+    except TimeoutError:
+        if opened.done():
+            opened.exception()
+        raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s") from None
+    except asyncio.CancelledError:
+        if not wire.is_closed and not wire.is_closing:
+            wire.close()
+        raise
+    wire._transport._MAX_RECV_BYTES = RECEIVE_BYTES
+    wire._transport._MAX_CONSUME_BYTES = 4 * RECEIVE_BYTES
+    return wire
+
+
+def _tell(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+async def _answer(future: asyncio.Future[T], what: str) -> T:
+    try:
+        return await asyncio.wait_for(future, SECONDS)
+    except TimeoutError:
+        raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
+
+
+def _connect_error(parameters: pika.URLParameters, error: BaseException) -> Exception:
+    where = f"{parameters.host}:{parameters.port}"
+    found: list[BaseException] = []
+    while error not in found:  # pika wraps what happened in what it was about
+        found.append(error)
+        inner = getattr(error, "exceptions", None) or error.args
+        error = next((each for each in reversed(inner) if isinstance(each, BaseException)), error)
+    for each in found:
+        if isinstance(each, pika.exceptions.ProbableAuthenticationError):
+            user = getattr(parameters.credentials, "username", "")
+            return InputError(f"{where}: the broker refuses user {user!r} with this password")
+        if isinstance(each, pika.exceptions.ProbableAccessDeniedError | pika.exceptions.ConnectionClosedByBroker):
+            return InputError(f"{where}: virtual host {parameters.virtual_host!r}: {_words(each)}")
+    return Disconnected(f"{where}: {_words(found[-1])}")
+
+
+def _refusal(code: int, text: str) -> BrokerError:
+    refusal = BrokerError(text)
+    refusal.code = code
+    return refusal
+
+
+def _words(error: BaseException) -> str:
+    text = getattr(error, "reply_text", None) or str(error) or type(error).__name__
+    return str(text)

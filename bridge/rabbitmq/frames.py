@@ -1,0 +1,181 @@
+"""The frames of AMQP 0-9-1 that there are many of, read and written without objects between: deliveries and publishes,
+acknowledgements both ways, returns.
+
+Content headers travel as the bytes that they are. Pure functions of bytes, and one state machine, `Contents`, which
+puts a content's frames together; frames of one channel never come between those of a content.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from bridge.endpoint import Disconnected
+
+__all__ = ["BODY", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack", "publish"]
+
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+END: Final = b"\xce"
+
+HEAD: Final = Struct(">BHI")
+"""A frame's type, channel and size."""
+
+OVERHEAD: Final = 8
+"""Bytes of a frame beside its payload."""
+
+METHOD_HEAD: Final = Struct(">I")
+DELIVER: Final = 60 << 16 | 60
+RETURN: Final = 60 << 16 | 50
+PUBLISH: Final = 60 << 16 | 40
+ACK: Final = 60 << 16 | 80
+NACK: Final = 60 << 16 | 120
+
+TAG: Final = Struct(">QB")
+CONTENT: Final = Struct(">HHQ")
+"""A content header's class, weight and body size; what follows are the properties."""
+
+ACK_FRAME: Final = Struct(">BHIIQBB")
+PUBLISH_HEAD: Final = Struct(">BHIIH")
+HEADER_HEAD: Final = Struct(">BHIHHQ")
+
+
+class Arrived(NamedTuple):
+    """basic.deliver with its content."""
+
+    tag: int
+    redelivered: bool
+    exchange: bytes
+    routing_key: bytes
+    properties: bytes
+    """The content header behind the body size: property flags, then the properties."""
+    body: bytes
+
+
+class Returned(NamedTuple):
+    """basic.return with its content."""
+
+    code: int
+    text: bytes
+    exchange: bytes
+    routing_key: bytes
+    properties: bytes
+    body: bytes
+
+
+class Acked(NamedTuple):
+    """basic.ack or basic.nack from the broker: of the publish with this number, or of all up to it."""
+
+    number: int
+    multiple: bool
+    nack: bool
+
+
+Event: TypeAlias = Arrived | Returned | Acked
+
+
+class Contents:
+    """Reads the frames of one channel. What is complete is appended to ``events``."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._begun: tuple[int, int, bytes, bytes, bytes] | None = None  # of a deliver or return, what its method said
+        self._returned = False
+        self._properties = b""
+        self._missing = 0
+        self._pieces: list[bytes] = []
+
+    def feed(self, kind: int, data: bytes, start: int, stop: int) -> bool:
+        """Take a frame's payload, ``data[start:stop]``. False: it is none of these, and pika's to read."""
+        if kind == METHOD:
+            return self._method(data, start)
+        if self._begun is None:
+            return False
+        if kind == HEADER:
+            _, _, self._missing = CONTENT.unpack_from(data, start)
+            self._properties = data[start + 12 : stop]
+            if not self._missing:
+                self._complete(b"")
+            return True
+        if kind != BODY:
+            return False
+        piece = data[start:stop]
+        self._missing -= len(piece)
+        if self._missing < 0:
+            raise Disconnected("the broker sent more of a body than it had announced")
+        if self._missing:
+            self._pieces.append(piece)
+        elif self._pieces:
+            body = b"".join([*self._pieces, piece])
+            self._pieces.clear()
+            self._complete(body)
+        else:
+            self._complete(piece)
+        return True
+
+    def _method(self, data: bytes, start: int) -> bool:
+        (method,) = METHOD_HEAD.unpack_from(data, start)
+        at = start + 4
+        if method == DELIVER:
+            at += 1 + data[at]
+            tag, redelivered = TAG.unpack_from(data, at)
+            at += 9
+            exchange, key = data[at + 1 : (end := at + 1 + data[at])], data[end + 1 : end + 1 + data[end]]
+            self._begun, self._returned = (tag, redelivered, exchange, key, b""), False
+        elif method in (ACK, NACK):
+            number, bits = TAG.unpack_from(data, at)
+            self.events.append(Acked(number, bool(bits & 1), method == NACK))
+        elif method == RETURN:
+            code = int.from_bytes(data[at : at + 2], "big")
+            at += 2
+            text, at = data[at + 1 : (end := at + 1 + data[at])], end
+            exchange, at = data[at + 1 : (end := at + 1 + data[at])], end
+            self._begun, self._returned = (code, 0, exchange, data[at + 1 : at + 1 + data[at]], text), True
+        else:
+            return False
+        return True
+
+    def _complete(self, body: bytes) -> None:
+        assert self._begun is not None  # noqa: S101  the callers have looked
+        number, redelivered, exchange, key, text = self._begun
+        self._begun = None
+        if self._returned:
+            self.events.append(Returned(number, text, exchange, key, self._properties, body))
+        else:
+            self.events.append(Arrived(number, bool(redelivered), exchange, key, self._properties, body))
+
+
+def ack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """basic.ack, of one delivery or of all up to it."""
+    return ACK_FRAME.pack(METHOD, channel, 13, ACK, tag, multiple, 0xCE)
+
+
+def nack(channel: int, tag: int, *, multiple: bool, requeue: bool) -> bytes:
+    """basic.nack, of one delivery or of all up to it."""
+    return ACK_FRAME.pack(METHOD, channel, 13, NACK, tag, multiple | requeue << 1, 0xCE)
+
+
+def publish(
+    channel: int,
+    exchange: bytes,
+    routing_key: bytes,
+    properties: bytes,
+    body: bytes,
+    frame_max: int,
+    *,
+    mandatory: bool,
+) -> bytes:
+    """basic.publish with its content. Names have 255 bytes at most, ``properties`` fit in a frame."""
+    parts = [
+        PUBLISH_HEAD.pack(METHOD, channel, 9 + len(exchange) + len(routing_key), PUBLISH, 0),
+        b"%c%b%c%b%c\xce" % (len(exchange), exchange, len(routing_key), routing_key, mandatory),
+        HEADER_HEAD.pack(HEADER, channel, 12 + len(properties), 60, 0, len(body)),
+        properties,
+        END,
+    ]
+    most = frame_max - OVERHEAD
+    for start in range(0, len(body), most):
+        piece = body if len(body) <= most else body[start : start + most]
+        parts += (HEAD.pack(BODY, channel, len(piece)), piece, END)
+    return b"".join(parts)

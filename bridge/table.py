@@ -1,0 +1,211 @@
+"""A table of a TOML file that is read key by key, so that every mistake is told with its key and a way out.
+
+Values are taken; what is left at the end nobody knows, and is an error that names the likeliest key. Text may hold
+``${NAME}`` for a variable of the environment; a secret may also be ``{ env = "NAME" }`` or ``{ file = "PATH" }``, and
+is never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from exchange.errors import InputError
+
+__all__ = ["Secret", "Table"]
+
+T = TypeVar("T")
+
+VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+
+UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class Secret(str):
+    """A text that is not shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+class Table:
+    """A table and where it is. Every method raises InputError for a value that is none of what it takes."""
+
+    def __init__(
+        self, values: Mapping[str, Any], source: str, path: str = "", environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._values = dict(values)
+        self._known: list[str] = []
+        self.source = source
+        """The file, for messages."""
+        self.path = path
+        """The table's place in it, for messages: ``targets.kafka``."""
+        self._environment = environment
+
+    def error(self, key: str, problem: str) -> InputError:
+        """What is wrong with a key."""
+        where = f"[{self.path}] " if self.path else ""
+        return InputError(f"{self.source}: {where}{key}: {problem}")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text that is not empty. Without a default the key must be there."""
+        value = self._take(key, default)
+        if not isinstance(value, str) or not (value or default == ""):
+            raise self.error(key, f'must be a text in quotes, and is {_shown(value)}: {key} = "..."')
+        return self._expanded(key, value)
+
+    def maybe(self, key: str) -> str | None:
+        """A text, or None if the key is not there."""
+        return self.text(key) if self._look(key) else None
+
+    def choice(self, key: str, choices: Collection[str], default: str) -> str:
+        """One of some words."""
+        value = self.text(key, default)
+        if value not in choices:
+            raise self.error(key, f"must be one of {', '.join(choices)}, and is {value!r}{_meant(value, choices)}")
+        return value
+
+    def integer(self, key: str, default: int | None = None, least: int = 0) -> int:
+        """A whole number."""
+        value = self._take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.error(key, f"must be a whole number, at least {least:,}, and is {_shown(value)}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A number above zero."""
+        value = self._take(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+            raise self.error(key, f"must be a number above zero, and is {_shown(value)}")
+        return float(value)
+
+    def maybe_number(self, key: str) -> float | None:
+        """A number above zero, or None if the key is not there."""
+        return self.number(key) if self._look(key) else None
+
+    def seconds(self, key: str, default: float | None = None) -> float:
+        """A span of time: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
+        return self._measure(key, default, UNITS, "a number of seconds or a text such as '30 s' or '5 m'")
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """A size: a number of bytes, or a text such as ``"64 MiB"``."""
+        return int(self._measure(key, default, SIZES, "a number of bytes or a text such as '64 MiB'"))
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self._take(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, and is {_shown(value)}")
+        return value
+
+    def texts(self, key: str, default: Collection[str] | None = None) -> list[str]:
+        """A list of texts; one text is a list of it."""
+        value = self._take(key, default)
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list | tuple) or not all(isinstance(each, str) and each for each in listed):
+            raise self.error(key, f'must be a list of texts, and is {_shown(value)}: {key} = ["...", "..."]')
+        return [self._expanded(key, each) for each in listed]
+
+    def secret(self, key: str) -> Secret | None:
+        """A text, or where to find it: ``{ env = "NAME" }``, ``{ file = "PATH" }``; None if the key is not there."""
+        if not self._look(key):
+            return None
+        value = self._values.pop(key)
+        if isinstance(value, str):
+            return Secret(self._expanded(key, value))
+        if isinstance(value, dict) and len(value) == 1:
+            [(how, where)] = value.items()
+            if how == "env" and isinstance(where, str):
+                return Secret(self._variable(key, where))
+            if how == "file" and isinstance(where, str):
+                try:
+                    return Secret(Path(self._expanded(key, where)).read_text("utf-8").rstrip("\r\n"))
+                except (OSError, UnicodeDecodeError) as error:
+                    raise self.error(key, f"the file {where} cannot be read: {error}") from None
+        raise self.error(key, 'must be a text, { env = "NAME" } or { file = "PATH" }')
+
+    def table(self, key: str) -> Table:
+        """A table within; an empty one if the key is not there."""
+        value = self._take(key, {})
+        path = f"{self.path}.{key}" if self.path else key
+        if not isinstance(value, dict):
+            raise self.error(key, f"must be a table, and is {_shown(value)}: [{path}]")
+        return Table(value, self.source, path, self._environment)
+
+    def maybe_table(self, key: str) -> Table | None:
+        """A table within, or None if the key is not there."""
+        return self.table(key) if self._look(key) else None
+
+    def tables(self, key: str) -> dict[str, Table]:
+        """The tables of a table, by name: ``[sources.orders]``, ``[sources.billing]``."""
+        within = self.table(key)
+        return {name: within.table(name) for name in list(within._values)}
+
+    def mapping(self, key: str, read: Callable[[Any], T], what: str) -> dict[str, T]:
+        """A table of one kind of values; ``read`` raises ValueError for what is none, ``what`` says what they are."""
+        value = self._take(key, {})
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = {each: each for each in value}
+        if not isinstance(value, dict):
+            raise self.error(key, f"must be a table, and is {_shown(value)}: {what}")
+        found = {}
+        for name, each in value.items():
+            try:
+                found[name] = read(self._expanded(key, each) if isinstance(each, str) else each)
+            except ValueError:
+                raise self.error(f"{key}.{name}", f"must be {what}, and is {_shown(each)}") from None
+        return found
+
+    def done(self) -> None:
+        """All that is known was taken: what is left is a mistake."""
+        for key in self._values:
+            raise self.error(key, f"is not known here{_meant(key, self._known)}; known: {', '.join(self._known)}")
+
+    def _look(self, key: str) -> bool:
+        if key not in self._known:
+            self._known.append(key)
+        return key in self._values
+
+    def _take(self, key: str, default: Any) -> Any:
+        if self._look(key):
+            return self._values.pop(key)
+        if default is None:
+            raise self.error(key, f"is missing; write {key} = ...")
+        return default
+
+    def _measure(self, key: str, default: float | None, units: Mapping[str, float], what: str) -> float:
+        value = self._take(key, default)
+        if isinstance(value, str):
+            parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
+            if parts is not None and parts[2] in units:
+                return float(parts[1]) * units[parts[2]]
+        elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+            return float(value)
+        raise self.error(key, f"must be {what}, and is {_shown(value)}")
+
+    def _expanded(self, key: str, text: str) -> str:
+        return VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
+
+    def _variable(self, key: str, name: str) -> str:
+        try:
+            return self._environment[name]
+        except KeyError:
+            raise self.error(key, f"the environment has no variable {name}") from None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return "true" if value is True else "false" if value is False else repr(value)
+
+
+def _meant(word: str, words: Collection[str]) -> str:
+    close = get_close_matches(word, words, 1)
+    return f" (did you mean {close[0]}?)" if close else ""
