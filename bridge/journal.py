@@ -1,0 +1,105 @@
+"""What the bridge tells while it runs: lines for people or for machines, on standard error.
+
+An event has a name and fields, which are the same words whatever the form. What happens to many messages at once, as
+when a target refuses all of them, is told once a second with how often it was: a log must not be what a disk is
+filled with when things go wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from time import time
+from typing import Any, Final, TextIO
+
+from bridge.endpoint import Delivery, Failure, Outgoing
+
+__all__ = ["LEVELS", "Journal"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+AGAIN_AFTER: Final = 1.0
+"""Seconds between two lines of one kind about messages."""
+
+
+class Journal:
+    """Writes events. ``form`` is text or json, ``level`` the least that is told."""
+
+    def __init__(
+        self, form: str = "text", level: str = "info", out: TextIO = sys.stderr, clock: Callable[[], float] = time
+    ) -> None:
+        self._json = form == "json"
+        self._least = LEVELS.index(level)
+        self._out = out
+        self._clock = clock
+        self._told: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def tell(self, level: str, event: str, **fields: Any) -> None:
+        """Write an event."""
+        if LEVELS.index(level) < self._least:
+            return
+        now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self._json:
+            line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
+        else:
+            told = "".join([f" {name}={_shown(value)}" for name, value in fields.items()])
+            line = f"{now} {level:7} {event}{told}"
+        self._out.write(line + "\n")
+        self._out.flush()
+
+    def tell_rarely(self, level: str, event: str, kind: Sequence[str], **fields: Any) -> None:
+        """Write an event if none of its kind was written in the last second; the next one says how many were not."""
+        key = (event, *kind)
+        last, missed = self._told.get(key, (float("-inf"), 0))
+        now = self._clock()
+        if now - last < AGAIN_AFTER:
+            self._told[key] = last, missed + 1
+            return
+        self._told[key] = now, 0
+        self.tell(level, event, **fields, **({"also": missed} if missed else {}))
+
+    # As `bridge.pump.PumpEvents` has them.
+
+    def connected(self, name: str) -> None:
+        self.tell("info", "connected", endpoint=name)
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        self.tell("warning", "disconnected", endpoint=name, reason=str(error), retry_in=round(wait, 3))
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        """Nothing: metrics count."""
+
+    def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
+        """Nothing: metrics count."""
+
+    def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
+        self.tell_rarely(
+            "warning", "refused", (target, failure.reason), target=target, reason=failure.reason,
+            attempt=message.attempts, retry_in=retry_in and round(retry_in, 3), **_of(message.delivery),
+        )  # fmt: skip
+
+    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
+        self.tell_rarely(
+            "error", "gave up", (target, failure.reason, fate), target=target, reason=failure.reason, fate=fate,
+            attempts=message.attempts, **_of(message.delivery),
+        )  # fmt: skip
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        self.tell_rarely(
+            "warning", "unroutable", (source, fate, reason), source=source, fate=fate, reason=reason, **_of(delivery)
+        )
+
+    def ended(self, source: str) -> None:
+        self.tell("info", "ended", source=source)
+
+
+def _of(delivery: Delivery) -> dict[str, Any]:
+    message = delivery.message
+    return {"origin": delivery.origin, "exchange": message.exchange, "routing_key": message.routing_key}
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if text.isprintable() and text and not set(text) & set(' "=') else json.dumps(text)

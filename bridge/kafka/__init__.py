@@ -1,0 +1,1 @@
+"""What bridges need to know of Kafka's clients."""

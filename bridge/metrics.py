@@ -1,0 +1,130 @@
+"""What is counted of a bridge, for Prometheus and for the status page.
+
+Counters are plain integers that the event loop's thread adds to; they are read from others, at worst a message late.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from bridge.endpoint import Delivery, Failure, Outgoing
+
+__all__ = ["BUCKETS", "Metrics"]
+
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of latencies, in seconds."""
+
+
+class Metrics:
+    """Counts events, as `bridge.pump.PumpEvents` has them."""
+
+    def __init__(self) -> None:
+        self.read_messages = Counter[str]()
+        """Source -> messages."""
+        self.read_bytes = Counter[str]()
+        self.redelivered = Counter[str]()
+        self.written = Counter[tuple[str, str]]()
+        """Target and queue -> messages confirmed."""
+        self.refusals = Counter[tuple[str, str]]()
+        """Target and reason -> how often."""
+        self.fates = Counter[tuple[str, str]]()
+        """Source or target, and dead-letter, hold or drop -> messages."""
+        self.connections = Counter[str]()
+        self.disconnections = Counter[str]()
+        self.up: dict[str, bool] = {}
+        self.last_error: dict[str, str] = {}
+        self.ended_sources: set[str] = set()
+        self.latencies: dict[str, list[int]] = {}
+        """Target -> how many confirmations took so long, from reading to confirmation; the last for all above."""
+        self.latency_sums = Counter[str]()
+
+    def connected(self, name: str) -> None:
+        self.up[name] = True
+        self.connections[name] += 1
+        self.last_error.pop(name, None)
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        self.up[name] = False
+        self.disconnections[name] += 1
+        self.last_error[name] = str(error)
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        self.read_messages[source] += len(deliveries)
+        self.read_bytes[source] += sum([len(delivery.message.body) for delivery in deliveries])
+        again = sum([delivery.redelivered for delivery in deliveries])
+        if again:
+            self.redelivered[source] += again
+
+    def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
+        counts = self.latencies.get(target)
+        if counts is None:
+            counts = self.latencies[target] = [0] * (len(BUCKETS) + 1)
+        written, total = self.written, 0.0
+        for outgoing in messages:
+            written[target, outgoing.queue] += 1
+            took = now - outgoing.context.since
+            total += took
+            counts[bisect_left(BUCKETS, took)] += 1
+        self.latency_sums[target] += total  # type: ignore[assignment]  # seconds
+
+    def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
+        reason = failure.reason.partition(":")[0]  # the rest may name messages, of which there are very many
+        self.refusals[target, reason] += 1
+
+    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
+        self.fates[target, fate] += 1
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        self.fates[source, fate] += 1
+
+    def ended(self, source: str) -> None:
+        self.ended_sources.add(source)
+
+    def lines(self, gauges: dict[str, dict[tuple[tuple[str, str], ...], float]]) -> Iterator[str]:
+        """Prometheus's text format; ``gauges`` are what only the moment knows: name -> labels -> value."""
+        for name, told, labels, counts in (
+            ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
+            ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
+            ("hashstar_redelivered_messages_total", "Messages read that had been read.", ("source",), self.redelivered),
+            ("hashstar_written_messages_total", "Messages confirmed.", ("target", "queue"), self.written),
+            ("hashstar_refusals_total", "Messages a target refused.", ("target", "reason"), self.refusals),
+            ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
+            ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
+            ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
+        ):
+            yield from _family(name, "counter", told, labels, dict(counts))
+        yield from _family("hashstar_up", "gauge", "Whether it is connected.", ("endpoint",), dict(self.up))
+        for name, values in gauges.items():
+            yield f"# TYPE {name} gauge"
+            for pairs, value in values.items():
+                yield f"{name}{_labels(pairs)} {value:g}"
+        yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
+        yield "# TYPE hashstar_latency_seconds histogram"
+        for target, counts_of in list(self.latencies.items()):
+            below = 0
+            for bound, count in zip((*BUCKETS, float("inf")), counts_of, strict=True):
+                below += count
+                le = "+Inf" if bound == float("inf") else f"{bound:g}"
+                yield f"hashstar_latency_seconds_bucket{_labels((('target', target), ('le', le)))} {below}"
+            yield f"hashstar_latency_seconds_sum{_labels((('target', target),))} {self.latency_sums[target]:g}"
+            yield f"hashstar_latency_seconds_count{_labels((('target', target),))} {below}"
+
+
+def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict[Any, Any]) -> Iterator[str]:
+    yield f"# HELP {name} {told}"
+    yield f"# TYPE {name} {kind}"
+    for key, value in values.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        yield f"{name}{_labels(tuple(zip(labels, parts, strict=True)))} {int(value)}"
+
+
+def _labels(pairs: Sequence[tuple[str, str]]) -> str:
+    escaped = [
+        f'{name}="{value}"'
+        for name, raw in pairs
+        for value in [raw.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
+    ]
+    return "{" + ",".join(escaped) + "}" if escaped else ""
