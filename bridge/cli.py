@@ -8,11 +8,12 @@ from importlib.metadata import version
 import click
 
 from bindings.cli import COMMANDS
+from bridge.commands import bridge_command
 
 __all__ = ["main"]
 
 
-@click.group(commands={command.name or "": command for command in COMMANDS}, no_args_is_help=True)
+@click.group(commands={command.name or "": command for command in (*COMMANDS, bridge_command)}, no_args_is_help=True)
 @click.version_option(version("hashstar"), prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""

@@ -56,9 +56,8 @@ def check_command(offline: bool, config: Path) -> None:
 
         async def looked() -> list[str]:
             found = read_config(config)
-            click.echo(
-                f"{config}: {len(found.inlets)} source(s), {len(set(found.targets.values()))} target(s)", err=True
-            )
+            counts = f"{len(found.inlets)} source(s), {len(set(found.targets.values()))} target(s)"
+            click.echo(f"{config}: {counts}", err=True)
             return [] if offline else await missing(found)
 
         problems = asyncio.run(looked())

@@ -1,0 +1,125 @@
+"""Messages that keep their content header as bytes until somebody looks at it.
+
+A message made by `message_of` has `Headers` and `Properties` that decode themselves on first use; `content_of` gives
+such a message's bytes back untouched. Routing by key decodes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from bridge.amqp.content import ContentHeader
+from exchange.message import Message
+
+__all__ = ["Headers", "Properties", "content_of", "message_of"]
+
+
+class Headers(Mapping[str, Any]):
+    """The headers of a content header, decoded on first use; whether a name is there is known before."""
+
+    __slots__ = ("_decoded", "content")
+
+    def __init__(self, content: ContentHeader) -> None:
+        self.content: Final = content
+        self._decoded: Mapping[str, Any] | None = None
+
+    @property
+    def decoded(self) -> Mapping[str, Any]:
+        """The table: a dict, or a `Repeated`. Raises MalformedHeader."""
+        if self._decoded is None:
+            self._decoded = self.content.headers()
+        return self._decoded
+
+    def __getitem__(self, key: str) -> Any:
+        return self.decoded[key]
+
+    def __contains__(self, key: object) -> bool:
+        if self._decoded is None and isinstance(key, str):
+            return self.content.find(key) is not None
+        return key in self.decoded
+
+    def __bool__(self) -> bool:
+        start, end = self.content.table
+        return start < end
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.decoded)
+
+    def __len__(self) -> int:
+        return len(self.decoded)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Headers):
+            return self.content == other.content or self.decoded == other.decoded
+        return self.decoded == other
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def __repr__(self) -> str:
+        return f"Headers({self.decoded!r})"
+
+
+class Properties(Mapping[str, Any]):
+    """The other properties of a content header, decoded on first use."""
+
+    __slots__ = ("_decoded", "content")
+
+    def __init__(self, content: ContentHeader) -> None:
+        self.content: Final = content
+        self._decoded: Mapping[str, Any] | None = None
+
+    @property
+    def decoded(self) -> Mapping[str, Any]:
+        """All of them. Raises MalformedHeader."""
+        if self._decoded is None:
+            self._decoded = self.content.properties()
+        return self._decoded
+
+    def __getitem__(self, key: str) -> Any:
+        return self.decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.decoded)
+
+    def __len__(self) -> int:
+        return len(self.decoded)
+
+    def __eq__(self, other: object) -> bool:
+        return self.decoded == (other.decoded if isinstance(other, Properties) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def __repr__(self) -> str:
+        return f"Properties({self.decoded!r})"
+
+
+# The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
+_new: Final = object.__new__
+_set_exchange, _set_routing_key, _set_headers, _set_properties, _set_body = (
+    getattr(Message, name).__set__ for name in ("exchange", "routing_key", "headers", "properties", "body")
+)
+
+
+def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
+    """The message of this header, which is decoded when the router, or whoever, looks at it."""
+    message = _new(Message)
+    _set_exchange(message, exchange)
+    _set_routing_key(message, routing_key)
+    _set_headers(message, Headers(content))
+    _set_properties(message, Properties(content))
+    _set_body(message, body)
+    return message
+
+
+def content_of(message: Message) -> ContentHeader:
+    """The content header of a message: the very bytes if it came from `message_of`, else written as `of` does.
+
+    Of a message of plain mappings, no headers are no table. Raises as `ContentHeader.of`.
+    """
+    headers, properties = message.headers, message.properties
+    if type(headers) is Headers and type(properties) is Properties and headers.content is properties.content:
+        return headers.content
+    if type(headers) is Headers:
+        return ContentHeader.of(headers.decoded if headers.content.has_table else None, properties)
+    return ContentHeader.of(headers or None, properties)

@@ -1,0 +1,169 @@
+"""A record of Kafka in AMQP, and home again."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final
+
+from bridge.amqp import ContentHeader, message_of
+from bridge.amqp.fields import KINDS, PACK, SIZE, short_string
+from bridge.mapping.amqp_guest import property_texts
+from bridge.mapping.record import Header, Record, Unmappable, checked_key
+from bridge.mapping.texts import text_of
+from exchange.message import Message
+
+__all__ = ["MARK", "abroad", "home"]
+
+PREFIX: Final = "x-kafka-"
+MARK: Final = "x-kafka-topic"
+PARTITION: Final = "x-kafka-partition"
+OFFSET: Final = "x-kafka-offset"
+TIMESTAMP: Final = "x-kafka-timestamp"
+TIMESTAMP_TYPE: Final = "x-kafka-timestamp-type"
+KEY: Final = "x-kafka-key"
+TOMBSTONE: Final = "x-kafka-tombstone"
+ORDER: Final = "x-kafka-order"
+ESCAPED: Final = "x-kafka-header-"
+EARLIER: Final = "x-kafka-earlier-"
+
+OURS: Final = {
+    MARK: "longstr", PARTITION: "signedint", OFFSET: "long", TIMESTAMP: "long", TIMESTAMP_TYPE: "longstr",
+    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr",
+}  # fmt: skip
+"""The headers that are the record's, and their types."""
+
+TIMES: Final = ("CreateTime", "LogAppendTime")
+
+BROKERS: Final = frozenset({
+    "CC", "BCC", "x-death", "x-delay", "x-delivery-count", "x-stream-offset", "x-stream-filter-value",
+    "x-received-from", "x-shovelled",
+})  # fmt: skip
+"""Headers that RabbitMQ and its plugins read or write: text in CC, say, has it close the channel."""
+
+PERSISTENT: Final = {"delivery_mode": b"\x02"}
+
+NAMES: Final = {name: short_string(name) for name in OURS}
+"""As they are on the wire."""
+
+
+def abroad(record: Record, exchange: str | None, routing_key: str | None) -> Message:
+    """The message that a record is in AMQP."""
+    topic, key, value, headers, timestamp, is_append_time, partition, offset = record
+    pieces = [NAMES[MARK], _longstr(topic.encode("utf-8", "surrogateescape"))]
+    if partition is not None:
+        pieces += NAMES[PARTITION], PACK["signedint"](b"I", partition)
+    if offset is not None:
+        pieces += NAMES[OFFSET], PACK["long"](b"l", offset)
+    if timestamp is not None:
+        pieces += NAMES[TIMESTAMP], PACK["long"](b"l", timestamp)
+        pieces += NAMES[TIMESTAMP_TYPE], _longstr(TIMES[is_append_time].encode())
+    pieces += NAMES[KEY], b"V" if key is None else _longstr(key)
+    if value is None:
+        pieces += NAMES[TOMBSTONE], b"t\x01"
+    if headers:
+        names = tuple([name for name, _ in headers])
+        labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
+        if order is not None:
+            pieces += NAMES[ORDER], _longstr(order)
+        for label, (_, raw) in zip(labels, headers, strict=True):
+            pieces += label, b"V" if raw is None else _longstr(raw)
+    if routing_key is None:
+        routing_key = "" if key is None else key.decode("utf-8", "surrogateescape")
+    content = ContentHeader.of_parts(PERSISTENT, b"".join(pieces))
+    return message_of(topic if exchange is None else exchange, checked_key(routing_key), content, value or b"")
+
+
+def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes | None]:
+    """The names of fields for headers of these names, and their order, unless RabbitMQ 4 sorts them so."""
+    last = {name: place for place, name in enumerate(names)}
+    earlier: dict[str, int] = {}
+    labels = []
+    for place, name in enumerate(names):
+        if place == last[name]:
+            labels.append(_label(ESCAPED + name if name in BROKERS or name.startswith(PREFIX) else name))
+        else:
+            earlier[name] = earlier.get(name, 0) + 1
+            labels.append(_label(f"{EARLIER}{earlier[name]}-{name}"))
+    written = [label[1:] for label in labels]
+    if all(one < other for one, other in pairwise(written)):
+        return labels, None
+    order = [name.decode("utf-8", "surrogateescape") for name in written]
+    return labels, json.dumps(order, separators=(",", ":")).encode()
+
+
+_known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few
+
+
+def _label(name: str) -> bytes:
+    try:
+        return short_string(name)
+    except ValueError as error:
+        raise Unmappable(f"header name {error}") from None
+
+
+def _longstr(raw: bytes) -> bytes:
+    return b"S" + SIZE.pack(len(raw)) + raw
+
+
+def home(content: ContentHeader, body: bytes, topic: str) -> Record:
+    """The record that a message with our ``MARK`` is, for a topic."""
+    ours: dict[str, Any] = {}
+    fields: dict[str, Header] = {}
+    for raw_name, wire in content.fields():
+        name, header = _names(raw_name)
+        if header is None:
+            ours[name] = _own(name, wire)
+        else:
+            fields[name] = (header, wire[5:] if wire[0] == 83 else text_of(wire)[1])
+    order = ours.get(ORDER)
+    headers = []
+    if order is not None:
+        names = (_known_order if len(order) <= 4096 else _order)(order)
+        headers += [fields.pop(name) for name in names if name in fields]
+    headers += fields.values()
+    headers += [header for header in property_texts(content) if header[0] != "amqp.delivery_mode"]
+    timestamp = ours.get(TIMESTAMP)
+    kind = ours.get(TIMESTAMP_TYPE, b"CreateTime").decode("utf-8", "replace")
+    if kind not in TIMES:
+        raise Unmappable(f"header {TIMESTAMP_TYPE}: {kind!r} is not {' or '.join(TIMES)}")
+    value = None if ours.get(TOMBSTONE) and not body else body
+    return Record(topic, ours.get(KEY), value, headers, timestamp, timestamp is not None and kind == TIMES[1])
+
+
+def _own(name: str, wire: bytes) -> Any:
+    kind = KINDS[wire[0]]
+    if kind == OURS[name]:
+        if kind == "longstr":
+            return wire[5:]
+        return wire[1] != 0 if kind == "bool" else int.from_bytes(wire[1:], signed=True)
+    if name == KEY and kind == "void":
+        return None
+    raise Unmappable(f"header {name}: it is a {kind}, not a {OURS[name]}")
+
+
+@lru_cache(4096)
+def _names(raw: bytes) -> tuple[str, str | None]:
+    """The name of a field, and that of the header it is; None: it is not one of the headers."""
+    name = raw.decode("utf-8", "surrogateescape")
+    if name in OURS:
+        return name, None
+    if name.startswith(ESCAPED):
+        return name, name[len(ESCAPED) :]
+    if name.startswith(EARLIER):
+        return name, name[len(EARLIER) :].partition("-")[2]
+    return name, name
+
+
+def _order(text: bytes) -> list[str]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Unmappable(f"header {ORDER}: {text[:40]!r} is not JSON of names")
+    return names
+
+
+_known_order: Final = lru_cache(256)(_order)
