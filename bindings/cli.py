@@ -8,6 +8,7 @@ import click
 
 from bindings.commands.apply import apply_command
 from bindings.commands.archive import archive_command
+from bindings.commands.audit import audit_command
 from bindings.commands.check import check_command
 from bindings.commands.convert import convert_command
 from bindings.commands.diff import diff_command
@@ -38,4 +39,5 @@ COMMANDS: Final[list[click.Command]] = [
     convert_command,
     fmt_command,
     archive_command,
+    audit_command,
 ]

@@ -21,7 +21,7 @@ from exchange.profile import Profile
 from exchange.route import Obstacle
 from exchange.tables import Tables
 
-__all__ = ["Walk", "nearest_way"]
+__all__ = ["Walk", "Way", "nearest_binding", "nearest_way"]
 
 LOOKED_AT_CLOSELY = 50
 """Of a million bindings only so many, the nearest at first sight, are compared letter by letter."""
@@ -39,7 +39,9 @@ OTHER_ROUTE = 1.0
 """The distance of an alternate exchange that was not taken, and of a binding that chance or a hash passed over."""
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
+    """How far it is from a message to a destination, and what stands in between."""
+
     distance: float
     obstacles: tuple[Obstacle, ...]
 
@@ -82,26 +84,27 @@ def nearest_way(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
     return ()
 
 
-def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, _Way]]:
+def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Way]]:
     by_source: dict[str, list[Binding]] = {}
     for binding in walk.tables.bindings_to(destination):
         by_source.setdefault(binding.source, []).append(binding)
     for source, bindings in by_source.items():
         exchange = walk.tables.exchanges.get(source)
         if exchange is not None:
-            yield source, _nearest_binding(walk, exchange, bindings)
+            yield source, nearest_binding(walk, exchange, bindings)
     if destination.kind == "exchange":
         for source, alternate in walk.alternates.items():
             if alternate == destination.name:
                 reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
-                yield source, _Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
+                yield source, Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
     elif "" in walk.reached:
         key, name = walk.message.routing_key, destination.name
         reason = f"the default exchange routes to the queue that the key names: the key {_differ(key, name)}"
-        yield "", _Way(_distance_of_texts(key, name), (Obstacle("", destination, None, reason),))
+        yield "", Way(_distance_of_texts(key, name), (Obstacle("", destination, None, reason),))
 
 
-def _nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> _Way:
+def nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> Way:
+    """Of some bindings of an exchange the one nearest to a message; of several as near, the first."""
     kind = exchange.type
     if kind == "x-delayed-message":
         kind = str(exchange.arguments.get("x-delayed-type", ""))
@@ -111,9 +114,9 @@ def _nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]
     seen = [(*look(binding, walk.message, walk.profile), place) for place, binding in enumerate(bindings)]
     distance, reason, place = min(seen, key=lambda look: (look[0], look[2]))
     if not reason:
-        return _Way(distance, ())  # it would match, once its exchange is reached
+        return Way(distance, ())  # it would match, once its exchange is reached
     binding = bindings[place]
-    return _Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
+    return Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
 
 
 Look = Callable[[Binding, Message, Profile], tuple[float, str]]

@@ -253,9 +253,11 @@ def _fits(part: Word, word: str) -> bool:
 
 @cache
 def _grammar(name: str) -> Lark:
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
     from lark import Lark  # 50 ms that an embedded consumer who binds only binding keys does not pay
 
-    return Lark.open(f"dialects/{name}.lark", rel_to=__file__, parser="lalr", regex=False)
+    return Lark(files("exchange").joinpath(f"dialects/{name}.lark").read_text("utf-8"), parser="lalr", regex=False)
 
 
 def _parse(text: str, dialect: Dialect) -> tuple[Word, ...]:

@@ -1,4 +1,4 @@
-"""A column of header tables seen with a binding's eyes: for one header, which of the values asked for each row has.
+"""A column of header tables seen with the bindings' eyes: for each header, which of the values asked for a row has.
 
 0 stands for no such header, 1 for a value that nobody asked for, and the values asked for follow. Rows that agree in
 the codes of all headers that a headers exchange asks for are alike to it.
@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,13 +22,65 @@ from exchange.kinds.headers import comparable, conditions_of
 from exchange.parts import Binding
 from exchange.profile import Profile
 
-__all__ = ["HeaderCodes"]
+__all__ = ["HeaderCodes", "HeaderFields"]
 
 ABSENT: Final = 0
 PRESENT_ONLY: Final = 1
 
 REMEMBERED: Final = 65_536
 """So many values of a header are looked up once only."""
+
+
+class HeaderFields:
+    """The fields of a column of tables, one after another."""
+
+    def __init__(self, headers: pa.MapArray) -> None:
+        offsets = np.asarray(headers.offsets)  # from the beginning of the column that the rows are cut from
+        first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+        self.count: Final = len(headers)
+        """Of tables."""
+        self._rows: Final = np.repeat(np.arange(len(headers), dtype=np.int32), np.diff(offsets))
+        self._names: Final = headers.keys.slice(first, last - first)
+        fields = headers.items.slice(first, last - first)
+        self._types, self._values = fields.field(0), fields.field(1)
+
+    def named(self, name: str) -> tuple[IntArray, IntArray, list[tuple[str, str | None]]]:
+        """Of the fields with this name, in order: the row, which type and value it has, and the types and values."""
+        places = self._places(name)
+        types, kinds = _coded(self._types, places)
+        values, texts = _coded(self._values, places)
+        codes = types.astype(np.int64) * len(texts) + values
+        size = len(kinds) * len(texts)
+        if size <= max(len(places), 1) * 4:
+            there = np.zeros(size, np.bool_)
+            there[codes] = True
+            distinct = np.flatnonzero(there)
+            numbers = np.zeros(size, np.int32)
+            numbers[distinct] = np.arange(len(distinct), dtype=np.int32)
+            which = numbers[codes]
+        else:
+            distinct, inverse = np.unique(codes, return_inverse=True)
+            which = inverse.astype(np.int32)
+        listed = [(kinds[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
+        return self._rows[places], which, listed
+
+    def _places(self, name: str) -> npt.NDArray[np.intp]:
+        names = self._names
+        if not isinstance(names, pa.DictionaryArray):
+            return np.flatnonzero(np.asarray(pc.fill_null(pc.equal(names, name), False)))
+        found = np.asarray(pc.fill_null(pc.equal(names.dictionary, name), False))
+        codes = np.asarray(names.indices)
+        numbers = np.flatnonzero(found).tolist()
+        return np.flatnonzero(codes == numbers[0] if len(numbers) == 1 else np.isin(codes, numbers))
+
+
+def _coded(column: pa.Array, places: npt.NDArray[np.intp]) -> tuple[IntArray, list[Any]]:
+    """For each of these places which text it has, and the texts; None is one, and the last."""
+    if not isinstance(column, pa.DictionaryArray):
+        column, places = column.take(pa.array(places)).dictionary_encode(), np.arange(len(places))
+    texts = column.dictionary.to_pylist()
+    codes = column.indices.fill_null(len(texts)) if column.null_count else column.indices
+    return np.asarray(codes).astype(np.int32, copy=False).take(places), [*texts, None]
 
 
 class HeaderCodes:
@@ -44,26 +97,12 @@ class HeaderCodes:
         self._wanted: Final = wanted
         self._known: Final[dict[tuple[str, str | None], int]] = {}
 
-    def of(self, headers: pa.MapArray) -> IntArray:
+    def of(self, fields: HeaderFields) -> IntArray:
         """The code of each row. Raises InputError for a field that is none."""
-        result = np.zeros(len(headers), np.int32)
-        if not len(headers):
-            return result
-        offsets = np.asarray(headers.offsets)  # from the beginning of the column that the rows are cut from
-        first, last = int(offsets[0]), int(offsets[-1])
-        names = headers.keys.slice(first, last - first)
-        places = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(names, self._name), False)))
-        if not len(places):
-            return result
-        fields = headers.items.slice(first, last - first).take(pa.array(places))
-        types, values = fields.field(0).dictionary_encode(), fields.field(1).dictionary_encode("encode")
-        pairs = np.asarray(types.indices).astype(np.int64) * max(len(values.dictionary), 1) + np.asarray(values.indices)
-        distinct, which = np.unique(pairs, return_inverse=True)
-        all_types, all_values = types.dictionary.to_pylist(), values.dictionary.to_pylist()
-        kinds, texts = np.divmod(distinct, max(len(all_values), 1))
-        codes = [self._code(all_types[kind], all_values[text]) for kind, text in zip(kinds, texts, strict=True)]
-        rows = np.searchsorted(offsets - first, places, "right") - 1
-        result[rows] = np.array(codes, np.int32)[which]  # of a name given twice, the last one stands
+        result = np.zeros(fields.count, np.int32)
+        rows, which, values = fields.named(self._name)
+        codes = np.array([self._code(*value) for value in values], np.int32)
+        result[rows] = codes[which]  # of a name given twice, the last one stands
         return result
 
     def _code(self, kind: str, text: str | None) -> int:

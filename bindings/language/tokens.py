@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -68,9 +67,11 @@ class Statement(NamedTuple):
 @cache
 def grammar() -> Lark:
     """The grammar and its tables, made once."""
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
     from lark import Lark  # only those who read the language need it
 
-    source = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    source = files("bindings.language").joinpath("grammar.lark").read_text("utf-8")
     return Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False, regex=False)
 
 

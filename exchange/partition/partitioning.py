@@ -164,11 +164,12 @@ def _plain(name: str) -> str:
 
 @cache
 def _grammar() -> Lark:
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
     from lark import Lark  # only those who write one in text need it
 
-    return Lark.open(
-        "partitioning.lark",
-        rel_to=__file__,
+    return Lark(
+        files("exchange.partition").joinpath("partitioning.lark").read_text("utf-8"),
         parser="lalr",
         start=["start", "strategy", "partitions", "key"],
         propagate_positions=True,

@@ -39,7 +39,7 @@ def tally_for(topology: Topology, messages: list[Message], times: list[int] | No
     counter = Counter(topology)
     records = [Record(message, times[n] if times else None) for n, message in enumerate(messages)]
     counter.add(batch_of(records))
-    return counter.tally()
+    return counter.result()
 
 
 def covered(topology: Topology, *keys: tuple[str, str]) -> Coverage:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from bindings.archive.names import escaped
 from bindings.archive.record import Record, batch_of
 from bindings.batch import counting
-from bindings.batch.counting import Counter, grouped
+from bindings.batch.counting import Counter
 from bindings.batch.hashing import hashes_of
 from bindings.outcome import Explorer
 from bindings.sketch import (
@@ -72,7 +73,7 @@ def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
 def tally_in_parts(counter: Counter, records: Sequence[Record], chunk: int) -> Tally:
     for start in range(0, len(records), chunk):
         counter.add(batch_of(records[start : start + chunk]))
-    return counter.tally()
+    return counter.result()
 
 
 @settings(max_examples=60, deadline=None)
@@ -180,15 +181,24 @@ def test_messages_are_counted_by_partition(by: str) -> None:
     counter = Counter(topology)
     assert counter.by_key == (by in ("routing_key", "word 2", "word -1"))
     counter.add(batch_of(records).select(list(counter.columns)))
-    tally = counter.tally()
+    tally = counter.result()
     assert tally.exact() == slow_tally(topology, records)
     assert sum(tally.partitions.values()) == len(records)
 
 
+def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Messages of one hour with the same exchange and key as one row."""
+    hours = pc.floor_temporal(batch.column("time"), unit="hour")
+    table = pa.table([*batch.select(["exchange", "routing_key", "time"]).columns, hours], ["e", "k", "time", "hour"])
+    found = table.group_by(["e", "k", "hour"]).aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
+    columns = [found.column(name) for name in ("e", "k", "count_all", "time_min", "time_max")]
+    whole = pa.table(columns, ["exchange", "routing_key", "count", "time", "last"]).combine_chunks()
+    return whole.to_batches()[0]
+
+
 @settings(max_examples=40, deadline=None)
 @given(SEED)
-def test_messages_that_were_counted_first_have_the_same_tally(seed: int) -> None:
-    """But for the timeline, which grouped messages have no times for."""
+def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> None:
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
@@ -196,7 +206,15 @@ def test_messages_that_were_counted_first_have_the_same_tally(seed: int) -> None
     counter = Counter(topology)
     assert counter.by_key
     counter.add(grouped(batch))
-    assert counter.tally().exact() == replace(slow_tally(topology, made), timeline={})
+    assert counter.result().exact() == slow_tally(topology, made)
+
+
+def test_messages_of_different_hours_are_not_counted_together() -> None:
+    batch = batch_of([Record(Message("amq.topic", "a"), 0)]).append_column("count", pa.array([2]))
+    counter = Counter(Topology())
+    counter.add(batch.append_column("last", pa.array([HOUR], pa.timestamp("us", "UTC"))))
+    with pytest.raises(InputError, match="different hours"):
+        counter.result()
 
 
 @settings(max_examples=60, deadline=None)
@@ -243,12 +261,12 @@ def test_hot_keys_of_batches_keep_their_promise(seed: int, window: int) -> None:
     rng = Random(seed)
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a.#")])
     keys = [f"{rng.choice('ab')}.{int(rng.paretovariate(0.7)) % 500}" for _ in range(600)]
-    counter = Counter(topology)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
+        counter = Counter(topology)
         for start in range(0, len(keys), 60):
             counter.add(batch_of([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))
-        tally = counter.tally()
+        tally = counter.result()
     truth = Multiset(keys)
     for outcome, facts in tally.facts.items():
         found = {item.text: item.count for item in facts.hot.items}

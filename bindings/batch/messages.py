@@ -1,0 +1,52 @@
+"""Rows of a batch as messages, for the router to look at. A batch without a column has nothing in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bindings.archive.fields import tables_of
+from bindings.archive.names import unescaped
+from exchange.message import Message
+
+__all__ = ["messages_of", "with_copies"]
+
+NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties")
+
+
+def messages_of(
+    batch: pa.RecordBatch, rows: npt.NDArray[np.intp], headers_only: Iterable[str] | None = None
+) -> list[Message]:
+    """These rows, with exchange, key, headers and properties; or with some headers alone, and so without CC and BCC."""
+    names = batch.schema.names
+    part = batch.select([n for n in NEEDED if n in names]).take(pa.array(rows))
+    texts = zip(part.column("exchange").to_pylist(), part.column("routing_key").to_pylist(), strict=True)
+    none: list[dict[str, Any]] = [{} for _ in rows]
+    headers = tables_of(part.column("headers")) if "headers" in names else none
+    properties = tables_of(part.column("properties")) if "properties" in names else none
+    if headers_only is not None:
+        wanted = tuple(headers_only)
+        headers = [{name: table[name] for name in wanted if name in table} for table in headers]
+    for name in ("CC", "BCC") if headers_only is None else ():
+        if name.lower() in names:
+            for table, keys in zip(headers, part.column(name.lower()).to_pylist(), strict=True):
+                if keys and name not in table:
+                    table[name] = [unescaped(key) for key in keys]
+    columns = zip(texts, headers, properties, strict=True)
+    return [Message(unescaped(exchange), unescaped(key), h, p) for (exchange, key), h, p in columns]
+
+
+def with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+    """Which rows have routing keys in CC or BCC; None if none has."""
+    result: npt.NDArray[np.bool_] | None = None
+    for name in ("cc", "bcc"):
+        if name in batch.schema.names and batch.num_rows:
+            offsets = np.asarray(batch.column(name).offsets)
+            if offsets[0] != offsets[-1]:
+                some = np.diff(offsets) > 0
+                result = some if result is None else result | some
+    return result

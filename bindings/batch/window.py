@@ -1,0 +1,40 @@
+"""Batches put together, so that what is done once for each is done for many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["Window"]
+
+
+class Window:
+    """Batches of some columns, until there are enough rows."""
+
+    def __init__(self, columns: Sequence[str], rows: int) -> None:
+        self._columns: Final = columns
+        self._enough: Final = rows
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Take a batch, of which only the columns count; whatever is to be worked on now."""
+        part = batch.select([name for name in batch.schema.names if name in self._columns])
+        ready = self.rest() if self._batches and part.schema != self._batches[0].schema else []
+        self._batches.append(part)
+        self._rows += part.num_rows
+        return [*ready, *self.rest()] if self._rows >= self._enough else ready
+
+    def rest(self) -> list[pa.RecordBatch]:
+        """What is left, as one batch or none."""
+        batches, rows = self._batches, self._rows
+        self._batches, self._rows = [], 0
+        if not rows:
+            return []
+        if len(batches) == 1:
+            return batches
+        whole = pa.Table.from_batches(batches).combine_chunks()
+        columns = [column.chunk(0) for column in whole.columns]
+        return [pa.RecordBatch.from_arrays(columns, schema=whole.schema)]

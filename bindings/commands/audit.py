@@ -1,0 +1,340 @@
+"""``hashstar audit``: what the traffic in archives says about the bindings of a topology."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from bindings.commands.archive import with_mapping
+from bindings.commands.audit_options import (
+    Judged,
+    Outputs,
+    Where,
+    judging_options,
+    moment_of,
+    output_options,
+    spark_options,
+)
+from bindings.commands.messages import fail, warn
+from bindings.sources import Source, open_source
+from exchange.cli import topology_options
+from exchange.errors import HashstarError, InputError
+from exchange.topology import Topology
+
+if TYPE_CHECKING:
+    from bindings.archive.detect import Archive
+    from bindings.audit.here import Pass
+    from bindings.audit.selection import Selection
+    from bindings.report.report import Report
+
+__all__ = ["audit_command"]
+
+ANY: Final = "*"
+
+
+class _Audit(click.Group):
+    """A group whose first command need not be named: ``hashstar audit -t orders.bindings archive/``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("audit", cls=_Audit)
+def audit_command() -> None:
+    """Say what the messages of archives do in a topology: which bindings they use, and where messages go nowhere.
+
+    hashstar audit -t orders.bindings archive/ is short for hashstar audit run; "audit run --help" has its options.
+    """
+
+
+@audit_command.command("run")
+@topology_options
+@with_mapping
+@click.option("--compare", metavar="SOURCE", help="Another topology: tell which of these messages it sends elsewhere.")
+@click.option("--verify", is_flag=True, help="Compare with what the broker did, where the archive knows that.")
+@click.option("--since", metavar="TIME", help="Only messages from this time on: 2026-11-01, or 2026-11-01T06:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only messages before this time.")
+@click.option(
+    "--archive-vhost", metavar="NAME", help="Messages of this virtual host; the topology's, * for all of them."
+)
+@click.option("--max-bad", type=click.IntRange(0), metavar="N", help="Stop when more than N records cannot be read.")
+@click.option(
+    "--keep-bad", type=click.Path(), metavar="DIR", help="Keep records that cannot be read in this new folder."
+)
+@spark_options
+@judging_options
+@output_options
+@click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
+def run_command(
+    source: str,
+    vhost: str | None,
+    profile: str | None,
+    exchange: str,
+    routing_key: str,
+    compare: str | None,
+    verify: bool,
+    since: str | None,
+    until: str | None,
+    archive_vhost: str | None,
+    max_bad: int | None,
+    keep_bad: str | None,
+    where: Where,
+    judged: Judged,
+    outputs: Outputs,
+    archives: tuple[str, ...],
+) -> None:
+    """Audit archives: files or folders of messages in any format that hashstar archive inspect knows.
+
+    Exit codes: 0 audited, and every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad
+    usage or input.
+    """
+    with _failing():
+        judge = judged.all()
+        given = open_source(source, vhost)
+        topology = given.topology(vhost, profile)
+        other = None if compare is None else open_source(compare, vhost)
+        topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
+        warn(given)
+        _need_arrow()
+        from bindings.archive.detect import detect
+        from bindings.archive.mapping import Mapping
+        from bindings.audit.selection import Selection
+
+        wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
+        selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
+        mapping = Mapping(exchange, routing_key)
+        found = [detect(path, mapping) for path in archives]
+        archive = replace(
+            found[0],
+            path=", ".join(archives),
+            files=tuple([file for each in found for file in each.files]),
+            others=tuple([other for each in found for other in each.others]),
+        )
+        bad = {"keep_bad": keep_bad, "max_bad": max_bad}
+        passed = _passed(archive, topologies, selection, verify, where, bad)
+        report = _report(topologies, found, passed, selection, judge, verify)
+        _put_out(report, passed.values[0], outputs)
+    sys.exit(report.exit_code)
+
+
+@audit_command.command("merge")
+@topology_options
+@judging_options
+@output_options
+@click.argument("tallies", metavar="TALLY...", nargs=-1, required=True, type=click.Path(path_type=Path))
+def merge_command(
+    source: str,
+    vhost: str | None,
+    profile: str | None,
+    judged: Judged,
+    outputs: Outputs,
+    tallies: tuple[Path, ...],
+) -> None:
+    """Report on tallies that audits saved with --save-tally, as if their archives were audited in one.
+
+    Exit codes: as hashstar audit run.
+    """
+    with _failing():
+        judge = judged.all()
+        given = open_source(source, vhost)
+        topology = given.topology(vhost, profile)
+        warn(given)
+        _need_arrow()
+        from bindings.check.check import check
+        from bindings.report.build import Sources, reported
+        from bindings.tally import Tally, fingerprint
+        from bindings.tally_file import load_tally
+
+        total = Tally(fingerprint(topology))
+        for path in tallies:
+            tally = load_tally(path)
+            if tally.topology != total.topology:
+                raise InputError(
+                    f"{path}: a tally for another topology ({tally.topology[:12]}), or for {source} as it was: audit "
+                    "that archive again, or give the topology that it was made with"
+                )
+            total += tally
+        findings = check(topology, given.expectations(topology.vhost))
+        sources = Sources(given.name, tallies=tuple([str(path) for path in tallies]))
+        report = reported(topology, total, sources, _now(), settings=judge, findings=findings)
+        _put_out(report, total, outputs)
+    sys.exit(report.exit_code)
+
+
+class _Topologies(NamedTuple):
+    """What is audited, and what it is compared with."""
+
+    given: Source
+    topology: Topology
+    other_given: Source | None
+    other: Topology | None
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """End with 1 for too many bad records, with 2 for all other errors that are the user's to mend."""
+    try:
+        yield
+    except HashstarError as error:
+        if type(error).__name__ == "TooManyBad":
+            click.echo(f"hashstar: {error}", err=True)
+            sys.exit(1)
+        fail(error)
+
+
+def _need_arrow() -> None:
+    try:
+        import numpy  # noqa: F401, ICN001
+        import pyarrow  # noqa: F401, ICN001
+    except ImportError as error:
+        raise InputError(f"an audit needs {error.name}: pip install 'hashstar[spark]'") from None
+
+
+def _passed(
+    archive: Archive,
+    topologies: _Topologies,
+    selection: Selection,
+    verify: bool,
+    where: Where,
+    bad: dict[str, Any],
+) -> Pass:
+    """One pass over all archives."""
+    from bindings.audit.here import here
+    from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
+
+    studies: list[Any] = [CoverageStudy(topologies.topology)]
+    if verify:
+        studies.append(VerifyStudy(topologies.topology))
+    if topologies.other is not None:
+        studies.append(CompareStudy(topologies.topology, topologies.other))
+    if where.no_spark:
+        with _progress("bytes") as step:
+            return here(archive, studies, selection, step=step, **bad)
+    from bindings.audit.job import run
+    from bindings.audit.session import session, watched
+
+    with _progress("tasks") as step:
+        step(0, 0)
+        with session(where.master, where.remote) as spark, watched(spark, step):
+            return run(spark, archive, studies, selection, **bad)
+
+
+@contextmanager
+def _progress(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal that goes when it is done; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("starting", total=None)
+
+        def step(done: int, of: int) -> None:
+            progress.update(bar, completed=done, total=of or None, description="auditing" if of else "starting")
+
+        yield step
+
+
+def _report(
+    topologies: _Topologies,
+    archives: Sequence[Archive],
+    passed: Pass,
+    selection: Selection,
+    judge: Any,
+    verify: bool,
+) -> Report:
+    from bindings.changes import changes
+    from bindings.check.check import check
+    from bindings.report.build import Sources, reported
+    from bindings.report.report import Archived, Compared
+
+    given, topology, other_given, other = topologies
+    sources = Sources(
+        given.name,
+        tuple([Archived.of(archive) for archive in archives]),
+        samples={reason: facts.samples for reason, facts in passed.account.bad.items()},
+        since=selection.since,
+        until=selection.until,
+    )
+    more = list(passed.values[1:])
+    verification = more.pop(0) if verify else None
+    comparison = None
+    if other_given is not None and other is not None:
+        compared = more.pop(0)
+        comparison = Compared(other_given.name, compared.after, changes(compared, topology, other))
+    findings = check(topology, given.expectations(topology.vhost))
+    return reported(
+        topology, passed.values[0], sources, _now(), settings=judge, findings=findings, verification=verification,
+        comparison=comparison,
+    )  # fmt: skip
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000
+
+
+def _put_out(report: Report, tally: Any, outputs: Outputs) -> None:
+    """Write what is to be written, then print what is to be printed."""
+    from bindings.tally_file import save_tally
+
+    if outputs.save_tally is not None:
+        save_tally(tally, outputs.save_tally)
+    if outputs.html is not None:
+        from bindings.report.html import html
+
+        _write(outputs.html, html(report))
+    if outputs.json is not None:
+        from bindings.report.as_json import written
+
+        _write(outputs.json, written(report))
+    if outputs.junit is not None:
+        from bindings.report.junit import junit
+
+        _write(outputs.junit, junit(report))
+    if outputs.tables is not None:
+        from bindings.report.tables import write_tables
+
+        write_tables(report, outputs.tables)
+    _print(report, outputs.form)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _print(report: Report, form: str) -> None:
+    if form == "text":
+        from bindings.report.terminal import show
+
+        show(report)
+        return
+    from bindings.report import as_json, junit, markdown
+
+    forms: dict[str, Callable[[Report], bytes]] = {
+        "json": as_json.written,
+        "junit": junit.junit,
+        "markdown": lambda report: _lines(markdown.markdown(report)),
+        "total": lambda report: _lines(markdown.total(report)),
+    }
+    sys.stdout.buffer.write(forms[form](report).rstrip(b"\n") + b"\n")
+    sys.stdout.flush()
+
+
+def _lines(lines: Iterable[str]) -> bytes:
+    return "\n".join(lines).encode("utf-8", "backslashreplace")

@@ -1,0 +1,148 @@
+"""The options of ``hashstar audit`` and its kin that several of them share, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from bindings.report.gates import Settings
+
+__all__ = ["Judged", "Outputs", "Where", "judging_options", "moment_of", "output_options", "spark_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How to judge, as options say it."""
+
+    settings: Path | None
+    fail_under: str | None
+    fail_under_messages: str | None
+    max_unroutable: str | None
+    stale_days: int | None
+
+    def all(self) -> Settings:
+        """Settings of a file, with what options say instead. Raises InputError."""
+        from bindings.report.gates import Settings, most
+        from bindings.report.settings import find_settings, load_settings
+
+        path = self.settings or find_settings(Path())
+        found = Settings() if path is None else load_settings(path)
+        limits = found.limits
+        if self.fail_under is not None:
+            limits = limits._replace(fail_under=_percent("--fail-under", self.fail_under))
+        if self.fail_under_messages is not None:
+            limits = limits._replace(fail_under_messages=_percent("--fail-under-messages", self.fail_under_messages))
+        if self.max_unroutable is not None:
+            limit = most(self.max_unroutable)
+            if limit is None:
+                raise InputError(
+                    f"--max-unroutable: a number of messages such as 100, or 0.5%, not {self.max_unroutable!r}"
+                )
+            limits = limits._replace(max_unroutable=limit)
+        days = found.stale_days if self.stale_days is None else self.stale_days
+        return replace(found, limits=limits, stale_days=days)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What to print and to write."""
+
+    form: str
+    html: Path | None
+    json: Path | None
+    junit: Path | None
+    tables: Path | None
+    save_tally: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the counting is done."""
+
+    master: str | None
+    remote: str | None
+    no_spark: bool
+
+
+def _gathered(
+    name: str, kind: type[Any], options: list[Callable[[Any], Any]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """For a command: options whose values come to it as one argument, of a kind whose fields are called as they are."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def gathering(**values: Any) -> None:
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            command(**values)
+
+        found: Callable[..., None] = gathering
+        for option in reversed(options):
+            found = option(found)
+        return found
+
+    return add
+
+
+spark_options = _gathered("where", Where, [
+    click.option("--master", metavar="URL", help="Where Spark runs, in its own notation; local[*]: here, all cores."),
+    click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://HOST:15002."),
+    click.option(
+        "--no-spark", is_flag=True, help="Count in this process, on one core: the same numbers, no Java needed."
+    ),
+])  # fmt: skip
+judging_options = _gathered("judged", Judged, [
+    click.option(
+        "--settings", type=click.Path(path_type=Path), metavar="FILE",
+        help="Thresholds and ignored bindings; else [audit] of ./hashstar.toml or [tool.hashstar.audit] of "
+        "./pyproject.toml.",
+    ),
+    click.option("--fail-under", metavar="PERCENT", help="Of the bindings that can be hit, so many must be."),
+    click.option("--fail-under-messages", metavar="PERCENT", help="Of the messages, so many must be routed."),
+    click.option("--max-unroutable", metavar="N", help="So many messages may go nowhere: 100, or 0.5%."),
+    click.option("--stale-days", type=click.IntRange(1), metavar="N", help="A binding not seen for N days is stale."),
+])  # fmt: skip
+output_options = _gathered("outputs", Outputs, [
+    click.option(
+        "--format", "form", type=click.Choice(["text", "markdown", "json", "junit", "total"]), default="text",
+        show_default=True, help="What to print.",
+    ),
+    click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one page for a browser."),
+    click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JSON."),
+    click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write it as JUnit XML, for CI."),
+    click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Write its tables as Parquet."),
+    click.option("--save-tally", type=click.Path(path_type=Path), metavar="FILE", help="Keep the counts for a merge."),
+])  # fmt: skip
+
+
+def moment_of(option: str, text: str | None) -> int | None:
+    """Microseconds since 1970 of an ISO date or time, in UTC unless it says another zone. Raises InputError."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{option}: a time such as 2026-11-21 or 2026-11-21T09:30:00Z, not {text!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _percent(option: str, text: str) -> Decimal:
+    try:
+        value = Decimal(text.strip().removesuffix("%"))
+    except InvalidOperation:
+        value = Decimal(-1)
+    if not 0 <= value <= 100:
+        raise InputError(f"{option}: a percentage from 0 to 100, not {text!r}")
+    return value

@@ -1,0 +1,272 @@
+"""A topology and a tally -> the report: pure, so that the same counts give the same report wherever they are from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bindings.coverage import BindingUse, ExchangeUse, QueueUse, coverage
+from bindings.outcome import Outcome, numbered
+from bindings.report.caveats import caveats
+from bindings.report.evidence import Traffic, beside
+from bindings.report.gates import IgnoreUse, Settings, gates, ignoring
+from bindings.report.nearest import Seeker, ends_of
+from bindings.report.report import (
+    STATES,
+    Archived,
+    Audited,
+    BindingRow,
+    Compared,
+    Count,
+    ExchangeRow,
+    Flow,
+    FlowKind,
+    PartitionRow,
+    QueueRow,
+    Records,
+    Report,
+    Skew,
+    State,
+    Summary,
+    Timeline,
+    UnroutableRow,
+)
+from bindings.sketch import Frequent
+from bindings.tally import HOUR, Tally
+from exchange.errors import InputError
+from exchange.message import Message
+from exchange.parts import Binding, Destination, Queue
+from exchange.topology import Topology
+
+if TYPE_CHECKING:
+    from bindings.archive.reading import Bad
+    from bindings.check.finding import Finding
+    from bindings.verification import Verification
+
+__all__ = ["HOT", "SLOTS", "Sources", "reported"]
+
+DAY: Final = 24 * HOUR
+
+HOT: Final = 20
+"""So many frequent keys are told."""
+
+SLOTS: Final = 400
+"""A timeline has no more slots."""
+
+USUAL: Final = Settings()
+
+WIDTHS: Final = (HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY)
+
+
+class Sources(NamedTuple):
+    """What was audited, which a tally does not know."""
+
+    topology: str
+    """What messages call the place that the topology is from."""
+    archives: tuple[Archived, ...] = ()
+    tallies: tuple[str, ...] = ()
+    """Files of tallies, where those were merged."""
+    samples: Mapping[str, Sequence[Bad]] = {}
+    """Why records were bad -> a few of them."""
+    since: int | None = None
+    """The window that was asked for, microseconds since 1970."""
+    until: int | None = None
+
+
+def reported(
+    topology: Topology,
+    tally: Tally,
+    sources: Sources,
+    now: int,
+    *,
+    settings: Settings = USUAL,
+    findings: Iterable[Finding] = (),
+    verification: Verification | None = None,
+    comparison: Compared | None = None,
+) -> Report:
+    """The report. ``now``, in microseconds since 1970, decides which entries expired and what is stale.
+
+    Raises InputError when the tally, or the verification, is for another topology.
+    """
+    if verification is not None and verification.topology != tally.topology:
+        raise InputError("this verification is for another topology: audit the archive again with this one")
+    bindings, uses = numbered(topology), coverage(tally, topology)
+    hits = {use.binding: bool(use.messages or use.possible) for use in uses.bindings}
+    ignored, by_entry = ignoring(settings.ignore, hits, now)
+    window = tally.window
+    before = (min(now, window[1]) if window is not None else now) - settings.stale_days * DAY
+    rows = tuple([_binding(use, by_entry.get(use.binding), before) for use in uses.bindings])
+    states = Counter(row.state for row in rows)
+    eligible = [row for row in rows if row.state not in ("ignored", "not eligible")]
+    totals = uses.totals._replace(eligible=len(eligible), hit=len(eligible) - states["dead"])
+    silent = sum([not (use.messages or use.possible) for use in uses.queues])
+    summary = Summary(totals, {state: states[state] for state in STATES}, silent)
+    exchanges = tuple(_exchanges(uses.exchanges, rows, topology))
+    queues = tuple([_queue(use, topology.queues[use.queue], totals.messages) for use in uses.queues])
+    seeker, ends = Seeker(topology, bindings), ends_of(tally)
+    samples = {reason: tuple(some) for reason, some in sources.samples.items()}
+    records = Records(tally.read, tally.messages, tally.skipped, tally.bad, samples)
+    timeline = _timeline(tally)
+    timed = sum(tally.timeline.values())
+    traffic = Traffic(
+        {use.binding: use for use in uses.bindings},
+        {use.exchange: use for use in uses.exchanges},
+        {use.queue: use for use in uses.queues},
+        uses.alternates,
+    )
+    audited = Audited(
+        sources.topology, topology.vhost, topology.profile.name, tally.topology, len(topology.exchanges),
+        len(topology.queues), len(bindings), sources.archives, sources.tallies, records, window,
+        totals.messages - timed, sources.since, sources.until,
+    )  # fmt: skip
+    report = Report(
+        made=now,
+        audited=audited,
+        caveats=(),
+        summary=summary,
+        bindings=rows,
+        queues=queues,
+        exchanges=exchanges,
+        alternates=uses.alternates,
+        unroutable=tuple([
+            UnroutableRow(
+                row.exchange, row.refused, row.messages, row.first, row.last, row.sample, seeker.shapes(row, ends),
+                row.shapes.error,
+            )
+            for row in uses.unroutable
+        ]),
+        timeline=timeline,
+        flow=tuple(_flows(tally, topology, bindings)),
+        findings=beside(findings, traffic),
+        gates=gates(settings, summary, records, exchanges, queues, ignored, verification, comparison),
+        ignored=ignored,
+        stale_days=settings.stale_days,
+        precision=settings.precision,
+        verification=verification,
+        comparison=comparison,
+    )  # fmt: skip
+    return replace(report, caveats=tuple(caveats(report)))
+
+
+def _binding(use: BindingUse, entry: IgnoreUse | None, before: int) -> BindingRow:
+    state: State = "hit"
+    if entry is not None:
+        state = "ignored"
+    elif not use.eligible:
+        state = "not eligible"
+    elif use.dead:
+        state = "dead"
+    elif not use.messages:
+        state = "possible"
+    elif use.last is not None and use.last < before:
+        state = "stale"
+    return BindingRow(use, state, entry)
+
+
+def _exchanges(uses: Iterable[ExchangeUse], rows: Iterable[BindingRow], topology: Topology) -> Iterator[ExchangeRow]:
+    states: dict[str, Counter[State]] = {}
+    for row in rows:
+        states.setdefault(row.use.binding.source, Counter())[row.state] += 1
+    known = {use.exchange: use for use in uses}
+    for name in sorted({*known, *states}):
+        use = known.get(name, ExchangeUse(name, 0, 0, 0, 0, 0, {}, 0, Frequent()))
+        found = states.get(name, Counter())
+        eligible = found.total() - found["ignored"] - found["not eligible"]
+        exchange = topology.exchanges.get(name)
+        yield ExchangeRow(
+            use,
+            None if exchange is None else exchange.type,
+            exchange is not None and exchange.internal,
+            {state: found[state] for state in STATES},
+            eligible,
+            eligible - found["dead"],
+            tuple([Count(item.text, item.count) for item in use.hot.items[:HOT]]),
+            use.hot.error,
+        )
+
+
+def _queue(use: QueueUse, queue: Queue, messages: int) -> QueueRow:
+    partitioning = queue.partitioning
+    share = use.messages / messages if messages else None
+    items = use.hot.items[:HOT]
+    if partitioning is None:
+        hot = tuple([Count(item.text, item.count) for item in items])
+        return QueueRow(use, queue.type, share, hot, use.hot.error, None, (), None)
+    parts = [PartitionRow(p.id, p.name, use.partitions.get(p.id, 0)) for p in partitioning.partitions]
+    undecided = use.partitions.get(None, 0)
+    decided = partitioning.key.by_routing_key
+    hot = tuple([
+        Count(item.text, item.count, partitioning.choose(Message("", item.text)).partition if decided else None)
+        for item in items
+    ])  # fmt: skip
+    rows = (*parts, PartitionRow(None, None, undecided)) if undecided else tuple(parts)
+    return QueueRow(
+        use, queue.type, share, hot, use.hot.error, str(partitioning), tuple(rows), _skew([p.messages for p in parts])
+    )
+
+
+def _skew(counts: Sequence[int]) -> Skew | None:
+    total, number = sum(counts), len(counts)
+    if not total:
+        return None
+    mean = total / number
+    # Gini by ranks: of equal counts 0, of one that has all (number - 1) / number.
+    ranked = sum([rank * count for rank, count in enumerate(sorted(counts), 1)])
+    gini = max(0.0, 2 * ranked / (number * total) - (number + 1) / number)
+    variation = (sum([(count - mean) ** 2 for count in counts]) / number) ** 0.5 / mean
+    return Skew(number, max(counts) / mean, max(counts) / total, gini, variation)
+
+
+def _timeline(tally: Tally) -> Timeline | None:
+    if not tally.timeline:
+        return None
+    hours = [hour for hour, _, _ in tally.timeline]
+    first, last = min(hours) * HOUR, max(hours) * HOUR
+    years = -(-(last - first) // ((SLOTS - 1) * WIDTHS[-1]))
+    slot = next((width for width in WIDTHS if last // width - first // width < SLOTS), years * WIDTHS[-1])
+    start = first // slot
+    found: dict[str, dict[int, list[int]]] = {}
+    for (hour, exchange, routed), count in tally.timeline.items():
+        place = {True: 0, False: 1, None: 2}[routed]
+        found.setdefault(exchange, {}).setdefault(hour * HOUR // slot - start, [0, 0, 0])[place] += count
+    counts = {
+        exchange: tuple([(at, a, b, c) for at, (a, b, c) in sorted(slots.items())])
+        for exchange, slots in sorted(found.items())
+    }
+    return Timeline(slot, start * slot, last // slot - start + 1, counts)
+
+
+Edge = tuple[str, Destination | None, FlowKind]
+
+
+def _flows(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
+    certain, possible = Counter[Edge](), Counter[Edge]()
+    for outcome, facts in tally.facts.items():
+        for edge in _certain(outcome, topology, bindings):
+            certain[edge] += facts.messages
+        for edge in _edges(outcome.possible_bindings, outcome.possible_alternates, topology, bindings):
+            possible[edge] += facts.messages
+    for edge in sorted({*certain, *possible}, key=lambda edge: (edge[0], edge[1] or ("", ""), edge[2])):
+        yield Flow(*edge, certain[edge], possible[edge])
+
+
+def _certain(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) -> set[Edge]:
+    edges = _edges(outcome.bindings, outcome.alternates, topology, bindings)
+    if not outcome.exchange:  # the default exchange leads to queues without a binding
+        edges |= {("", Destination("queue", queue), "default") for queue in outcome.queues}
+    if outcome.routed is False:
+        going_on = {source for source, _, _ in edges}
+        ends = [name for name in outcome.exchanges if name not in going_on] or [outcome.exchange]
+        edges |= {(name, None, "nowhere") for name in ends}
+    return edges
+
+
+def _edges(
+    numbers: Iterable[int], alternates: Iterable[tuple[str, str]], topology: Topology, bindings: Sequence[Binding]
+) -> set[Edge]:
+    found: list[Edge] = [(exchange, Destination("exchange", name), "alternate") for exchange, name in alternates]
+    found += [(bindings[number].source, bindings[number].destination, "binding") for number in numbers]
+    names: Mapping[str, Collection[str]] = {"queue": topology.queues, "exchange": topology.exchanges}
+    return {edge for edge in found if edge[1] is not None and edge[1].name in names[edge[1].kind]}

@@ -1,0 +1,64 @@
+"""What a reader must know before the numbers: what an archive cannot say, and what was not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from bindings.report.figures import counted, percent
+
+if TYPE_CHECKING:
+    from bindings.report.report import Report
+
+__all__ = ["caveats"]
+
+BIASES: Final = {
+    "SURVIVORS": (
+        "{paths}: survivors only. What reached the queues or topics it was taken from is in it and nothing else. So it "
+        "says nothing of unroutable messages or message coverage, and a dead binding may lead to a queue not taken."
+    ),
+    "SAMPLE": (
+        "{paths}: a sample. Counts are lower bounds, and a dead binding may be one whose messages were not picked."
+    ),
+    "UNKNOWN": "{paths}: nothing in it tells how it was taken, so it may be everything, survivors only, or a sample.",
+}
+"""A bias's name -> what it means for the numbers; an archive with everything needs no word."""
+
+FEW: Final = 3
+"""So many paths are named."""
+
+
+def caveats(report: Report) -> Iterator[str]:
+    """In sentences, the gravest first."""
+    audited, totals = report.audited, report.summary.totals
+    records = audited.records
+    if not totals.messages:
+        yield "No message was counted, so nothing is known of any binding."
+    for bias, says in BIASES.items():
+        paths = [archive.path for archive in audited.archives if bias in [each.name for each in archive.biases]]
+        if paths:
+            more = f" and {len(paths) - FEW} more" if len(paths) > FEW else ""
+            yield says.format(paths=", ".join(paths[:FEW]) + more)
+    if audited.tallies and not audited.archives:
+        yield "The tallies do not tell how their archives were taken: everything, survivors only, or a sample."
+    if records.bad_records:
+        bad = f"{counted(records.bad_records, 'record')} of {records.read:,}"
+        yield f"{bad} ({percent(records.bad_records, records.read, 2)} %) could not be read and are not counted."
+    others = sum([len(archive.others) for archive in audited.archives])
+    if others:
+        were = "was" if others == 1 else "were"
+        yield f"{counted(others, 'file')} {were} not read: not an archive, so far as can be seen."
+    if audited.without_time and totals.messages:
+        untimed = f"Without a time: {audited.without_time:,} of {counted(totals.messages, 'message')}."
+        yield f"{untimed} They are in no timeline, and first and last seen are of the others."
+    if totals.undecided:
+        yield (
+            f"Of {counted(totals.undecided, 'message')} it cannot be told whether a queue got them: chance decides, or "
+            "an exchange whose type is unknown here."
+        )
+    missing = report.summary.states["not eligible"]
+    if missing:
+        yield (
+            f"{counted(missing, 'binding')} cannot be hit: source or destination does not exist, or nobody knows the "
+            "source's type here. They are not counted in binding coverage."
+        )

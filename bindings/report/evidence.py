@@ -1,0 +1,187 @@
+"""What the traffic says of findings: a finding claims something about messages, and they prove or belie it.
+
+A claim about all messages is never proved by some of them; ``proved`` here means that the traffic shows what the
+finding says, which it shows of this window only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bindings.check.finding import Finding
+from bindings.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
+from bindings.report.figures import counted
+from bindings.report.report import Evidence, FindingRow
+from exchange.parts import Binding, Exchange, Queue
+
+__all__ = ["Traffic", "beside"]
+
+
+class Traffic(NamedTuple):
+    """What was counted, by what it is of."""
+
+    bindings: Mapping[Binding, BindingUse]
+    exchanges: Mapping[str, ExchangeUse]
+    queues: Mapping[str, QueueUse]
+    alternates: Sequence[AlternateUse]
+
+
+Says = tuple[Evidence, str]
+NOTHING: Final[Says] = ("", "")
+
+
+def beside(findings: Iterable[Finding], traffic: Traffic) -> tuple[FindingRow, ...]:
+    """Each finding with what the traffic says of it."""
+    return tuple([_row(finding, traffic) for finding in findings])
+
+
+def _row(finding: Finding, traffic: Traffic) -> FindingRow:
+    parts = [finding.part, *finding.related]
+    bindings = [
+        traffic.bindings[part].number for part in parts if isinstance(part, Binding) and part in traffic.bindings
+    ]
+    claim = CLAIMS.get(finding.code)
+    evidence, says = claim(finding, traffic) if claim is not None else NOTHING
+    return FindingRow(finding, evidence, says, tuple(bindings), _messages(finding, traffic))
+
+
+def _messages(finding: Finding, traffic: Traffic) -> int | None:
+    part = finding.part
+    if isinstance(part, Binding):
+        use = traffic.bindings.get(part)
+        return None if use is None else use.messages
+    if isinstance(part, Exchange):
+        through = traffic.exchanges.get(part.name)
+        return None if through is None else through.messages
+    if isinstance(part, Queue):
+        got = traffic.queues.get(part.name)
+        return None if got is None else got.messages
+    return None
+
+
+def _decides_nothing(finding: Finding, traffic: Traffic) -> Says:
+    use = _binding(finding, traffic)
+    if use is None:
+        return NOTHING
+    if not use.messages:
+        return "no traffic", "no message matched it"
+    if use.only:
+        return "belied", f"{use.only:,} of its {counted(use.messages, 'message')} got to its destination by it alone"
+    matched = counted(use.messages, "message")
+    return "proved", f"{matched} matched it, and all got to its destination by another way, too"
+
+
+def _leads_nowhere(finding: Finding, traffic: Traffic) -> Says:
+    parts = [part for part in (finding.part, *finding.related) if isinstance(part, Binding)]
+    messages = sum([traffic.bindings[part].messages for part in parts if part in traffic.bindings])
+    if not messages:
+        return "no traffic", "no message was led there"
+    return "proved", f"{counted(messages, 'message')} matched and would have gone there"
+
+
+def _matches_nothing(finding: Finding, traffic: Traffic) -> Says:
+    use = _binding(finding, traffic)
+    if use is None:
+        return NOTHING
+    if use.messages:
+        return "belied", f"{counted(use.messages, 'message')} matched it"
+    if not use.exposure:
+        return "no traffic", "no message went through its exchange"
+    return "proved", f"none of {counted(use.exposure, 'message')} through its exchange matched it"
+
+
+def _matches_all(finding: Finding, traffic: Traffic) -> Says:
+    use = _binding(finding, traffic)
+    if use is None:
+        return NOTHING
+    if not use.exposure:
+        return "no traffic", "no message went through its exchange"
+    told = f"{use.messages:,} of {counted(use.exposure, 'message')} through its exchange matched it"
+    return ("proved" if use.messages == use.exposure else "belied"), told
+
+
+def _loses(finding: Finding, traffic: Traffic) -> Says:
+    part = finding.part
+    name = part.source if isinstance(part, Binding) else part.name if isinstance(part, Exchange) else None
+    use = traffic.exchanges.get(name) if name is not None else None
+    if use is None:
+        return NOTHING
+    if not use.published:
+        return "no traffic", "no message was published to it"
+    if not use.unroutable:
+        return "no traffic", f"{counted(use.published, 'message')} published to it, and none was lost"
+    return "proved", f"{use.unroutable:,} of {counted(use.published, 'message')} published to it went nowhere"
+
+
+def _ends(finding: Finding, traffic: Traffic) -> Says:
+    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
+    if use is None:
+        return NOTHING
+    if not use.messages:
+        return "no traffic", "no message went there"
+    return "proved", f"{counted(use.messages, 'message')} went there"
+
+
+def _is_unreachable(finding: Finding, traffic: Traffic) -> Says:
+    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
+    if use is None:
+        return NOTHING
+    if use.messages:
+        return "belied", f"{counted(use.messages, 'message')} went through it"
+    return "proved", "no message went through it"
+
+
+def _gets_by_name(finding: Finding, traffic: Traffic) -> Says:
+    use = traffic.queues.get(finding.part.name) if isinstance(finding.part, Queue) else None
+    if use is None:
+        return NOTHING
+    if use.messages:
+        return "", f"{counted(use.messages, 'message')} got there by the default exchange"
+    return "", "no message got there"
+
+
+def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Says:
+    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
+    if use is None:
+        return NOTHING
+    taken = sum([row.messages for row in traffic.alternates if row.exchange == use.exchange])
+    if taken:
+        return "belied", f"{counted(taken, 'message')} took it"
+    if not use.messages:
+        return "no traffic", "no message went through the exchange"
+    return "proved", f"none of {counted(use.messages, 'message')} took it"
+
+
+def _binding(finding: Finding, traffic: Traffic) -> BindingUse | None:
+    return traffic.bindings.get(finding.part) if isinstance(finding.part, Binding) else None
+
+
+CLAIMS: Final[Mapping[str, Callable[[Finding, Traffic], Says]]] = {
+    "HS102": _leads_nowhere,
+    "HS103": _decides_nothing,
+    "HS104": _decides_nothing,
+    "HS105": _decides_nothing,
+    "HS106": _decides_nothing,
+    "HS107": _matches_nothing,
+    "HS110": _matches_nothing,
+    "HS201": _ends,
+    "HS202": _ends,
+    "HS203": _is_unreachable,
+    "HS204": _gets_by_name,
+    "HS205": _loses,
+    "HS301": _loses,
+    "HS302": _loses,
+    "HS303": _loses,
+    "HS304": _never_takes_alternate,
+    "HS305": _loses,
+    "HS402": _matches_nothing,
+    "HS403": _matches_nothing,
+    "HS406": _matches_nothing,
+    "HS407": _matches_nothing,
+    "HS408": _matches_nothing,
+    "HS501": _matches_nothing,
+    "HS502": _matches_all,
+    "HS506": _matches_nothing,
+}
+"""Code -> what it claims of messages. Of other findings the traffic can say nothing."""

@@ -1,0 +1,56 @@
+"""Numbers as a report tells them. A percentage is never 0 or 100 by rounding: 100 is all, and 0 is none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+__all__ = ["clipped", "counted", "minute", "moment", "percent", "share", "shown"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(time: int) -> str:
+    """Microseconds since 1970 as ISO 8601 in UTC: ``2026-01-31T12:00:00Z``."""
+    return f"{(EPOCH + timedelta(microseconds=time)).isoformat().removesuffix('+00:00')}Z"
+
+
+def percent(part: int, whole: int, precision: int) -> Decimal:
+    """100 * part / whole with so many digits behind the point, one that is even where two are as near."""
+    step = Fraction(1, 10**precision)
+    rounded = round(Fraction(100 * part, whole) / step)
+    if part < whole:
+        rounded = min(rounded, 100 * 10**precision - 1)
+    if part > 0:
+        rounded = max(rounded, 1)
+    return Decimal(rounded).scaleb(-precision)
+
+
+def counted(number: int, what: str) -> str:
+    """``1 message``, ``2,000 messages``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def shown(text: str) -> str:
+    """A text that any terminal and any markup can show in a line: what cannot be printed stands escaped."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text])
+
+
+def share(part: float, digits: int = 2) -> str:
+    """A part of 1 as per cent with so many digits that count: ``0.41 %``, ``0.000030 %``, ``37 %``."""
+    return f"{Decimal(f'{100 * part:.{digits - 1}e}'):f} %"
+
+
+def clipped(text: str, most: int) -> str:
+    """A text that any terminal shows, without its middle if it is longer."""
+    told = shown(text)
+    return told if len(told) <= most else f"{told[: most - most // 3 - 3]}...{told[-(most // 3) :]}"
+
+
+def minute(time: int) -> str:
+    """Microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
+    return f"{EPOCH + timedelta(microseconds=time):%Y-%m-%d %H:%M}"

@@ -1,0 +1,120 @@
+"""Which binding almost took messages that went nowhere, and what of the key kept it from them.
+
+The engine measures how near a binding is; here it is asked about every binding of the exchanges where such messages
+ended, and the nearest counts. Only keys are known of them, so exchanges that decide by anything else are not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from bindings.coverage import Unroutable
+from bindings.outcome import Outcome
+from bindings.report.report import Nearest, Shape
+from bindings.tally import Tally
+from exchange.message import Message
+from exchange.nearest import Walk, nearest_binding
+from exchange.parts import Binding, Destination
+from exchange.topology import Topology
+
+__all__ = ["Seeker", "Where", "ends_of"]
+
+SHAPES: Final = 20
+"""So many shapes of an exchange are told; and no more are looked into."""
+
+LOOKS: Final = 20_000_000
+"""So many times in all a binding is compared with a key; what is left then has no nearest one."""
+
+BY_KEY: Final = frozenset({"topic", "direct"})
+
+CLOSE: Final = 0.7
+"""How alike names are to be, as `difflib` measures it, to be taken for one another."""
+
+
+class Where(NamedTuple):
+    """Keys that look alike, published to one exchange, that no queue got."""
+
+    exchange: str
+    refused: str
+    shape: str
+
+
+def ends_of(tally: Tally) -> dict[Where, Outcome]:
+    """Of each shape what became of messages like it; of one sort of them, if there are several."""
+    found: dict[Where, Outcome] = {}
+    for outcome, facts in tally.facts.items():
+        if outcome.routed is False:
+            for item in facts.shapes.items:
+                found.setdefault(Where(outcome.exchange, outcome.refused, item.text), outcome)
+    return found
+
+
+class Seeker:
+    """Looks for what is near, as long as that does not cost too much."""
+
+    def __init__(self, topology: Topology, bindings: Sequence[Binding]) -> None:
+        self._topology: Final = topology
+        self._tables: Final = topology.tables()
+        self._bindings: Final = bindings
+        self._numbers: Final = {binding: number for number, binding in enumerate(bindings)}
+        self._looks = LOOKS
+
+    def shapes(self, row: Unroutable, ends: Mapping[Where, Outcome]) -> tuple[Shape, ...]:
+        """The first shapes of a row, each with what is near to its example."""
+        found = []
+        for text, count, example in row.shapes.items[:SHAPES]:
+            outcome = ends.get(Where(row.exchange, row.refused, text), Outcome(row.exchange))
+            found.append(Shape(text, count, example, self._nearest(outcome, example)))
+        return tuple(found)
+
+    def _nearest(self, outcome: Outcome, key: str) -> Nearest | None:
+        if outcome.refused:
+            return self._near_exchange(outcome.exchange)
+        if not outcome.exchange:
+            return self._near_queue(key)
+        near = [*self._matched(outcome), *self._near_bindings(outcome, key)]
+        return min(near, key=lambda each: each.distance, default=None)
+
+    def _matched(self, outcome: Outcome) -> Iterator[Nearest]:
+        """Bindings that took it, and that lead to what does not exist."""
+        for number in outcome.bindings:
+            binding = self._bindings[number]
+            if not self._tables.exists(binding.destination):
+                reason = f"it matches, and {binding.destination} does not exist"
+                yield Nearest(binding, number, binding.destination, reason, 0.0)
+
+    def _near_bindings(self, outcome: Outcome, key: str) -> Iterator[Nearest]:
+        walk = Walk(Message(outcome.exchange, key), frozenset(), self._tables, {}, self._topology.profile)
+        taken = {self._bindings[number] for number in outcome.bindings}
+        for name in outcome.exchanges:
+            end = self._topology.exchanges[name]
+            kind = end.arguments.get("x-delayed-type") if end.type == "x-delayed-message" else end.type
+            bindings = [binding for binding in self._topology.bindings_from(name) if binding not in taken]
+            if kind not in BY_KEY or not bindings or len(bindings) > self._looks:
+                continue
+            self._looks -= len(bindings)
+            distance, obstacles = nearest_binding(walk, end, bindings)
+            for obstacle in obstacles:
+                if obstacle.binding is not None:
+                    number = self._numbers[obstacle.binding]
+                    yield Nearest(obstacle.binding, number, obstacle.destination, obstacle.reason, distance)
+
+    def _near_queue(self, key: str) -> Nearest | None:
+        name = _alike(key, self._topology.queues)
+        reason = f"the default exchange takes the key for the name of a queue: it is '{key}', there is '{name}'"
+        return None if name is None else Nearest(None, None, Destination("queue", name), reason, 1.0)
+
+    def _near_exchange(self, exchange: str) -> Nearest | None:
+        if exchange in self._topology.exchanges:
+            return None
+        name = _alike(exchange, self._topology.exchanges)
+        reason = f"the exchange is called '{exchange}', there is '{name}'"
+        return None if name is None else Nearest(None, None, Destination("exchange", name), reason, 1.0)
+
+
+def _alike(name: str, names: Iterable[str]) -> str | None:
+    folded = {each.strip().lower(): each for each in names if each}
+    same = folded.get(name.strip().lower())
+    return same or next((folded[each] for each in get_close_matches(name.strip().lower(), folded, 1, CLOSE)), None)

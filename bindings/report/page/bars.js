@@ -1,0 +1,134 @@
+/* Bars of shares and legends: the same colours for the same states everywhere. */
+
+const STATES = [
+  ['hit', 'hit', 'messages matched it'],
+  ['possible', 'possible', 'only chance can tell whether it was taken; counts as hit'],
+  ['stale', 'stale', 'hit, but not lately'],
+  ['dead', 'dead', 'nothing matched it that could have'],
+  ['ignored', 'ignored', 'on the ignore list, with a reason and an end'],
+  ['not_eligible', 'not eligible', 'cannot be hit: an end of it does not exist, or its exchange is of an unknown type'],
+];
+
+function stateTag(state) {
+  const [, word, says] = STATES.find(([id]) => id === state) || [state, state, ''];
+  return el('span', { class: 'tag', title: says }, el('span', { class: 'swatch ' + state }), word);
+}
+
+/** parts: [class, figure, word]; `limit` is where the bar should reach, as a share. */
+function meter(parts, words, limit) {
+  const all = parts.reduce((sum, part) => sum + part[1], 0);
+  const told = parts
+    .filter((part) => part[1])
+    .map((part) => count(part[1]) + ' ' + part[2])
+    .join(', ');
+  const label = words + ': ' + (told || 'none');
+  return el(
+    'div',
+    { class: 'meter', role: 'img', 'aria-label': label, title: label },
+    parts
+      .filter((part) => part[1])
+      .map((part) => el('span', { class: part[0], style: { width: (100 * part[1]) / all + '%' } })),
+    limit === null || limit === undefined
+      ? null
+      : el('span', {
+          class: 'limit',
+          title: 'wanted: ' + percent(limit),
+          style: { left: 'calc(' + 100 * limit + '% - 1px)' },
+        }),
+  );
+}
+
+function legend(parts) {
+  return el(
+    'ul',
+    { class: 'legend' },
+    parts
+      .filter((part) => part[1])
+      .map((part) =>
+        el('li', {}, el('span', { class: 'swatch ' + part[0] }), el('b', {}, count(part[1])), ' ' + part[2]),
+      ),
+  );
+}
+
+function stateParts(states) {
+  return STATES.map(([id, word]) => [id, states[id] || 0, word]);
+}
+
+function fateParts(row) {
+  return [
+    ['routed', row.routed, 'reached a queue'],
+    ['lost', row.unroutable, 'no queue got'],
+    ['refused', row.refused, 'refused by the broker'],
+    ['undecided', row.undecided, 'undecided'],
+  ];
+}
+
+/** A share as a figure with a small bar beside it. */
+function shareBar(share, word) {
+  if (share === null || share === undefined) return el('span', { class: 'none' }, '–');
+  return el(
+    'span',
+    { class: 'share', title: word || null },
+    el('span', { class: 'track' }, el('i', { style: { width: 100 * share + '%' } })),
+    percent(share),
+  );
+}
+
+function pairs(list) {
+  return el(
+    'dl',
+    { class: 'pairs' },
+    list.filter(Boolean).map(([term, ...value]) => [el('dt', {}, term), el('dd', {}, value)]),
+  );
+}
+
+/** A little table of frequent keys, with how far its counts may be too low. */
+function hotKeys(hot, all) {
+  if (!hot || !hot.keys.length) return el('p', { class: 'none' }, 'No key stands out.');
+  const partitions = hot.keys.some((key) => key.partition !== null && key.partition !== undefined);
+  return el(
+    'div',
+    {},
+    el(
+      'table',
+      { class: 'small' },
+      el(
+        'thead',
+        {},
+        el(
+          'tr',
+          {},
+          el('th', { scope: 'col' }, 'hottest keys'),
+          partitions ? el('th', { scope: 'col', class: 'figure' }, 'partition') : null,
+          el('th', { scope: 'col', class: 'figure' }, 'messages'),
+          el('th', { scope: 'col', class: 'figure' }, 'share'),
+        ),
+      ),
+      el(
+        'tbody',
+        {},
+        hot.keys
+          .slice(0, 10)
+          .map((key) =>
+            el(
+              'tr',
+              {},
+              el('td', {}, keyed(key.key)),
+              partitions ? el('td', { class: 'figure' }, key.partition === null ? '–' : count(key.partition)) : null,
+              el('td', { class: 'figure' }, atLeast(key.messages, hot.error)),
+              el('td', { class: 'figure' }, all ? percent(Math.min(1, key.messages / all)) : '–'),
+            ),
+          ),
+      ),
+    ),
+    hot.error
+      ? el('p', { class: 'note' }, 'Approximate: a true count is up to ' + count(hot.error) + ' higher.')
+      : null,
+  );
+}
+
+function atLeast(value, error) {
+  return error
+    ? el('span', { title: count(value) + ' to ' + count(value + error) }, '≥ ' + count(value))
+    : count(value);
+}

@@ -1,0 +1,314 @@
+/* What if: the same messages in another topology. */
+
+function comparisonSection(report) {
+  const found = report.comparison;
+  if (!found) return null;
+  const totals = found.totals;
+  const parts = [
+    ['hit', totals.messages - totals.elsewhere, 'go where they went'],
+    ['lost', totals.lose, 'lose a queue'],
+    ['possible', totals.elsewhere - totals.lose - totals.unsure, 'only gain one'],
+    ['undecided', totals.unsure, 'may go elsewhere'],
+  ];
+  return [
+    el(
+      'p',
+      {},
+      'In ',
+      el('bdi', { class: 'name' }, shortened(found.topology.source, 80)),
+      ', ',
+      el('b', {}, count(totals.elsewhere)),
+      ' of ',
+      plural(totals.messages, 'message'),
+      ' would go elsewhere; ',
+      totals.become_unroutable
+        ? el('b', { class: 'fail' }, count(totals.become_unroutable) + ' would become unroutable')
+        : 'none would become unroutable',
+      totals.no_longer_unroutable ? ', ' + count(totals.no_longer_unroutable) + ' would no longer be' : null,
+      totals.repartitioned ? '; ' + count(totals.repartitioned) + ' would change their partition' : null,
+      '.',
+    ),
+    meter(parts, 'Messages'),
+    legend(parts),
+    changedQueues(found.queues),
+    reroutedKeys(found.rerouted),
+    changedBindings(found.bindings),
+    movedPartitions(found.partitions),
+  ];
+}
+
+function changedQueues(all) {
+  const rows = all.filter((row) => row.lost || row.gained || row.unsure || row.status !== 'kept');
+  if (!rows.length) return null;
+  return [
+    el('h3', {}, 'By queue'),
+    makeTable({
+      id: 'changed-queues',
+      caption: 'queues that gain or lose',
+      length: rows.length,
+      begin: { sort: 'lost' },
+      text: (at) => rows[at].queue,
+      columns: [
+        {
+          id: 'queue',
+          label: 'Queue',
+          value: (at) => rows[at].queue,
+          cell: (at) => [
+            named(rows[at].queue),
+            rows[at].status === 'kept' ? null : [' ', el('span', { class: 'soft' }, rows[at].status)],
+          ],
+        },
+        {
+          id: 'before',
+          label: 'Gets now',
+          figure: true,
+          value: (at) => rows[at].before,
+          cell: (at) => count(rows[at].before),
+        },
+        {
+          id: 'lost',
+          label: 'Loses',
+          figure: true,
+          value: (at) => rows[at].lost,
+          cell: (at) => (rows[at].lost ? el('span', { class: 'fail' }, '−' + count(rows[at].lost)) : ''),
+        },
+        {
+          id: 'gained',
+          label: 'Gains',
+          figure: true,
+          value: (at) => rows[at].gained,
+          cell: (at) => (rows[at].gained ? el('span', { class: 'pass' }, '+' + count(rows[at].gained)) : ''),
+        },
+        {
+          id: 'unsure',
+          label: 'Unsure',
+          title: 'May get before or after, and not as before',
+          figure: true,
+          value: (at) => rows[at].unsure,
+          cell: (at) => (rows[at].unsure ? count(rows[at].unsure) : ''),
+        },
+        {
+          id: 'after',
+          label: 'Would get',
+          figure: true,
+          value: (at) => rows[at].after,
+          cell: (at) => count(rows[at].after),
+        },
+      ],
+    }),
+  ];
+}
+
+/* What loses and gains the same queues, shape by shape: of those without a shape, as a whole. */
+function reroutedKeys(changes) {
+  const rows = changes.flatMap((change) =>
+    change.shapes.length
+      ? change.shapes.slice(0, 100).map((shape) => ({ change, ...shape }))
+      : [{ change, shape: null, messages: change.messages }],
+  );
+  if (!rows.length) return null;
+  return [
+    el('h3', {}, 'By the shape of the key'),
+    makeTable({
+      id: 'rerouted',
+      caption: 'keys that go elsewhere',
+      length: rows.length,
+      begin: { sort: 'messages' },
+      prompt: 'Search keys and queues',
+      text: (at) =>
+        [
+          rows[at].change.exchange,
+          rows[at].shape || '',
+          rows[at].example || '',
+          ...rows[at].change.lost,
+          ...rows[at].change.gained,
+        ].join(' '),
+      columns: [
+        {
+          id: 'exchange',
+          label: 'Exchange',
+          value: (at) => rows[at].change.exchange,
+          cell: (at) => named(rows[at].change.exchange, 50),
+        },
+        {
+          id: 'shape',
+          label: 'Keys like',
+          title: '* stands for a word that no binding names',
+          value: (at) => rows[at].shape || '',
+          cell: (at) => (rows[at].shape === null ? el('span', { class: 'none' }, 'any') : pattern(rows[at].shape)),
+        },
+        {
+          id: 'messages',
+          label: 'Messages',
+          figure: true,
+          value: (at) => rows[at].messages,
+          cell: (at) => atLeast(rows[at].messages, rows[at].shape === null ? 0 : rows[at].change.shapes_error),
+        },
+        {
+          id: 'change',
+          label: 'Change',
+          class: 'text',
+          value: (at) => rows[at].change.lost.join(),
+          cell: (at) => changeOf(rows[at].change),
+        },
+        {
+          id: 'example',
+          label: 'Example',
+          value: (at) => exampleOf(rows[at]),
+          cell: (at) => (exampleOf(rows[at]) === null ? '' : keyed(exampleOf(rows[at]), 70)),
+        },
+      ],
+      detail: (at) => [
+        el('p', {}, visible(rows[at].change.says || '')),
+        pairs([
+          ['in all', plural(rows[at].change.messages, 'message'), ' go this way'],
+          ['first', when(rows[at].change.first)],
+          ['last', when(rows[at].change.last)],
+        ]),
+        witnesses(rows[at].change.witnesses),
+      ],
+    }),
+  ];
+}
+
+function exampleOf(row) {
+  if (row.example) return row.example;
+  return row.change.witnesses.length ? row.change.witnesses[0].message.routing_key : null;
+}
+
+function changeOf(change) {
+  return [
+    change.lost.length ? el('div', {}, el('span', { class: 'fail' }, 'no more to '), listed(change.lost)) : null,
+    change.gained.length ? el('div', {}, el('span', { class: 'pass' }, 'now to '), listed(change.gained)) : null,
+    names(change.unsure).length
+      ? el('div', {}, el('span', { class: 'soft' }, 'perhaps otherwise to '), listed(change.unsure))
+      : null,
+    change.before === change.after || !change.after
+      ? null
+      : el('div', { class: 'soft' }, 'was ', visible(change.before), ', is ', visible(change.after)),
+  ];
+}
+
+function changedBindings(rows) {
+  if (!rows.length) return null;
+  return [
+    el('h3', {}, 'By binding'),
+    makeTable({
+      id: 'changed-bindings',
+      caption: 'bindings of one topology only',
+      length: rows.length,
+      begin: { sort: 'elsewhere' },
+      text: (at) => rows[at].source + ' ' + rows[at].routing_key + ' ' + rows[at].destination,
+      columns: [
+        {
+          id: 'change',
+          label: 'Change',
+          value: (at) => rows[at].change,
+          cell: (at) => el('span', { class: rows[at].change === 'added' ? 'pass' : 'fail' }, rows[at].change),
+        },
+        { id: 'source', label: 'Source', value: (at) => rows[at].source, cell: (at) => named(rows[at].source, 60) },
+        {
+          id: 'key',
+          label: 'Binding key',
+          value: (at) => rows[at].routing_key,
+          cell: (at) => pattern(rows[at].routing_key, 90),
+        },
+        {
+          id: 'destination',
+          label: 'Destination',
+          value: (at) => rows[at].destination,
+          cell: (at) => [
+            rows[at].destination_type === 'exchange' ? el('span', { class: 'soft' }, 'exchange ') : null,
+            named(rows[at].destination, 60),
+          ],
+        },
+        {
+          id: 'messages',
+          label: 'Messages',
+          title: 'That match it',
+          figure: true,
+          value: (at) => rows[at].messages,
+          cell: (at) => count(rows[at].messages),
+        },
+        {
+          id: 'elsewhere',
+          label: 'Go elsewhere',
+          title: 'Of these: with none the binding makes no difference',
+          figure: true,
+          value: (at) => rows[at].elsewhere,
+          cell: (at) => count(rows[at].elsewhere),
+        },
+      ],
+    }),
+  ];
+}
+
+function movedPartitions(rows) {
+  if (!rows.length) return null;
+  return [
+    el('h3', {}, 'Partitions'),
+    el(
+      'div',
+      { class: 'cards' },
+      rows
+        .slice(0, MOST_CARDS)
+        .map((row) =>
+          el(
+            'div',
+            { class: 'card' },
+            el('h3', {}, named(row.queue)),
+            el(
+              'p',
+              { class: 'note' },
+              visible(row.before || 'not partitioned'),
+              ' → ',
+              visible(row.after || 'not partitioned'),
+            ),
+            el(
+              'p',
+              {},
+              count(row.moved) + ' of ' + plural(row.messages, 'message') + ' change their partition',
+              row.share === null ? '' : ' (' + percent(row.share) + ' of those with a decided one)',
+              '.',
+            ),
+            movesTable(row.flows),
+          ),
+        ),
+    ),
+  ];
+}
+
+function movesTable(flows) {
+  const moves = flows.filter((flow) => flow.before !== flow.after).sort((a, b) => b.messages - a.messages);
+  if (!moves.length) return null;
+  return [
+    el(
+      'table',
+      { class: 'small' },
+      el(
+        'thead',
+        {},
+        el(
+          'tr',
+          {},
+          ['from', 'to', 'messages'].map((word) => el('th', { scope: 'col', class: 'figure' }, word)),
+        ),
+      ),
+      el(
+        'tbody',
+        {},
+        moves.slice(0, 8).map((move) =>
+          el(
+            'tr',
+            {},
+            [move.before, move.after].map((name) =>
+              el('td', { class: 'figure' }, name === null ? '–' : nameText(name, 40)),
+            ),
+            el('td', { class: 'figure' }, count(move.messages)),
+          ),
+        ),
+      ),
+    ),
+    moves.length > 8 ? el('p', { class: 'note' }, 'and ' + plural(moves.length - 8, 'smaller move') + '.') : null,
+  ];
+}

@@ -1,0 +1,316 @@
+/* Coverage by exchange, and every binding with what it did. */
+
+function exchangesSection(report) {
+  const rows = report.exchanges.filter(
+    (row) => row.published || row.through || row.bindings.all || (!/^amq\./.test(row.exchange) && row.exchange !== ''),
+  );
+  if (!rows.length) return null;
+  const table = makeTable({
+    id: 'exchanges',
+    caption: 'exchanges',
+    length: rows.length,
+    prompt: 'Search exchanges',
+    begin: { sort: 'through' },
+    text: (at) => rows[at].exchange + ' ' + rows[at].type,
+    columns: [
+      {
+        id: 'exchange',
+        label: 'Exchange',
+        value: (at) => rows[at].exchange,
+        cell: (at) => [
+          named(rows[at].exchange),
+          ' ',
+          el('span', { class: rows[at].exists ? 'soft' : 'fail' }, rows[at].exists ? rows[at].type : 'does not exist'),
+        ],
+      },
+      {
+        id: 'covered',
+        label: 'Binding coverage',
+        class: 'wide',
+        first: 'down',
+        value: (at) => rows[at].bindings.coverage,
+        cell: (at) =>
+          rows[at].bindings.all
+            ? meter(stateParts(rows[at].bindings.states), 'Bindings')
+            : el('span', { class: 'none' }, 'no bindings'),
+      },
+      {
+        id: 'hit',
+        label: 'Hit',
+        title: 'Bindings hit, of those that can be',
+        figure: true,
+        value: (at) => rows[at].bindings.coverage,
+        cell: (at) =>
+          rows[at].bindings.eligible ? [count(rows[at].bindings.hit), ' of ', count(rows[at].bindings.eligible)] : '–',
+      },
+      {
+        id: 'fates',
+        label: 'Message coverage',
+        class: 'wide',
+        first: 'down',
+        value: (at) => rows[at].message_coverage,
+        cell: (at) =>
+          rows[at].published
+            ? meter(fateParts(rows[at]), 'Messages published')
+            : el('span', { class: 'none' }, 'nothing published'),
+      },
+      {
+        id: 'routed',
+        label: 'Routed',
+        title: 'Of the messages published here, those that a queue got',
+        figure: true,
+        value: (at) => rows[at].message_coverage,
+        cell: (at) => percent(rows[at].message_coverage),
+      },
+      {
+        id: 'published',
+        label: 'Published',
+        figure: true,
+        value: (at) => rows[at].published,
+        cell: (at) => count(rows[at].published),
+      },
+      {
+        id: 'through',
+        label: 'Through',
+        title: 'Published here, or come from other exchanges',
+        figure: true,
+        value: (at) => rows[at].through,
+        cell: (at) => count(rows[at].through),
+      },
+      {
+        id: 'keys',
+        label: 'Keys',
+        title: 'Different routing keys, approximately',
+        figure: true,
+        value: (at) => rows[at].distinct_keys,
+        cell: (at) => about(rows[at].distinct_keys),
+      },
+    ],
+    detail: (at) => exchangeDetail(report, rows[at]),
+  });
+  return [legend(stateParts(report.totals.bindings.states)), table];
+}
+
+function exchangeDetail(report, row) {
+  const alternates = report.alternates.filter((each) => each.exchange === row.exchange);
+  return el(
+    'div',
+    { class: 'columns' },
+    el(
+      'div',
+      {},
+      el('h3', {}, 'Fan-out: queues that one message reaches'),
+      fanOut(row),
+      alternates.map((each) =>
+        el('p', {}, 'Its alternate exchange ', named(each.alternate), ' took ', plural(each.messages, 'message'), '.'),
+      ),
+    ),
+    hotKeys(row.hot, row.published),
+  );
+}
+
+/* How many queues the messages of an exchange reach: one bar for each number. */
+function fanOut(row) {
+  if (!row.fan_out.length) return el('p', { class: 'none' }, 'Nothing was published here.');
+  const all = sumBy(row.fan_out, 'messages');
+  const shown = row.fan_out.slice(0, 12);
+  const rest = row.fan_out.slice(12);
+  const line = (label, messages, lost) =>
+    el(
+      'tr',
+      {},
+      el('td', { class: 'figure' }, label),
+      el(
+        'td',
+        { style: { width: '60%' } },
+        el('span', {
+          class: lost ? 'lost' : 'routed',
+          style: { display: 'block', height: '9px', width: Math.max(0.5, (100 * messages) / all) + '%' },
+        }),
+      ),
+      el('td', { class: 'figure' }, count(messages)),
+      el('td', { class: 'figure' }, percent(messages / all)),
+    );
+  return el(
+    'table',
+    { class: 'small' },
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        ['queues', '', 'messages', 'share'].map((word) =>
+          el('th', { scope: 'col', class: word ? 'figure' : null }, word),
+        ),
+      ),
+    ),
+    el(
+      'tbody',
+      {},
+      shown.map((each) => line(count(each.queues), each.messages, each.queues === 0)),
+      rest.length ? line('more', sumBy(rest, 'messages'), false) : null,
+    ),
+  );
+}
+
+function bindingsSection(report, begin) {
+  const rows = report.bindings;
+  const error = report.approximate.distinct_keys;
+  const is = (state) => (at) => rows[at].state === state;
+  const argumentsText = (row) => {
+    const text = JSON.stringify(row.arguments);
+    return text === '{}' ? '' : text;
+  };
+  const findings = new Map();
+  for (const finding of report.findings)
+    for (const number of finding.bindings) findings.set(number, [...(findings.get(number) || []), finding]);
+  const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'not_eligible']
+    .map((id) => STATES.find((state) => state[0] === id))
+    .map(([id, word, says]) => ({ id, label: word, title: says, test: is(id) }))
+    .filter((filter) => (report.totals.bindings.states[filter.id] || 0) > 0);
+  return makeTable({
+    id: 'bindings',
+    caption: 'bindings',
+    length: rows.length,
+    filters,
+    prompt: 'Search source, key or destination',
+    begin: Object.assign({ sort: 'messages' }, begin),
+    size: 50,
+    changed: (state) => remember('bindings', state),
+    text: (at) =>
+      rows[at].source + ' ' + rows[at].routing_key + ' ' + rows[at].destination + ' ' + argumentsText(rows[at]),
+    columns: [
+      { id: 'source', label: 'Source', value: (at) => rows[at].source, cell: (at) => named(rows[at].source, 60) },
+      {
+        id: 'key',
+        label: 'Binding key',
+        value: (at) => rows[at].routing_key,
+        cell: (at) => [
+          pattern(rows[at].routing_key, 90),
+          argumentsText(rows[at]) ? el('div', { class: 'soft name' }, shortened(argumentsText(rows[at]), 80)) : null,
+        ],
+      },
+      {
+        id: 'destination',
+        label: 'Destination',
+        value: (at) => rows[at].destination,
+        cell: (at) => [
+          rows[at].destination_type === 'exchange' ? el('span', { class: 'soft' }, 'exchange ') : null,
+          named(rows[at].destination, 60),
+        ],
+      },
+      {
+        id: 'state',
+        label: 'State',
+        value: (at) => STATES.findIndex(([id]) => id === rows[at].state),
+        cell: (at) => stateTag(rows[at].state),
+      },
+      {
+        id: 'messages',
+        label: 'Messages',
+        title: 'That matched it',
+        figure: true,
+        value: (at) => rows[at].messages || rows[at].possible / 1e9,
+        cell: (at) =>
+          rows[at].possible
+            ? [
+                count(rows[at].messages),
+                el('span', { class: 'soft', title: 'if chance will have it so' }, ' + ', count(rows[at].possible), '?'),
+              ]
+            : count(rows[at].messages),
+      },
+      {
+        id: 'only',
+        label: 'Only by it',
+        title: 'Messages that would not have reached its destination without it',
+        figure: true,
+        value: (at) => rows[at].only,
+        cell: (at) => count(rows[at].only),
+      },
+      {
+        id: 'share',
+        label: 'Share',
+        title: 'Of all that its destination got',
+        figure: true,
+        value: (at) => rows[at].share,
+        cell: (at) => shareBar(rows[at].share),
+      },
+      {
+        id: 'keys',
+        label: 'Keys',
+        title: 'Different routing keys, ± ' + percent(error),
+        figure: true,
+        value: (at) => rows[at].distinct_keys,
+        cell: (at) => about(rows[at].distinct_keys),
+      },
+      {
+        id: 'exposure',
+        label: 'Exposure',
+        title: 'Messages that went through its source, and so had the chance to match',
+        figure: true,
+        value: (at) => rows[at].exposure,
+        cell: (at) => count(rows[at].exposure),
+      },
+      {
+        id: 'bound',
+        label: 'At most',
+        title:
+          'Of a binding that nothing matched: the share of its source’s messages that may match, with 95 % confidence (3 in N)',
+        figure: true,
+        value: (at) => rows[at].bound,
+        cell: (at) => (rows[at].bound === null ? '' : bounded(rows[at].bound)),
+      },
+      {
+        id: 'last',
+        label: 'Last seen',
+        first: 'down',
+        value: (at) => instant(rows[at].last),
+        cell: (at) => when(rows[at].last),
+      },
+    ],
+    detail: (at) => bindingDetail(rows[at], findings.get(rows[at].number) || [], error),
+  });
+}
+
+/* Bounds are small, so percent() would hide how small. */
+function bounded(share) {
+  return share >= 0.001 ? percent(share) : THREE.format(share * 100) + ' %';
+}
+
+function bindingDetail(row, findings, error) {
+  const sentence =
+    row.state === 'dead'
+      ? row.exposure
+        ? `None of ${plural(row.exposure, 'message')} that went through its source matched it. With 95 % confidence it takes at most ${bounded(row.bound)} of them, if traffic goes on as it was; what comes seldom, as a monthly job does, may still need it.`
+        : 'No message went through its source, so this archive says nothing about it.'
+      : null;
+  return [
+    sentence ? el('p', {}, sentence) : null,
+    pairs([
+      ['number', count(row.number)],
+      ['first seen', when(row.first, 19)],
+      ['last seen', when(row.last, 19)],
+      [
+        'messages',
+        count(row.messages),
+        row.possible ? ' and up to ' + count(row.possible) + ' more, as chance will have it' : null,
+      ],
+      [
+        'only by it',
+        count(row.only),
+        row.messages
+          ? ' (' + percent(row.only / row.messages) + '); the others would have come by another way too'
+          : null,
+      ],
+      ['different keys', about(row.distinct_keys), row.distinct_keys ? ' ± ' + percent(error) : null],
+      Object.keys(row.arguments).length ? ['arguments', el('code', {}, visible(JSON.stringify(row.arguments)))] : null,
+      row.ignored ? ['ignored', visible(row.ignored.reason), ', until ', row.ignored.until] : null,
+    ]),
+    findings
+      .slice(0, 10)
+      .map((finding) =>
+        el('p', {}, el('span', { class: 'severity-' + finding.severity }, finding.code), ' ', visible(finding.message)),
+      ),
+  ];
+}

@@ -1,0 +1,92 @@
+/* What `hashstar check` finds in the topology, beside what the traffic says of it. */
+
+const EVIDENCE = {
+  proved: ['proved', 'The traffic shows it', 'lost'],
+  belied: ['belied', 'The traffic speaks against it', 'hit'],
+  no_traffic: ['no traffic', 'No message could show it', 'ignored'],
+};
+const SEVERITIES = ['note', 'warning', 'error'];
+
+function findingsSection(report) {
+  const rows = report.findings;
+  if (!rows.length) return el('p', { class: 'none' }, 'The check of the topology found nothing.');
+  const filters = [
+    ...Object.entries(EVIDENCE).map(([id, [word, says]]) => ({
+      id,
+      label: word,
+      title: says,
+      test: (at) => rows[at].evidence === id,
+    })),
+    ...['error', 'warning', 'note'].map((severity) => ({
+      id: severity,
+      label: severity + 's',
+      test: (at) => rows[at].severity === severity,
+    })),
+  ].filter((filter) => rows.some((row, at) => filter.test(at)));
+  return makeTable({
+    id: 'findings',
+    caption: 'findings',
+    length: rows.length,
+    filters,
+    prompt: 'Search findings',
+    begin: { sort: 'severity' },
+    text: (at) => rows[at].code + ' ' + rows[at].name + ' ' + rows[at].message,
+    columns: [
+      {
+        id: 'severity',
+        label: 'Severity',
+        first: 'down',
+        value: (at) => SEVERITIES.indexOf(rows[at].severity),
+        cell: (at) => el('span', { class: 'severity-' + rows[at].severity }, rows[at].severity),
+      },
+      {
+        id: 'code',
+        label: 'Code',
+        value: (at) => rows[at].code,
+        cell: (at) => [rows[at].code, el('div', { class: 'soft short' }, rows[at].name)],
+      },
+      {
+        id: 'message',
+        label: 'Finding',
+        class: 'text',
+        value: (at) => rows[at].message,
+        cell: (at) => [
+          visible(rows[at].message),
+          rows[at].witness !== null
+            ? [' ', el('span', { class: 'soft' }, 'Shown by the key '), keyed(rows[at].witness)]
+            : null,
+        ],
+      },
+      {
+        id: 'evidence',
+        label: 'Traffic',
+        class: 'text',
+        value: (at) => rows[at].evidence || '',
+        cell: (at) => evidenceOf(rows[at]),
+      },
+      {
+        id: 'messages',
+        label: 'Messages',
+        title: 'That its part got',
+        figure: true,
+        value: (at) => rows[at].messages,
+        cell: (at) => count(rows[at].messages),
+      },
+    ],
+    detail: (at) => [
+      el('p', {}, visible(rows[at].says)),
+      el('p', {}, el('b', {}, 'Way out: '), visible(rows[at].way_out), '.'),
+      rows[at].line ? el('p', { class: 'note' }, 'In line ' + count(rows[at].line) + ' of the topology’s file.') : null,
+    ],
+  });
+}
+
+function evidenceOf(row) {
+  const known = EVIDENCE[row.evidence];
+  return [
+    known
+      ? el('span', { class: 'tag', title: known[1] }, el('span', { class: 'swatch ' + known[2] }), known[0])
+      : el('span', { class: 'none' }, 'traffic cannot tell'),
+    row.traffic ? el('div', { class: 'soft' }, visible(row.traffic)) : null,
+  ];
+}

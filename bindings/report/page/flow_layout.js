@@ -1,0 +1,225 @@
+/*
+ * Where the bands of the flow picture run: columns from left to right, links that would close a cycle led back below
+ * the picture, the order within a column by the middle of the neighbours, heights by messages. Numbers in, numbers out.
+ *
+ * node: { id, last?: stands in the last column, low?: stands at its end }     link: { from, to, messages }
+ */
+
+const NODE_WIDTH = 10;
+
+function layOutFlow(nodes, links, size) {
+  const byId = new Map(nodes.map((node) => [node.id, Object.assign(node, { out: [], into: [] })]));
+  for (const link of links) {
+    link.source = byId.get(link.from);
+    link.target = byId.get(link.to);
+    link.source.out.push(link);
+    link.target.into.push(link);
+  }
+  turnBack(nodes);
+  const columns = intoColumns(nodes);
+  const value = (node) => Math.max(sumOf(node.out), sumOf(node.into), node.published || 0);
+  nodes.forEach((node) => {
+    node.value = value(node);
+  });
+  order(columns);
+
+  const most = Math.max(...columns.map((column) => column.length));
+  const gap = size.gap;
+  const high = Math.min(size.most, Math.max(size.least, most * (gap + 8)));
+  const k = Math.min(
+    ...columns.map((column) => {
+      const sum = column.reduce((all, node) => all + node.value, 0);
+      return sum ? Math.max(1, high - gap * column.length) / sum : Infinity;
+    }),
+  );
+  const scale = Number.isFinite(k) ? k : 0;
+  const step = columns.length > 1 ? (size.width - size.left - size.right - NODE_WIDTH) / (columns.length - 1) : 0;
+  columns.forEach((column, at) =>
+    column.forEach((node) => {
+      node.x = size.left + at * step;
+      node.height = Math.max(2, node.value * scale);
+    }),
+  );
+  stack(columns, gap, high);
+  const top = Math.min(...nodes.map((node) => node.y));
+  nodes.forEach((node) => {
+    node.y += size.top - top;
+  });
+  const bottom = Math.max(...nodes.map((node) => node.y + node.height));
+  const lanes = ports(nodes, links, scale, bottom);
+  return { columns, height: bottom + lanes + 14 };
+}
+
+function sumOf(links) {
+  return links.reduce((all, link) => all + link.messages, 0);
+}
+
+/* Depth first from where most is published; what leads to a node that is still being visited goes back. */
+function turnBack(nodes) {
+  const state = new Map();
+  const roots = [...nodes].sort(
+    (a, b) => (a.into.length > 0) - (b.into.length > 0) || (b.published || 0) - (a.published || 0),
+  );
+  for (const root of roots) {
+    if (state.has(root)) continue;
+    const walk = [[root, 0]];
+    state.set(root, 'open');
+    while (walk.length) {
+      const here = walk[walk.length - 1];
+      const link = here[0].out[here[1]];
+      here[1] += 1;
+      if (!link) {
+        state.set(here[0], 'done');
+        walk.pop();
+        continue;
+      }
+      link.back = state.get(link.target) === 'open';
+      if (!state.has(link.target)) {
+        state.set(link.target, 'open');
+        walk.push([link.target, 0]);
+      }
+    }
+  }
+}
+
+/* A node stands right of all that leads to it; ends stand in the last column. */
+function intoColumns(nodes) {
+  const waiting = new Map(nodes.map((node) => [node, node.into.filter((link) => !link.back).length]));
+  const ready = nodes.filter((node) => !waiting.get(node));
+  nodes.forEach((node) => {
+    node.column = 0;
+  });
+  while (ready.length) {
+    const node = ready.pop();
+    for (const link of node.out) {
+      if (link.back) continue;
+      link.target.column = Math.max(link.target.column, node.column + 1);
+      waiting.set(link.target, waiting.get(link.target) - 1);
+      if (!waiting.get(link.target)) ready.push(link.target);
+    }
+  }
+  const inner = Math.max(0, ...nodes.filter((node) => !node.last).map((node) => node.column));
+  const columns = Array.from({ length: inner + 2 }, () => []);
+  for (const node of nodes) {
+    if (node.last) node.column = inner + 1;
+    columns[node.column].push(node);
+  }
+  return columns.filter((column) => column.length);
+}
+
+function order(columns) {
+  const place = new Map();
+  const settle = (column) => column.forEach((node, at) => place.set(node, (at + 0.5) / column.length));
+  for (const column of columns) {
+    column.sort((a, b) => Boolean(a.low) - Boolean(b.low) || b.value - a.value);
+    settle(column);
+  }
+  for (let sweep = 0; sweep < 8; sweep += 1) {
+    const side = sweep % 2 ? 'out' : 'into';
+    const other = sweep % 2 ? 'target' : 'source';
+    for (const column of sweep % 2 ? [...columns].reverse() : columns) {
+      const middle = new Map(
+        column.map((node) => [node, centre(node[side], (link) => place.get(link[other]), place.get(node))]),
+      );
+      column.sort((a, b) => Boolean(a.low) - Boolean(b.low) || middle.get(a) - middle.get(b));
+      settle(column);
+    }
+  }
+}
+
+/** The mean of places, each as heavy as its messages; links without any count a little. */
+function centre(links, place, otherwise) {
+  let weight = 0;
+  let sum = 0;
+  for (const link of links) {
+    if (link.back) continue;
+    const heavy = link.messages + 1e-6;
+    weight += heavy;
+    sum += heavy * place(link);
+  }
+  return weight ? sum / weight : otherwise;
+}
+
+/* Each node near the middle of its neighbours, in order and apart. */
+function stack(columns, gap, high) {
+  for (const column of columns) {
+    const all = column.reduce((sum, node) => sum + node.height + gap, -gap);
+    let y = (high - all) / 2;
+    for (const node of column) {
+      node.y = y;
+      y += node.height + gap;
+    }
+  }
+  for (let sweep = 0; sweep < 6; sweep += 1) {
+    const side = sweep % 2 ? 'out' : 'into';
+    const other = sweep % 2 ? 'target' : 'source';
+    for (const column of sweep % 2 ? [...columns].reverse() : columns) {
+      const wanted = column.map(
+        (node) =>
+          centre(node[side], (link) => link[other].y + link[other].height / 2, node.y + node.height / 2) -
+          node.height / 2,
+      );
+      apart(column, wanted, gap);
+    }
+  }
+}
+
+/* The places nearest to those wanted that keep the order: runs that would overlap are moved together. */
+function apart(column, wanted, gap) {
+  const pools = [];
+  let offset = 0;
+  column.forEach((node, at) => {
+    pools.push({ sum: wanted[at] - offset, length: 1 });
+    offset += node.height + gap;
+    while (pools.length > 1) {
+      const [one, two] = pools.slice(-2);
+      if (one.sum / one.length <= two.sum / two.length) break;
+      pools.pop();
+      one.sum += two.sum;
+      one.length += two.length;
+    }
+  });
+  let at = 0;
+  offset = 0;
+  for (const pool of pools) {
+    for (let left = pool.length; left > 0; left -= 1) {
+      column[at].y = pool.sum / pool.length + offset;
+      offset += column[at].height + gap;
+      at += 1;
+    }
+  }
+}
+
+/* Where each link leaves and enters, and its path. Returns how much room the links that go back take below. */
+function ports(nodes, links, scale, bottom) {
+  const width = (link) => Math.max(link.messages * scale, link.messages ? 1 : 0.75);
+  for (const node of nodes) {
+    for (const [side, end, other] of [
+      ['out', 'y0', 'target'],
+      ['into', 'y1', 'source'],
+    ]) {
+      node[side].sort((a, b) => Boolean(a.back) - Boolean(b.back) || a[other].y - b[other].y);
+      let y = node.y;
+      for (const link of node[side]) {
+        link[end] = y + width(link) / 2;
+        y += link.messages * scale;
+      }
+    }
+  }
+  let lane = 0;
+  for (const link of links) {
+    link.width = width(link);
+    const x0 = link.source.x + NODE_WIDTH;
+    const x1 = link.target.x;
+    if (link.back) {
+      link.width = Math.min(link.width, 6);
+      lane += link.width + 5;
+      const y = bottom + 6 + lane - link.width / 2;
+      link.path = `M${x0} ${link.y0} C${x0 + 30} ${link.y0} ${x0 + 30} ${y} ${x0} ${y} L${x1} ${y} C${x1 - 30} ${y} ${x1 - 30} ${link.y1} ${x1} ${link.y1}`;
+    } else {
+      const bend = (x1 - x0) / 2;
+      link.path = `M${x0} ${link.y0} C${x0 + bend} ${link.y0} ${x1 - bend} ${link.y1} ${x1} ${link.y1}`;
+    }
+  }
+  return lane ? lane + 8 : 0;
+}

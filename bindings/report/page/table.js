@@ -1,0 +1,269 @@
+/*
+ * A table that stays quick however long it is: only one page of its rows is in the document. Rows are numbers, 0 to
+ * `length`, and columns say what a row has; an order is an array of numbers, so sorting and searching touch no element.
+ *
+ * column: { id, label, title?, value(row) for sorting, cell(row) -> what is shown, figure?: right aligned, first?: 'up' }
+ * filter: { id, label, test(row) }     detail(row) -> what a row unfolds to, or null
+ */
+
+const SIZES = [25, 50, 100, 500];
+
+function makeTable(options) {
+  const { id, length, columns, caption } = options;
+  const state = Object.assign(
+    { sort: null, down: true, find: '', show: 'all', page: 0, size: options.size || 25 },
+    options.begin,
+  );
+  const open = new Set();
+  let order = [];
+  let haystack = null;
+
+  const body = el('tbody');
+  const heads = columns.map((column) => {
+    const button = el('button', { type: 'button', title: column.title, onclick: () => sortBy(column) }, column.label);
+    return el('th', { scope: 'col', class: column.figure ? 'figure' : column.class || null }, button);
+  });
+  const head = el(
+    'tr',
+    {},
+    options.detail ? el('th', { class: 'opens' }, el('span', { class: 'unseen' }, 'Details')) : null,
+    heads,
+  );
+  const status = el('p', { class: 'status', role: 'status' });
+  const table = el(
+    'table',
+    { class: 'rows' },
+    el('caption', { class: 'unseen' }, caption),
+    el('thead', {}, head),
+    body,
+  );
+  const search = el('input', {
+    type: 'search',
+    placeholder: options.prompt || 'Search',
+    'aria-label': 'Search ' + caption,
+    spellcheck: 'false',
+    autocomplete: 'off',
+    oninput: () => {
+      state.find = search.value;
+      state.page = 0;
+      soon();
+    },
+  });
+  const chips = (options.filters || []).map((filter) =>
+    el(
+      'button',
+      {
+        type: 'button',
+        class: 'chip',
+        'data-filter': filter.id,
+        title: filter.title,
+        onclick: () => {
+          state.show = state.show === filter.id ? 'all' : filter.id;
+          state.page = 0;
+          select();
+        },
+      },
+      filter.label,
+      ' ',
+      el('span', { class: 'tally' }, count(tallyOf(filter))),
+    ),
+  );
+  const pages = el('div', { class: 'pages' });
+  const bar = el('div', { class: 'bar' }, length > 8 ? search : null, chips, status);
+  const all = el(
+    'div',
+    { class: 'table', id: 'table-' + id },
+    length > 8 || chips.length ? bar : null,
+    el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, table),
+    pages,
+  );
+
+  function tallyOf(filter) {
+    if (filter.tally !== undefined) return filter.tally;
+    let found = 0;
+    for (let row = 0; row < length; row += 1) if (filter.test(row)) found += 1;
+    return found;
+  }
+
+  function sortBy(column) {
+    if (state.sort === column.id) state.down = !state.down;
+    else {
+      state.sort = column.id;
+      state.down = column.figure || column.first === 'down';
+    }
+    state.page = 0;
+    select();
+  }
+
+  let waiting = false;
+  function soon() {
+    if (waiting) return;
+    waiting = true;
+    setTimeout(() => {
+      waiting = false;
+      select();
+    }, 60);
+  }
+
+  /* All words of the search have to be somewhere in a row. */
+  function select() {
+    const words = state.find.toLowerCase().split(/\s+/).filter(Boolean);
+    const filter = (options.filters || []).find((each) => each.id === state.show);
+    if (words.length && !haystack) {
+      haystack = new Array(length);
+      for (let row = 0; row < length; row += 1) haystack[row] = options.text(row).toLowerCase();
+    }
+    const found = [];
+    for (let row = 0; row < length; row += 1) {
+      if (filter && !filter.test(row)) continue;
+      if (words.length && !words.every((word) => haystack[row].includes(word))) continue;
+      found.push(row);
+    }
+    order = sorted(found);
+    fill();
+    if (options.changed) options.changed(state);
+  }
+
+  function sorted(found) {
+    const column = columns.find((each) => each.id === state.sort);
+    if (!column) return found;
+    const values = new Array(length);
+    for (const row of found) values[row] = column.value(row);
+    const way = state.down ? -1 : 1;
+    return found.sort((one, other) => {
+      const a = values[one];
+      const b = values[other];
+      if (a === b) return one - other;
+      if (a === null || a === undefined) return 1; // what is unknown comes last, either way
+      if (b === null || b === undefined) return -1;
+      return a < b ? -way : way;
+    });
+  }
+
+  function fill() {
+    const last = Math.max(0, Math.ceil(order.length / state.size) - 1);
+    state.page = Math.min(Math.max(0, state.page), last);
+    const rows = order.slice(state.page * state.size, (state.page + 1) * state.size);
+    body.replaceChildren(...rows.flatMap(rowOf));
+    if (!rows.length) {
+      const width = columns.length + (options.detail ? 1 : 0);
+      body.append(
+        el(
+          'tr',
+          { class: 'empty' },
+          el('td', { colspan: width }, length ? 'Nothing here matches.' : options.none || 'None.'),
+        ),
+      );
+    }
+    status.textContent =
+      order.length === length ? plural(length, 'row') : count(order.length) + ' of ' + plural(length, 'row');
+    heads.forEach((th, at) => {
+      const on = columns[at].id === state.sort;
+      if (on) th.setAttribute('aria-sort', state.down ? 'descending' : 'ascending');
+      else th.removeAttribute('aria-sort');
+    });
+    chips.forEach((chip) => chip.setAttribute('aria-pressed', String(chip.dataset.filter === state.show)));
+    turn(last);
+  }
+
+  function rowOf(row) {
+    const cells = columns.map((column) =>
+      el('td', { class: column.figure ? 'figure' : column.class || null }, column.cell(row)),
+    );
+    if (!options.detail) return [el('tr', {}, cells)];
+    const button = el('button', {
+      type: 'button',
+      class: 'opener',
+      'aria-expanded': String(open.has(row)),
+      'aria-label': 'Details',
+    });
+    const line = el('tr', { class: 'can-open' }, el('td', { class: 'opens' }, button), cells);
+    const lines = [line];
+    let unfolded = null;
+    const toggle = () => {
+      if (unfolded) {
+        unfolded.remove();
+        unfolded = null;
+        open.delete(row);
+      } else {
+        unfolded = detailOf(row);
+        line.after(unfolded);
+        open.add(row);
+      }
+      button.setAttribute('aria-expanded', String(Boolean(unfolded)));
+    };
+    line.addEventListener('click', (event) => {
+      if (event.target.closest('a') || String(getSelection())) return; // a click that selected text is no click
+      toggle();
+    });
+    if (open.has(row)) {
+      unfolded = detailOf(row);
+      lines.push(unfolded);
+    }
+    return lines;
+  }
+
+  function detailOf(row) {
+    return el('tr', { class: 'detail' }, el('td', { colspan: columns.length + 1 }, options.detail(row)));
+  }
+
+  function turn(last) {
+    if (order.length <= SIZES[0] && state.size >= order.length) {
+      pages.replaceChildren();
+      return;
+    }
+    const to = (page, label, words, off) =>
+      el(
+        'button',
+        {
+          type: 'button',
+          'aria-label': words,
+          disabled: off,
+          onclick: () => {
+            state.page = page;
+            fill();
+            all.scrollIntoView({ block: 'nearest' });
+          },
+        },
+        label,
+      );
+    const sizes = el(
+      'select',
+      {
+        'aria-label': 'Rows on a page',
+        onchange: (event) => {
+          state.size = Number(event.target.value);
+          state.page = 0;
+          fill();
+        },
+      },
+      SIZES.map((size) => el('option', { value: size, selected: size === state.size }, size + ' rows')),
+    );
+    const from = state.page * state.size;
+    pages.replaceChildren(
+      to(0, '«', 'First page', state.page === 0),
+      to(state.page - 1, '‹', 'Page before', state.page === 0),
+      el(
+        'span',
+        {},
+        order.length
+          ? count(from + 1) + '–' + count(Math.min(order.length, from + state.size)) + ' of ' + count(order.length)
+          : '0 of 0',
+      ),
+      to(state.page + 1, '›', 'Next page', state.page >= last),
+      to(last, '»', 'Last page', state.page >= last),
+      sizes,
+    );
+  }
+
+  all.show = (filter, find) => {
+    state.show = filter || 'all';
+    state.find = find || '';
+    search.value = state.find;
+    state.page = 0;
+    select();
+  };
+  search.value = state.find;
+  select();
+  return all;
+}

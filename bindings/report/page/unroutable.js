@@ -1,0 +1,193 @@
+/* What no queue got, by what its keys look like, beside the binding that almost took it. */
+
+const MOST_SHAPES = 400;
+
+function unroutableSection(report) {
+  const rows = [];
+  for (const group of report.unroutable) for (const shape of group.shapes) rows.push({ group, shape });
+  if (!report.unroutable.length)
+    return el('p', { class: 'none' }, 'Every message that was counted reached a queue, or may have.');
+  const types = new Map(report.exchanges.map((row) => [row.exchange, row.type]));
+  const all = sumBy(report.unroutable, 'messages');
+  const groups = el(
+    'table',
+    { class: 'small' },
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        ['published to', 'what becomes of them', 'messages', 'share', 'first', 'last', 'some keys'].map((word, at) =>
+          el('th', { scope: 'col', class: at === 2 || at === 3 ? 'figure' : null }, word),
+        ),
+      ),
+    ),
+    el(
+      'tbody',
+      {},
+      report.unroutable.slice(0, 50).map((group) =>
+        el(
+          'tr',
+          {},
+          el('td', {}, named(group.exchange)),
+          el('td', {}, group.refused ? el('code', {}, visible(group.refused)) : 'dropped, or returned if mandatory'),
+          el('td', { class: 'figure' }, count(group.messages)),
+          el('td', { class: 'figure' }, percent(group.messages / all)),
+          el('td', {}, when(group.first)),
+          el('td', {}, when(group.last)),
+          el(
+            'td',
+            {},
+            group.sample.slice(0, 3).map((key, at) => [at ? ', ' : '', keyed(key, 50)]),
+          ),
+        ),
+      ),
+    ),
+  );
+  const table = makeTable({
+    id: 'unroutable',
+    caption: 'shapes of keys that no queue got',
+    length: Math.min(rows.length, MOST_SHAPES),
+    prompt: 'Search keys',
+    begin: { sort: 'messages' },
+    text: (at) => rows[at].group.exchange + ' ' + rows[at].shape.shape + ' ' + rows[at].shape.example,
+    columns: [
+      {
+        id: 'exchange',
+        label: 'Exchange',
+        value: (at) => rows[at].group.exchange,
+        cell: (at) => named(rows[at].group.exchange, 50),
+      },
+      {
+        id: 'shape',
+        label: 'Keys like',
+        title: '* stands for a word that no binding names',
+        value: (at) => rows[at].shape.shape,
+        cell: (at) => pattern(rows[at].shape.shape),
+      },
+      {
+        id: 'messages',
+        label: 'Messages',
+        figure: true,
+        value: (at) => rows[at].shape.messages,
+        cell: (at) => atLeast(rows[at].shape.messages, rows[at].group.shapes_error),
+      },
+      {
+        id: 'near',
+        label: 'Almost matched',
+        class: 'text',
+        value: (at) => (rows[at].shape.nearest ? rows[at].shape.nearest.distance : null),
+        cell: (at) => nearMiss(rows[at].shape, types),
+      },
+    ],
+  });
+  const error = Math.max(0, ...report.unroutable.map((group) => group.shapes_error));
+  return [
+    el(
+      'div',
+      { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What no queue got, by exchange' },
+      groups,
+    ),
+    el('h3', {}, 'By the shape of the key'),
+    table,
+    error
+      ? el(
+          'p',
+          { class: 'note' },
+          'Counts by shape are approximate: a true count is up to ' +
+            count(error) +
+            ' higher. Shapes that are rarer are not listed; the counts by exchange are exact.',
+        )
+      : null,
+  ];
+}
+
+function nearMiss(shape, types) {
+  const near = shape.nearest;
+  if (!near) return el('span', { class: 'none' }, 'nothing is near');
+  const to = near.destination_type === 'queue' ? 'queue ' : 'exchange ';
+  const binding = near.binding;
+  const words = binding && types.get(binding.source) === 'topic';
+  const wanted = binding ? binding.routing_key : near.destination;
+  const keysDiffer = binding ? ['topic', 'direct'].includes(types.get(binding.source)) : true;
+  return [
+    keysDiffer ? compareKeys(shape.example, wanted, words, binding ? 'binding' : near.destination_type) : null,
+    el('div', { class: 'soft' }, visible(near.reason), '; leads to ', to, named(near.destination, 60)),
+  ];
+}
+
+function compareKeys(key, wanted, words, label) {
+  const line = words
+    ? aligned(key === '' ? [] : key.split('.'), wanted === '' ? [] : wanted.split('.'))
+    : [[key, wanted, key === wanted]];
+  const row = (head, side) =>
+    el(
+      'tr',
+      {},
+      el('th', { scope: 'row' }, head),
+      line.map((pair, at) => [
+        at ? el('td', { class: 'dot' }, pair[side] === null ? '' : '.') : null,
+        el(
+          'td',
+          { class: pair[2] ? null : 'off' },
+          pair[side] === null
+            ? el('span', { class: 'nothing' }, '∅')
+            : pair[side] === ''
+              ? '""'
+              : pair[side] === '*' || pair[side] === '#'
+                ? el('span', { class: 'wild' }, pair[side])
+                : el('bdi', {}, shortened(pair[side], 40)),
+        ),
+      ]),
+    );
+  return el('table', { class: 'near' }, el('tbody', {}, row('key', 0), row(label, 1)));
+}
+
+/*
+ * The words of a key beside those of a pattern, so that the fewest disagree: the classic table of edit distances, with
+ * `*` for any word and `#` for any number. Each pair is [word, pattern's word, whether they agree].
+ */
+function aligned(key, wanted) {
+  const rows = Array.from({ length: key.length + 1 }, () => new Array(wanted.length + 1));
+  for (let i = key.length; i >= 0; i -= 1) {
+    for (let j = wanted.length; j >= 0; j -= 1) {
+      const ways = [];
+      if (i === key.length && j === wanted.length) ways.push([0, 0, 0, true]);
+      if (j < wanted.length && wanted[j] === '#') {
+        ways.push([rows[i][j + 1], 0, 1, true]);
+        if (i < key.length) ways.push([rows[i + 1][j], 1, 0, true]);
+      }
+      if (i < key.length && j < wanted.length && wanted[j] !== '#') {
+        const agree = wanted[j] === '*' || wanted[j] === key[i];
+        ways.push([{ cost: rows[i + 1][j + 1].cost + (agree ? 0 : 1) }, 1, 1, agree]);
+      }
+      if (i < key.length) ways.push([{ cost: rows[i + 1][j].cost + 1.01 }, 1, 0, false]);
+      if (j < wanted.length && wanted[j] !== '#') ways.push([{ cost: rows[i][j + 1].cost + 1.01 }, 0, 1, false]);
+      const best = ways.reduce((one, other) => ((other[0].cost || 0) < (one[0].cost || 0) ? other : one));
+      rows[i][j] = { cost: best[0].cost || 0, takes: best[1], gives: best[2], agree: best[3] };
+    }
+  }
+  const matched = [];
+  let [i, j] = [0, 0];
+  while (i < key.length || j < wanted.length) {
+    const step = rows[i][j];
+    const hash = j < wanted.length && wanted[j] === '#' && step.agree;
+    matched.push([step.takes ? key[i] : null, step.gives ? wanted[j] : hash ? '#' : null, step.agree]);
+    i += step.takes;
+    j += step.gives;
+  }
+  return joinedHashes(matched);
+}
+
+/* `#` and all the words it takes stand as one pair. */
+function joinedHashes(list) {
+  const joined = [];
+  for (const pair of list) {
+    const before = joined[joined.length - 1];
+    if (before && before[1] === '#' && before[2] && pair[1] === '#' && pair[2])
+      before[0] = [before[0], pair[0]].filter((word) => word !== null).join('.') || null;
+    else joined.push([...pair]);
+  }
+  return joined.filter((pair) => !(pair[1] === '#' && pair[0] === null && joined.length > 8));
+}

@@ -1,0 +1,173 @@
+/* Where the archive knows what the broker really did: what agrees with the topology, and each sort of difference. */
+
+function verificationSection(report) {
+  const found = report.verification;
+  if (!found) return null;
+  const rows = found.differences || [];
+  const parts = [
+    ['hit', found.agreed, 'as predicted'],
+    ['possible', found.possible, 'as chance may have had it'],
+    ['undecided', found.undecided, 'undecided'],
+    ['lost', found.different, 'went elsewhere'],
+  ];
+  return [
+    meter(parts, 'Messages compared'),
+    legend(parts),
+    found.unknown
+      ? el(
+          'p',
+          { class: 'note' },
+          'Of ' + plural(found.unknown, 'more message') + ' the archive does not know where the broker put them.',
+        )
+      : null,
+    rows.length
+      ? makeTable({
+          id: 'differences',
+          caption: 'differences',
+          length: rows.length,
+          prompt: 'Search differences',
+          begin: { sort: 'messages' },
+          text: (at) =>
+            [rows[at].exchange, ...names(rows[at].missing), ...names(rows[at].extra), ...names(rows[at].unknown)].join(
+              ' ',
+            ),
+          columns: [
+            {
+              id: 'exchange',
+              label: 'Exchange',
+              value: (at) => rows[at].exchange,
+              cell: (at) => named(rows[at].exchange),
+            },
+            {
+              id: 'what',
+              label: 'What the broker did',
+              class: 'text',
+              value: (at) => names(rows[at].missing).length,
+              cell: (at) => difference(rows[at]),
+            },
+            {
+              id: 'messages',
+              label: 'Messages',
+              figure: true,
+              value: (at) => rows[at].messages,
+              cell: (at) => count(rows[at].messages),
+            },
+            { id: 'first', label: 'First', value: (at) => instant(rows[at].first), cell: (at) => when(rows[at].first) },
+            {
+              id: 'last',
+              label: 'Last',
+              first: 'down',
+              value: (at) => instant(rows[at].last),
+              cell: (at) => when(rows[at].last),
+            },
+            {
+              id: 'witness',
+              label: 'Witness',
+              value: (at) => firstKey(rows[at].witnesses),
+              cell: (at) => (names(rows[at].witnesses).length ? keyed(firstKey(rows[at].witnesses)) : ''),
+            },
+          ],
+          detail: (at) => witnesses(rows[at].witnesses),
+        })
+      : el('p', {}, 'The broker did what the topology says.'),
+    found.more
+      ? el(
+          'p',
+          { class: 'note' },
+          plural(found.more, 'message') +
+            ' more differ in other ways, of which there are about ' +
+            count(found.sorts) +
+            ' in all; those listed have exact counts.',
+        )
+      : null,
+    strangers(found.strangers.queues, found.strangers.error),
+  ];
+}
+
+function names(list) {
+  return list || [];
+}
+
+function firstKey(list) {
+  return list && list.length ? list[0].message.routing_key : '';
+}
+
+function listed(list, most) {
+  const shown = list.slice(0, most || 6).map((name, at) => [at ? ', ' : '', named(name, 60)]);
+  return list.length > (most || 6) ? [shown, ' and ' + count(list.length - (most || 6)) + ' more'] : shown;
+}
+
+function difference(row) {
+  return [
+    names(row.missing).length ? el('div', {}, el('span', { class: 'fail' }, 'not in '), listed(row.missing)) : null,
+    names(row.extra).length ? el('div', {}, el('span', { class: 'fail' }, 'but in '), listed(row.extra)) : null,
+    names(row.none_of).length ? el('div', {}, el('span', { class: 'fail' }, 'in none of '), listed(row.none_of)) : null,
+    names(row.unknown).length ? el('div', {}, 'in queues the topology does not have: ', listed(row.unknown)) : null,
+    row.refused
+      ? el('div', {}, 'took what the topology says it refuses: ', el('code', {}, visible(row.refused)))
+      : null,
+  ];
+}
+
+function witnesses(list) {
+  return el(
+    'table',
+    { class: 'small' },
+    el(
+      'thead',
+      {},
+      el(
+        'tr',
+        {},
+        ['routing key', 'headers', 'the broker put it in', 'where it lies'].map((word) =>
+          el('th', { scope: 'col' }, word),
+        ),
+      ),
+    ),
+    el(
+      'tbody',
+      {},
+      names(list).map((each) =>
+        el(
+          'tr',
+          {},
+          el('td', {}, keyed(each.message.routing_key)),
+          el(
+            'td',
+            {},
+            el('code', {}, each.message.headers ? shortened(JSON.stringify(each.message.headers), 200) : ''),
+          ),
+          el('td', {}, each.routed_queues ? listed(each.routed_queues, 4) : ''),
+          el('td', {}, place(each.source, each.offset)),
+        ),
+      ),
+    ),
+  );
+}
+
+function place(source, offset) {
+  return [
+    el('bdi', { class: 'name' }, shortened(source || '', 120)),
+    offset === null || offset === undefined ? null : [el('span', { class: 'soft' }, ' at '), count(offset)],
+  ];
+}
+
+function strangers(list, error) {
+  if (!list || !list.length) return null;
+  return el(
+    'details',
+    {},
+    el('summary', {}, 'Queues that the topology does not have'),
+    el(
+      'table',
+      { class: 'small' },
+      el(
+        'tbody',
+        {},
+        list.map((each) =>
+          el('tr', {}, el('td', {}, named(each.queue)), el('td', { class: 'figure' }, atLeast(each.messages, error))),
+        ),
+      ),
+    ),
+  );
+}

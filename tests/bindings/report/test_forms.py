@@ -1,0 +1,325 @@
+"""Every form of a report says what the report says, whatever characters names and keys have."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import xml.etree.ElementTree as ET
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.names import unescaped
+from bindings.archive.record import Record, batch_of
+from bindings.batch.comparing import Comparer
+from bindings.batch.verifying import Verifier
+from bindings.changes import changes
+from bindings.check.check import check
+from bindings.report import terminal
+from bindings.report.as_json import to_json, written
+from bindings.report.build import Sources, reported
+from bindings.report.figures import clipped, counted, minute, moment, share, shown
+from bindings.report.junit import junit
+from bindings.report.markdown import markdown, total
+from bindings.report.report import Compared, Report
+from bindings.report.tables import TABLES, tables, write_tables
+from bindings.report.terminal import text
+from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Topology
+from tests import topologies
+from tests.bindings.report.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
+
+GOLDEN = Path(__file__).with_name("hand_made.json")
+
+ODD = (
+    "[bold]", "[/]", "[link=x]", "a\x1b[31mb", "\udcff\udc80", "\ud800", "new\nline", "\r", "\0", "￾", "\x7f\x85\u2028",
+    "`|`", "``", "<b>&amp;</b>", "]]>", '"', "'", "\\", "日本語", "😀", "é", "x" * 240, "a b", "...", "",
+    "</script>", "*", "#", "\u202eabc", "=1+1",
+)  # fmt: skip
+"""Names that some form might stumble over."""
+
+
+def odd(names: tuple[str, ...] = ODD) -> Report:
+    """Exchanges, queues, bindings and keys of these names; hit, dead, unroutable and refused."""
+    exchanges = [Exchange(f"x{name}", "topic") for name in names]
+    queues = [Queue(name) for name in names if name]
+    bindings = [Binding.to_queue(f"x{name}", name, name) for name in names if name]
+    bindings += [Binding.to_queue(f"x{name}", name, f"dead.{name}", {name: name}) for name in names if name]
+    topology = Topology(exchanges, queues, bindings)
+    messages = [
+        Message(exchange, key) for name in names for exchange, key in ((f"x{name}", name), (f"x{name}", f"{name}x"))
+    ]
+    messages += [Message(f"y{name}", name) for name in names]
+    ignore = {"destination": "😀", "reason": "[bold]\x1b|`", "until": "2030-01-01"}
+    return report_of(
+        topology, messages, {"ignore": [ignore], "fail_under": 100, "exchanges": {"*": {"fail_under": 100}}}
+    )
+
+
+def compared(rng: Random) -> Report:
+    """With what a broker did and another topology, all at random."""
+    kinds = topologies.Kinds(types=("direct", "fanout", "topic", "headers", "x-random"))
+    before, after = topologies.topology(rng, LATEST, kinds), topologies.topology(rng, LATEST, kinds)
+    messages = [topologies.message(rng, before) for _ in range(30)]
+    queues = [*before.queues, "amq.gen-x", "stranger"]
+    records = [Record(m, START, routed_queues=tuple(rng.sample(queues, rng.randrange(3)))) for m in messages]
+    verifier = Verifier(before)
+    verifier.add(batch_of(records))
+    comparer = Comparer(before, after)
+    comparer.add(batch_of(records))
+    return reported(
+        before, tally_of(before, messages), Sources("before"), NOW, settings=SETTINGS, findings=check(before),
+        verification=verifier.result(),
+        comparison=Compared("after", "0", changes(comparer.result(), before, after)),
+    )  # fmt: skip
+
+
+def test_the_json_is_the_golden_one() -> None:
+    found = json.loads(written(hand_made()))
+    assert found["audited"]["topology"].pop("fingerprint") == hand_made().audited.fingerprint
+    assert found == json.loads(GOLDEN.read_text())
+
+
+def test_the_json_holds_any_name() -> None:
+    report = odd()
+    found = json.loads(written(report).decode("utf-8"))
+    assert [row["source"] for row in found["bindings"]] == [row.use.binding.source for row in report.bindings]
+    assert [row["routing_key"] for row in found["bindings"]] == [row.use.binding.routing_key for row in report.bindings]
+
+
+def test_every_field_of_the_json_is_documented() -> None:
+    documented = set(re.findall(r"\w+", (Path(__file__).parents[3] / "docs" / "audit-json.md").read_text()))
+    named_by_user = {"arguments", "headers", "properties", "message"}
+
+    def fields(value: Any) -> set[str]:
+        if isinstance(value, list):
+            return {name for each in value for name in fields(each)}
+        if isinstance(value, dict):
+            return {*value, *(name for key, each in value.items() if key not in named_by_user for name in fields(each))}
+        return set()
+
+    found = fields(to_json(hand_made()))
+    for seed in range(5):
+        found |= fields(to_json(compared(Random(seed))))
+    # A finding's part is as `hashstar check` has it.
+    assert found - {"kind", "name"} <= documented
+
+
+def cases(document: bytes) -> dict[str, list[ET.Element]]:
+    """The cases of each suite."""
+    return {suite.attrib["name"]: suite.findall("testcase") for suite in ET.fromstring(document)}  # noqa: S314
+
+
+def test_junit_has_a_case_for_each_binding_and_each_gate() -> None:
+    found = cases(junit(hand_made()))
+    assert list(found) == ["exchange orders", "gates"]
+    assert [(case.attrib["name"], [child.tag for child in case]) for case in found["exchange orders"]] == [
+        ("'order.#' -> queue 'audit'", []),
+        ("'order.eu.*' -> queue 'audit'", []),
+        ("'order.*.paid' -> queue 'billing'", []),
+        ("'order.*.failed' -> queue 'dlq'", ["failure"]),
+        ("'order.year.#' -> queue 'yearly'", ["skipped"]),
+    ]
+    failure = found["exchange orders"][3][0]
+    assert failure.attrib["type"] == "dead"
+    assert failure.text == "nothing matched it in 99 messages through orders; with 95 % confidence at most 3.0 % do"
+    assert [(case.attrib["name"], len(case)) for case in found["gates"]] == [
+        ("fail_under", 0), ("max_unroutable", 1), ("max_bad", 0), ("ignore destination 'dlq'", 1),
+    ]  # fmt: skip
+
+
+def test_junit_is_what_its_readers_expect() -> None:
+    """The order of elements, the attributes and their types as in the schemas of Ant and Jenkins; names are unique."""
+    for report in (hand_made(), odd()):
+        root = ET.fromstring(junit(report))  # noqa: S314
+        assert (root.tag, root.attrib) == ("testsuites", {})
+        for number, suite in enumerate(root):
+            assert suite.tag == "testsuite"
+            assert suite.attrib["id"] == str(number)
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+            tags = [child.tag for child in suite]
+            assert tags == ["properties", *["testcase"] * (len(tags) - 3), "system-out", "system-err"]
+            found = suite.findall("testcase")
+            assert int(suite.attrib["tests"]) == len(found)
+            for tag in ("failure", "skipped"):
+                name = {"failure": "failures", "skipped": "skipped"}[tag]
+                assert int(suite.attrib[name]) == sum(case.find(tag) is not None for case in found)
+            names = [case.attrib["name"] for case in found]
+            assert len(set(names)) == len(names)
+            assert all({"name", "classname", "time"} == set(case.attrib) and len(case) <= 1 for case in found)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_terminal_gets_no_line_that_is_too_long_and_no_control_character(width: int) -> None:
+    for report in (hand_made(), odd(), compared(Random(1))):
+        *lines, verdict = text(report, width=width).splitlines()
+        assert max(cells(line) for line in lines) <= width
+        assert all(line.isprintable() for line in [*lines, verdict])
+
+
+def cells(line: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(line)
+
+
+def test_the_terminal_tells_names_as_they_are() -> None:
+    told = re.sub(r"\s+", "", text(odd(), width=120, listed=1000))
+    for name in ("[bold]", "[/]", "[link=x]", "\\x1b[31m", "\\udcff\\udc80", "new\\nline", "日本語", "</script>"):
+        assert name in told
+
+
+def test_the_terminal_tells_the_totals_what_is_dead_what_is_near_and_at_last_the_verdict() -> None:
+    lines = text(hand_made(), width=100).splitlines()
+    said = "\n".join(lines)
+    assert re.search(r"binding coverage +\S+ +75.0 % +3 of 4 hit, 1 dead, 1 ignored", said)
+    assert re.search(r"message coverage +\S+ +90.0 % +90 of 100 routed, 9 unroutable, 1 refused", said)
+    assert re.search(r"0 of 99 +3.0 % +orders -> dlq: 'order.\*.failed'", said)
+    assert "nearest: 'order.eu.*' -> audit: word 1 is 'ordr', it wants 'order'" in said
+    assert "the exchange is called 'ordres', there is 'orders'" in said
+    assert re.search(r"max/mean 2.67, top 67 %, Gini 0.53", said)
+    assert lines[-1] == "FAILED 2 of 4 gates; bindings hit: 3 of 4 (75.0 %); messages routed: 90 of 100 (90.0 %)"
+
+
+def test_lists_are_bounded_and_say_how_much_more_there_is() -> None:
+    bindings = [Binding.to_queue("amq.direct", "q", f"{n:03}") for n in range(300)]
+    report = report_of(Topology((), [Queue("q")], bindings), [Message("amq.direct", f"lost{n}") for n in range(50)])
+    told = text(report)
+    assert "and 290 more" in told
+    assert len(told.splitlines()) < 60
+    assert "and 280 more" in "\n".join(markdown(report))
+
+
+def test_colour_is_for_terminals_and_not_with_no_color(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    class Terminal(TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    def shown_on(terminal_there: bool) -> bytes:
+        out = BytesIO()
+        monkeypatch.setattr("sys.stdout", Terminal(out) if terminal_there else TextIOWrapper(out, "ascii"))
+        terminal.show(odd())
+        return out.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert b"\x1b[" not in shown_on(False)
+    assert b"\x1b[" in shown_on(True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert b"\x1b[" not in shown_on(True)
+
+
+def test_markdown_has_whole_tables_whatever_the_names() -> None:
+    for report in (hand_made(), odd()):
+        lines = list(markdown(report))
+        assert all(line.isprintable() for line in lines)
+        columns = 0
+        for line in lines:
+            bars = len(re.sub(r"\\\|", "", line).split("|")) - 2
+            if not line.startswith("|"):
+                columns = 0
+            elif not columns:
+                columns = bars
+            else:
+                assert bars == columns, line
+        assert lines.count("</details>") == sum(line.startswith("<details>") for line in lines)
+    assert "- **failed**: unroutable messages: 10 (10 %) of 100 messages, at most 5 % are allowed" in list(
+        markdown(hand_made())
+    )
+
+
+def test_the_total_is_two_numbers() -> None:
+    assert list(total(hand_made())) == ["bindings 75.0", "messages 90.0"]
+    assert list(total(report_of(Topology(), []))) == ["bindings none", "messages none"]
+
+
+def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
+    for report in (hand_made(), odd(), compared(Random(2))):
+        paths = write_tables(report, tmp_path / "out")
+        assert [path.stem for path in paths] == list(TABLES)
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+            f"{name}.parquet" for name in TABLES
+        )
+        found = {path.stem: pq.read_table(path) for path in paths}
+        assert {name: table.schema for name, table in found.items()} == {
+            name: table.schema for name, table in tables(report).items()
+        }
+        rows = found["bindings"].to_pylist()
+        assert [unescaped(row["routing_key"]) for row in rows] == [r.use.binding.routing_key for r in report.bindings]
+        assert sum(row["messages"] for row in found["queues"].to_pylist()) == report.summary.totals.copies
+        assert found["partitions"].num_rows == sum(len(row.partitions) for row in report.queues)
+        counted_in = found["timeline"].to_pylist()
+        expected = report.summary.totals.messages - report.audited.without_time
+        if report.timeline is not None and report.audited.topology == "before":
+            assert sum(row["routed"] + row["unroutable"] + row["undecided"] for row in counted_in) == expected
+        if report.comparison is not None:
+            assert found["changed_queues"].num_rows == len(report.comparison.changes.queues)
+        if report.verification is not None:
+            assert found["differences"].num_rows == len(report.verification.differences)
+
+
+def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: cannot be written"):
+        write_tables(hand_made(), tmp_path / "file")
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_the_broker_did_and_another_topology_are_in_every_form(seed: int) -> None:
+    report = compared(Random(seed))
+    found = json.loads(written(report))
+    assert report.verification is not None
+    assert report.comparison is not None
+    assert found["verification"]["different"] == report.verification.different
+    assert sum(row["messages"] for row in found["comparison"]["rerouted"]) == report.comparison.changes.totals.elsewhere
+    told = " ".join(text(report, width=100).split())
+    assert f"{report.verification.agreed:,} went where they should" in told
+    assert f"Over {report.comparison.changes.totals.messages:,} messages" in told
+    cases(junit(report))
+
+
+NAMES = st.text(st.characters(), min_size=1, max_size=12) | st.text(string.printable, min_size=1, max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        NAMES.filter(lambda name: len(name.encode("utf-8", "surrogatepass")) < 200), min_size=1, max_size=4, unique=True
+    )
+)
+def test_no_name_breaks_a_form(names: list[str]) -> None:
+    report = odd(tuple(names))
+    json.loads(written(report))
+    cases(junit(report))
+    tables(report)
+    lines = [*text(report, width=80).splitlines(), *markdown(report)]
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (moment(START), "2026-03-01T00:00:00Z"),
+        (moment(START + 1), "2026-03-01T00:00:00.000001Z"),
+        (moment(-1), "1969-12-31T23:59:59.999999Z"),
+        (minute(START + 90_000_000), "2026-03-01 00:01"),
+        (share(3 / 726), "0.41 %"),
+        (share(3e-9), "0.00000030 %"),
+        (share(1), "100 %"),
+        (share(0.375), "38 %"),
+        (counted(1, "message"), "1 message"),
+        (counted(2000, "message"), "2,000 messages"),
+        (clipped("x" * 99, 20), f"{'x' * 11}...{'x' * 6}"),
+        (shown("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
+    ],
+)
+def test_figures(told: str, expected: str) -> None:
+    assert told == expected

@@ -1,0 +1,301 @@
+"""Thresholds hold what they say, are told where they are misspelt, and ignoring a binding has a reason and an end."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.changes import Changes, ChangeTotals
+from bindings.report.build import Sources, reported
+from bindings.report.figures import percent
+from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, misrouted, most
+from bindings.report.report import Compared, Report
+from bindings.report.settings import find_settings, load_settings, settings_of
+from bindings.tally import fingerprint
+from bindings.verification import Difference, Evidence, Verification
+from exchange import Binding, Exchange, InputError, Message, Queue, Topology
+from tests.bindings.report.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
+
+
+def gates(report: Report) -> dict[tuple[str, str], Gate]:
+    return {(gate.name, gate.scope): gate for gate in report.gates}
+
+
+def with_bindings(hit: int, eligible: int, wanted: Any, precision: int = 1) -> Gate:
+    """The gate of so many bindings hit."""
+    bindings = [Binding.to_queue("amq.direct", "q", str(n)) for n in range(eligible)]
+    topology = Topology((), [Queue("q")], bindings)
+    messages = [Message("amq.direct", str(n)) for n in range(hit)]
+    settings = {"fail_under": wanted, "precision": precision}
+    return gates(report_of(topology, messages, settings))["fail_under", ""]
+
+
+@pytest.mark.parametrize(
+    ("hit", "eligible", "wanted", "precision", "passes"),
+    [
+        (1, 2, 50, 1, True),
+        (1, 2, Decimal("50.1"), 1, False),
+        (2, 3, Decimal("66.7"), 1, True),  # 66.666 ..., which is shown as 66.7
+        (2, 3, Decimal("66.7"), 2, False),  # and here as 66.67
+        (2, 3, 67, 0, True),
+        (999, 1000, 100, 0, False),  # 100 is never reached by rounding
+        (1000, 1000, 100, 0, True),
+        (0, 1, 0, 1, True),
+    ],
+)
+def test_coverage_is_compared_as_it_is_shown(
+    hit: int, eligible: int, wanted: Any, precision: int, passes: bool
+) -> None:
+    assert with_bindings(hit, eligible, wanted, precision).passed is passes
+
+
+@given(st.integers(0, 10**7), st.integers(1, 10**7), st.integers(0, 6))
+def test_percentages_are_right_and_0_and_100_are_nothing_and_all(part: int, whole: int, precision: int) -> None:
+    part = min(part, whole)
+    shown = percent(part, whole, precision)
+    assert (shown == 0) == (part == 0)
+    assert (shown == 100) == (part == whole)
+    assert abs(Fraction(shown) - Fraction(100 * part, whole)) <= Fraction(1, 10**precision)
+    assert str(shown) == f"{shown:.{precision}f}"
+
+
+def test_nothing_to_cover_is_covered() -> None:
+    assert with_bindings(0, 0, 100).passed
+
+
+@pytest.mark.parametrize(
+    ("limit", "part", "whole", "allowed"),
+    [
+        ("10", 10, 10, True), ("10", 11, 10**6, False), ("0", 0, 0, True), ("0%", 0, 100, True),
+        ("0%", 1, 10**9, False), ("0.1%", 1, 1000, True), ("0.1%", 2, 1999, False), ("33.3 %", 1, 3, False),
+        ("100%", 3, 3, True), ("5%", 0, 0, True),
+    ],
+)  # fmt: skip
+def test_a_limit_is_a_number_or_a_share_and_is_exact(limit: str, part: int, whole: int, allowed: bool) -> None:
+    found = most(limit)
+    assert found is not None
+    assert found.allows(part, whole) is allowed
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "101%", "5 of 7", "%", "1e3", "٣"])
+def test_what_is_no_limit_is_none(text: str) -> None:
+    assert most(text) is None
+
+
+def test_all_gates_of_the_hand_made_report() -> None:
+    report = hand_made()
+    assert [(gate.name, gate.passed) for gate in report.gates] == [
+        ("fail_under", True), ("max_unroutable", False), ("max_bad", True), ("ignore", False),
+    ]  # fmt: skip
+    found = gates(report)
+    assert found["fail_under", ""].message == "binding coverage is 75.0 % (3 of 4 bindings), wanted is 75 %"
+    assert found["max_unroutable", ""].message == (
+        "unroutable messages: 10 (10 %) of 100 messages, at most 5 % are allowed"
+    )
+    assert not report.passed
+    assert report.exit_code == 1
+
+
+def test_limits_of_exchanges_are_for_those_that_fit_the_name_before_the_glob() -> None:
+    topology = Topology(
+        [Exchange("orders.eu", "direct"), Exchange("orders.us", "direct"), Exchange("other", "direct")], [Queue("q")],
+        [Binding.to_queue(name, "q", "k") for name in ("orders.eu", "orders.us", "other")],
+    )  # fmt: skip
+    report = report_of(
+        topology, [Message("orders.eu", "k"), Message("orders.eu", "lost")],
+        {"exchanges": {
+            "orders.*": {"fail_under": 100},
+            "orders.us": {"fail_under": 0},
+            "*": {"fail_under": 50, "max_unroutable": 0},
+        }},
+    )  # fmt: skip
+    found = gates(report)
+    assert {name: gate.passed for (_, name), gate in found.items()} == {
+        "orders.eu": True, "orders.us": True, "other": False,
+    }  # fmt: skip
+    # The first glob that fits counts, and with it what it does not limit.
+    assert ("max_unroutable", "orders.eu") not in found
+
+
+def test_a_limit_of_an_exchange_that_does_not_exist_fails_and_of_a_glob_is_told() -> None:
+    limits = {"ordres": {"fail_under": 90}, "ordres.*": {"fail_under": 90}}
+    found = gates(report_of(ORDERS, [], {"exchanges": limits}))
+    assert not found["exchanges", "ordres"].passed
+    assert "there is no exchange 'ordres'" in found["exchanges", "ordres"].message
+    assert found["exchanges", "ordres.*"].passed
+
+
+def test_partition_skew_is_limited_for_all_queues_and_for_some() -> None:
+    for settings, passes in (
+        ({"max_partition_skew": Decimal("2.6")}, False),
+        ({"max_partition_skew": Decimal("2.7")}, True),
+        ({"max_partition_skew": 1, "queues": {"aud*": {"max_partition_skew": 3}}}, True),
+    ):
+        report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=settings_of(settings, "f"))
+        assert gates(report)["max_partition_skew", "audit"].passed is passes
+
+
+def test_an_entry_ignores_until_the_end_of_its_day_and_then_fails() -> None:
+    day = date(2026, 4, 10)  # of NOW
+    for until, expired in ((day, False), (date(2026, 4, 9), True)):
+        entry = Ignore("orders", "dlq", "*", "not used yet", until)
+        report = reported(ORDERS, TALLY, Sources("t"), NOW + DAY - 1, settings=Settings(ignore=(entry,)))
+        assert report.passed is not expired
+        assert report.bindings[3].state == ("dead" if expired else "ignored")
+        assert report.ignored[0].expired is expired
+        if expired:
+            assert "until 2026-04-09" in report.gates[0].message
+
+
+def test_an_entry_that_fits_nothing_is_told_and_fails_nothing() -> None:
+    entry = Ignore("gone", "*", "*", "an old one", date(2030, 1, 1))
+    report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
+    assert report.ignored[0].bindings == 0
+    assert report.passed
+
+
+def test_an_entry_tells_that_what_it_ignores_was_hit() -> None:
+    entry = Ignore("*", "billing", "*", "silent, they said", date(2030, 1, 1))
+    report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
+    assert (report.ignored[0].bindings, report.ignored[0].hit) == (1, 1)
+    assert report.summary.totals.eligible == 4
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "expected"),
+    [
+        ("*", "", True), ("a*", "a.b", True), ("A", "a", False), ("order.*", "order.*", True),
+        ("order.*", "order.x", True),
+        ("order.[*]", "order.x", False), ("order.[*]", "order.*", True), ("#", "#", True), ("#", "a", False),
+        ("a", "ab", False), ("*\n*", "a\nb", True), ("*", "\udcff\n", True),
+    ],
+)  # fmt: skip
+def test_globs_fit_whole_names(glob: str, name: str, expected: bool) -> None:
+    assert fits(glob, name) is expected
+
+
+def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
+    verification = Verification(
+        fingerprint(ORDERS), agreed=90,
+        differences={
+            Difference("orders", ("billing",)): Evidence(4),
+            Difference("orders", unknown=("amq.gen-*",)): Evidence(6),
+        },
+    )  # fmt: skip
+    assert misrouted(verification) == 4
+    compared = Compared("b", "0", Changes(ChangeTotals(100, 8, 8, 0, 0, 0, 0, 0), (), (), (), (), ()))
+    for settings, passes in (
+        ({"max_misrouted": "4%", "max_rerouted": 8}, True),
+        ({"max_misrouted": "3.9%", "max_rerouted": "7%"}, False),
+    ):
+        report = reported(
+            ORDERS, TALLY, Sources("t"), NOW,
+            settings=settings_of(settings, "f"), verification=verification, comparison=compared,
+        )  # fmt: skip
+        assert [(gate.name, gate.passed) for gate in report.gates] == [
+            ("max_misrouted", passes), ("max_rerouted", passes),
+        ]  # fmt: skip
+
+
+WHOLE = """
+[audit]
+fail_under = 99.5
+fail_under_messages = 90
+max_unroutable = "0.5%"
+max_bad = 100
+max_partition_skew = 2.5
+stale_days = 14
+precision = 2
+
+[audit.exchanges."orders*"]
+fail_under = 100
+
+[audit.queues.audit]
+max_partition_skew = 4
+
+[[audit.ignore]]
+source = "orders"
+pattern = "order.*.failed"
+reason = "the yearly drill"
+until = 2026-12-31
+"""
+
+
+def test_all_settings_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "hashstar.toml"
+    file.write_text(WHOLE)
+    assert load_settings(file) == Settings(
+        Limits(Decimal("99.5"), Decimal(90), most("0.5%"), most("100"), Decimal("2.5")),
+        (("orders*", Limits(fail_under=Decimal(100))),),
+        (("audit", Limits(max_partition_skew=Decimal(4))),),
+        (Ignore("orders", "*", "order.*.failed", "the yearly drill", date(2026, 12, 31)),),
+        14,
+        2,
+    )
+
+
+def test_settings_are_found_in_either_file(tmp_path: Path) -> None:
+    assert find_settings(tmp_path) is None
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    (tmp_path / "hashstar.toml").write_text("[other]\n")
+    assert find_settings(tmp_path) is None
+    (tmp_path / "pyproject.toml").write_text("[tool.hashstar.audit]\nfail_under = 10\n")
+    assert find_settings(tmp_path) == tmp_path / "pyproject.toml"
+    assert load_settings(tmp_path / "pyproject.toml").limits.fail_under == 10
+    (tmp_path / "hashstar.toml").write_text("[audit]\n")
+    assert find_settings(tmp_path) == tmp_path / "hashstar.toml"
+
+
+IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"fail_undr": 9}, "f.toml: audit.fail_undr: there is no such setting; is fail_under meant?"),
+        ({"colour": 9}, "f.toml: audit.colour: there is no such setting; there are fail_under,"),
+        ({"fail_under": 101}, "f.toml: audit.fail_under: this is to be a number of per cent, 0 to 100, not 101"),
+        ({"fail_under": "90"}, "f.toml: audit.fail_under: this is to be a number of per cent"),
+        ({"fail_under": True}, "f.toml: audit.fail_under: this is to be a number of per cent"),
+        ({"fail_under": Decimal("NaN")}, "f.toml: audit.fail_under: this is to be a number of per cent"),
+        ({"max_unroutable": Decimal("0.5")}, 'this is to be a whole number, as 100, or a share, as "0.5%", not 0.5'),
+        ({"max_bad": -1}, "audit.max_bad: this is to be a whole number"),
+        ({"max_partition_skew": 0}, "max_partition_skew: this is to be the fullest partition divided by the mean"),
+        ({"stale_days": 0}, "audit.stale_days: this is to be a whole number from 1 to 100,000, not 0"),
+        ({"exchanges": 1}, "audit.exchanges: this is to be a table"),
+        ({"exchanges": {"a b": {"max_bad": 1}}}, 'audit.exchanges."a b".max_bad: there is no such setting'),
+        ({"queues": {"q": {"fail_under": 1}}}, "audit.queues.q.fail_under: there is no such setting"),
+        ({"ignore": IGNORE}, "audit.ignore: this is to be a list of tables"),
+        ({"ignore": [IGNORE | {"source": 7}]}, "audit.ignore[0].source: this is to be a text, not 7"),
+        ({"ignore": [{"reason": "r"}]}, "audit.ignore[0]: this says of no binding"),
+        ({"ignore": [IGNORE, {"source": "x", "until": date(2030, 1, 1)}]}, "audit.ignore[1]: there is no reason"),
+        ({"ignore": [IGNORE | {"reason": " "}]}, "audit.ignore[0].reason: this is to be a text"),
+        ({"ignore": [{"source": "x", "reason": "r"}]}, "audit.ignore[0]: there is no day on which to look again"),
+        ({"ignore": [IGNORE | {"until": "soon"}]}, "audit.ignore[0].until: this is to be a day, as 2030-12-31"),
+        ({"ignore": [IGNORE | {"untill": 1}]}, "audit.ignore[0].untill: there is no such setting; is until meant?"),
+        (7, "f.toml: audit: this is to be a table, not 7"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_file_the_key_and_the_way_out(settings: Any, told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        settings_of(settings, "f.toml")
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "hashstar.toml"
+    with pytest.raises(InputError, match=r"hashstar\.toml: cannot be read"):
+        load_settings(file)
+    file.write_text("[audit\n")
+    with pytest.raises(InputError, match=r"hashstar\.toml: this is no TOML"):
+        load_settings(file)
+    file.write_text("[other]\n")
+    with pytest.raises(InputError, match=r"hashstar\.toml: there is no \[audit\] in it"):
+        load_settings(file)

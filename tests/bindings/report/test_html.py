@@ -1,0 +1,244 @@
+"""The page of a report: it needs nothing else, it lets nothing in, and a browser draws it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from base64 import b64encode
+from copy import deepcopy
+from hashlib import sha256
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.report import html as subject
+from bindings.report.as_json import to_json
+from bindings.report.html import ROWS, html, page, report_in
+from exchange import Binding, Exchange, Message, Queue, Topology
+from tests.bindings.report.reports import hand_made, report_of
+
+HOSTILE = [
+    "<img src=x onerror=\"document.title='PWNED'\">",
+    "</script><script>document.title='PWNED'</script>",
+    "<!--<script>",
+    "]]>\u2028\u2029\u202e\x00",
+    "@@SCRIPT@@",
+    "__proto__",
+    "\udcff not UTF-8",
+]
+
+
+def hostile() -> dict[str, Any]:
+    """A report of exchanges, queues, keys and messages that are named to do harm."""
+    names = HOSTILE[:-1]
+    topology = Topology(
+        [Exchange(name, "topic") for name in names],
+        [Queue(name) for name in names],
+        [Binding.to_queue(name, name, f"{name}.#", {"$columns": [1], "__proto__": {"$rows": 2}}) for name in names],
+    )
+    messages = [Message(name, f"{word}.key") for name in names for word in names]
+    report: dict[str, Any] = json.loads(json.dumps(to_json(report_of(topology, messages))))
+    report["audited"]["topology"]["source"] = HOSTILE[0]
+    report["caveats"] = HOSTILE
+    return report
+
+
+def large(rows: int) -> dict[str, Any]:
+    """A report with many bindings, of which every second is dead."""
+    report = deepcopy(to_json(hand_made()))
+    first = report["bindings"][0]
+    report["bindings"] = [
+        {
+            **first, "number": number, "routing_key": f"order.{number}.*", "messages": number % 2 * number,
+            "state": "hit" if number % 2 else "dead",
+        }
+        for number in range(rows)
+    ]  # fmt: skip
+    return report
+
+
+def test_a_page_refers_to_nothing_outside_of_it() -> None:
+    text = page(hostile())
+    text = text.replace("http://www.w3.org/2000/svg", "")  # the name of SVG, which nobody fetches
+    shell = re.sub(r'<script type="application/json".*?</script>|<title>.*?</title>', "", text, flags=re.DOTALL)
+    assert not re.findall(r"https?:|//[a-z]+\.|@import|url\(|\bsrc=|<link|\bfetch\(|XMLHttpRequest|import\(", shell)
+
+
+def test_a_page_forbids_all_scripts_but_its_own_and_all_requests() -> None:
+    text = page(to_json(hand_made()))
+    policy = unescape(re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[0])
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def test_the_script_writes_text_and_never_html() -> None:
+    script = "".join([subject._part(f"{name}.js") for name in subject.SCRIPTS])
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", script)
+
+
+def test_every_part_of_the_script_is_in_the_page() -> None:
+    folder = Path(subject.__file__).with_name("page")
+    assert sorted(path.stem for path in folder.glob("*.js")) == sorted(subject.SCRIPTS)
+
+
+def test_the_report_comes_back_out_of_its_page() -> None:
+    report = hand_made()
+    assert report_in(html(report).decode()) == json.loads(json.dumps(to_json(report)))
+
+
+def test_hostile_names_end_no_element_and_come_back_out_as_they_were() -> None:
+    report = hostile()
+    text = page(report)
+    assert len(re.findall(r"<script", text)) == len(re.findall(r"</script", text)) == 2
+    for name in HOSTILE[:3]:
+        assert name not in text
+    assert report_in(text) == report
+
+
+def test_what_is_no_page_has_no_report() -> None:
+    with pytest.raises(ValueError, match="no report"):
+        report_in("<html></html>")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.sampled_from(["$columns", "</script>"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["$columns", "$rows", "$$", "a", "b", ""]), inner),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_any_value_is_packed_without_loss(value: Any) -> None:
+    text = subject._embedded({"value": value})
+    assert "<" not in text
+    assert text.isascii()
+    assert subject._unpacked(json.loads(text)) == {"value": value}
+
+
+def test_like_rows_name_their_fields_once() -> None:
+    packed = subject._packed([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    assert packed == {"$columns": ["a", "b"], "$rows": [[1, 2], [3, 4]]}
+
+
+def test_a_page_of_many_bindings_keeps_them_all() -> None:
+    report = large(20_000)
+    assert len(report_in(page(report))["bindings"]) == 20_000
+
+
+def test_a_page_of_too_many_bindings_is_cut_and_says_so() -> None:
+    report = large(ROWS + 5_000)
+    text = page(report)
+    kept = report_in(text)["bindings"]
+    assert len(kept) == ROWS
+    assert '"left_out":{"bindings":5000}' in text
+    assert [row["number"] for row in kept] == sorted(row["number"] for row in kept)
+    left_out = {row["number"] for row in report["bindings"]} - {row["number"] for row in kept}
+    # Half is for what is dead, so that the busiest cannot crowd it out; of the busy the busiest stay.
+    assert sum(row["state"] == "dead" for row in kept) == ROWS // 2
+    assert max(number for number in left_out if number % 2) < min(row["messages"] for row in kept if row["messages"])
+
+
+def test_long_names_cut_a_page_before_it_grows_without_bound() -> None:
+    report = large(ROWS)
+    for row in report["bindings"]:
+        row["routing_key"] = "x" * 1_000
+    assert len(page(report)) < subject.TABLES["bindings"] * 1.1 + 1_000_000
+
+
+class Elements(HTMLParser):
+    """The elements and attributes of a document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update([name for name, _ in attrs])
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), "")
+NO_BROWSER = f"there is none of {', '.join(BROWSERS)} on the path"
+
+
+def drawn(report: dict[str, Any], folder: Path, address: str = "") -> str:
+    """The page as a browser has it after its script has run."""
+    file = folder / "report.html"
+    file.write_text(page(report), "utf-8")
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
+        "--virtual-time-budget=4000", "--window-size=1200,900", "--dump-dom", f"{file.as_uri()}{address}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, timeout=120, check=True, env={**os.environ, "LANG": "C.UTF-8"})
+    dom = done.stdout.decode("utf-8", "replace")
+    # Its own source is no part of what it drew.
+    return re.sub(r"<script.*?</script>|<style.*?</style>", "", dom, flags=re.DOTALL)
+
+
+def rows_of(dom: str, table: str) -> int:
+    """How many rows of a table are in the document."""
+    after = dom[dom.index(f'id="table-{table}"') :]
+    return after[: after.index("</table>")].count('<tr class="can-open">')
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_draws_every_section_without_an_error(tmp_path: Path) -> None:
+    report = to_json(hand_made())
+    dom = drawn(report, tmp_path)
+    assert 'data-state="ready"' in dom
+    assert "data-errors" not in dom
+    assert rows_of(dom, "bindings") == len(report["bindings"]) == 5
+    assert rows_of(dom, "queues") == 4
+    wanted = {"exchanges", "traffic", "flow", "bindings", "queues", "partitions", "unroutable", "findings", "trust"}
+    assert set(re.findall(r'<section id="([a-z]+)"', dom)) == wanted
+    assert 'class="timeline"' in dom
+    assert 'class="flow"' in dom
+    assert "no JSON" in dom  # why a record was bad
+    assert re.search(r'class="off"[^>]*><bdi>ordr</bdi>', dom)  # the word that kept messages from a binding
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_reads_hostile_names_as_text(tmp_path: Path) -> None:
+    dom = drawn(hostile(), tmp_path)
+    assert 'data-state="ready"' in dom
+    assert "data-errors" not in dom
+    assert "<title>PWNED" not in dom
+    reader = Elements()
+    reader.feed(dom)
+    assert "td" in reader.tags
+    assert not reader.tags & {"img", "script", "iframe", "object", "embed"}
+    assert not [name for name in reader.attributes if name.startswith("on")]
+    assert "&lt;img src=x" in dom
+    assert r"\u202e" in dom  # what would turn the reading direction is shown
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_has_a_page_of_many_rows_in_the_document_and_no_more(tmp_path: Path) -> None:
+    dom = drawn(large(20_000), tmp_path)
+    assert 'data-state="ready"' in dom
+    assert rows_of(dom, "bindings") == 50
+    assert "1\N{EN DASH}50 of 20,000" in dom
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_an_address_brings_back_what_was_searched_for(tmp_path: Path) -> None:
+    dom = drawn(large(2_000), tmp_path, "#bindings?show=dead&find=order.12")
+    assert "56 of 2,000 rows" in dom  # the even ones are dead: 12, five of 12x, fifty of 12xx
+    assert rows_of(dom, "bindings") == 50
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_an_empty_report_is_drawn_too(tmp_path: Path) -> None:
+    dom = drawn(to_json(report_of(Topology(), [])), tmp_path)
+    assert 'data-state="ready"' in dom
+    assert "data-errors" not in dom
+    assert "No message was counted." in dom

@@ -1,0 +1,277 @@
+"""A report says what the tally says, every part of it adds up to the totals, and near misses are near."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.reading import Bias
+from bindings.report.build import SLOTS, Sources, reported
+from bindings.report.report import Archived, Report
+from bindings.tally import Tally, fingerprint
+from bindings.verification import Verification
+from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputError, Message, Queue, Router, Topology
+from exchange.partition.partitioning import Partitioning
+from tests import topologies
+from tests.bindings.report.reports import DAY, NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
+
+HOUR = DAY // 24
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_parts_of_a_report_add_up_to_its_totals(seed: int) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
+    messages += [Message("nowhere", "a")]
+    times = [START + rng.randrange(90 * DAY) for _ in messages]
+    ignore = [{"source": "x1", "destination": "*q*", "reason": "random", "until": "2030-01-01"}]
+    report = report_of(topology, messages, {"ignore": ignore, "stale_days": 10}, times=times)
+    totals, states = report.summary.totals, report.summary.states
+
+    assert sum(states.values()) == totals.bindings == len(report.bindings)
+    assert totals.eligible == totals.bindings - states["ignored"] - states["not eligible"]
+    assert totals.hit == totals.eligible - states["dead"]
+    assert Multiset(row.state for row in report.bindings) == Multiset({k: n for k, n in states.items() if n})
+    rows = report.exchanges
+    assert sum(row.eligible for row in rows) == totals.eligible
+    assert sum(row.hit for row in rows) == totals.hit
+    assert sum(row.use.published for row in rows) == totals.messages
+    assert sum(row.routed for row in rows) == totals.routed
+    assert sum(row.use.unroutable for row in rows) == totals.unroutable
+    assert sum(row.messages for row in report.unroutable) == totals.unroutable + totals.refused
+    assert sum(row.use.messages for row in report.queues) == totals.copies
+    assert report.timeline is not None
+    counted = [count for counts in report.timeline.counts.values() for _, *fates in counts for count in fates]
+    assert sum(counted) == totals.messages
+    assert report.audited.without_time == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_flows_are_what_the_router_says(seed: int) -> None:
+    rng = Random(seed)
+    kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "headers"))
+    topology = topologies.topology(rng, LATEST, kinds)
+    messages = [topologies.message(rng, topology) for _ in range(30)]
+    messages = [m for m in messages if m.exchange in topology.exchanges and not topology.exchanges[m.exchange].internal]
+    router = Router(topology, cache=0)
+    expected = Multiset[tuple[str, Destination]]()
+    for message in messages:
+        try:
+            explanation = router.explain(message)
+        except BrokerError:  # a CC that is no array
+            continue
+        for hop in explanation.hops:
+            expected.update((hop.exchange.name, step.destination) for step in hop.steps if step.outcome != "missing")
+    found = Multiset[tuple[str, Destination]]()
+    for flow in report_of(topology, messages).flow:
+        if flow.destination is not None:  # a binding and an alternate exchange may lead to the same
+            found[flow.source, flow.destination] += flow.messages
+    assert found == expected
+
+
+def test_flows_end_where_a_message_is_lost() -> None:
+    flows = {(flow.source, flow.destination, flow.kind): flow.messages for flow in hand_made().flow}
+    assert flows == {
+        ("orders", Destination("queue", "audit"), "binding"): 90,
+        ("orders", Destination("queue", "billing"), "binding"): 60,
+        ("orders", Destination("exchange", "lost"), "alternate"): 9,
+        ("lost", None, "nowhere"): 9,
+        ("ordres", None, "nowhere"): 1,
+    }
+
+
+def test_ignored_bindings_are_shown_and_not_eligible() -> None:
+    report = hand_made()
+    assert [row.state for row in report.bindings] == ["hit", "hit", "hit", "dead", "ignored"]
+    assert (report.summary.totals.hit, report.summary.totals.eligible) == (3, 4)
+    ignored = report.bindings[4].ignored
+    assert ignored is not None
+    assert ignored.entry.reason == "runs once a year"
+
+
+def test_a_binding_is_stale_when_nothing_matched_it_at_the_end_of_the_window() -> None:
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")])
+    messages = [Message("amq.topic", "a"), Message("amq.topic", "b")]
+    report = report_of(topology, messages, {"stale_days": 7}, times=[START, START + 8 * DAY], now=START + 500 * DAY)
+    assert [row.state for row in report.bindings] == ["stale", "hit", "dead"]
+    assert report.summary.totals.hit == 2
+
+
+def test_a_message_from_the_future_makes_nothing_stale() -> None:
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b")])
+    messages = [Message("amq.topic", "a"), Message("amq.topic", "b")]
+    report = report_of(topology, messages, times=[START, START + 9_999 * DAY], now=START + DAY)
+    assert [row.state for row in report.bindings] == ["hit", "hit"]
+
+
+def test_chance_makes_a_binding_possible_which_counts_as_hit() -> None:
+    bindings = [Binding.to_queue("x", f"q{n}") for n in range(3)]
+    topology = Topology([Exchange("x", "x-random")], [Queue(f"q{n}") for n in range(3)], bindings)
+    report = report_of(topology, [Message("x")])
+    assert [row.state for row in report.bindings] == ["possible"] * 3
+    assert report.summary.totals.binding_coverage == 1
+    assert {(flow.messages, flow.possible) for flow in report.flow} == {(0, 1)}
+
+
+def nearest(report: Report) -> list[tuple[str, str]]:
+    """The destinations of what is near, and why it is not there."""
+    shapes = [shape for row in report.unroutable for shape in row.shapes]
+    return [(shape.nearest.destination.name, shape.nearest.reason) for shape in shapes if shape.nearest is not None]
+
+
+def test_an_unroutable_key_is_told_the_binding_that_almost_matched_and_the_word_that_failed() -> None:
+    topology = Topology(
+        (), [Queue("eu"), Queue("us")],
+        [Binding.to_queue("amq.topic", "eu", "order.eu.paid"), Binding.to_queue("amq.topic", "us", "order.us.#")],
+    )  # fmt: skip
+    assert nearest(report_of(topology, [Message("amq.topic", "order.eu.payd")])) == [
+        ("eu", "word 3 is 'payd', it wants 'paid'")
+    ]
+
+
+def test_what_is_near_is_looked_for_where_the_message_ended() -> None:
+    topology = Topology(
+        [Exchange("in", "fanout"), Exchange("inner", "topic")], [Queue("q")],
+        [Binding.to_exchange("in", "inner"), Binding.to_queue("inner", "q", "order.*")],
+    )  # fmt: skip
+    assert nearest(report_of(topology, [Message("in", "ordr.paid")])) == [("q", "word 1 is 'ordr', it wants 'order'")]
+
+
+def test_a_binding_that_matches_and_leads_to_what_does_not_exist_is_nearest() -> None:
+    topology = Topology((), (), [Binding.to_queue("amq.topic", "gone", "a.#")])
+    assert nearest(report_of(topology, [Message("amq.topic", "a.b")])) == [
+        ("gone", "it matches, and queue 'gone' does not exist")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key", "near"),
+    [
+        ("Orders", "a", [("orders", "the exchange is called 'Orders', there is 'orders'")]),
+        ("something else", "a", []),
+        ("", "billng", [(
+            "billing", "the default exchange takes the key for the name of a queue: it is 'billng', there is 'billing'"
+        )]),
+        ("amq.headers", "a", []),
+    ],
+)  # fmt: skip
+def test_names_are_near_where_no_binding_is(exchange: str, key: str, near: list[tuple[str, str]]) -> None:
+    assert nearest(report_of(ORDERS, [Message(exchange, key)])) == near
+
+
+def test_skew_is_of_all_partitions_the_empty_ones_included() -> None:
+    (audit,) = [row for row in hand_made().queues if row.use.queue == "audit"]
+    assert audit.skew is not None
+    assert [(part.partition, part.messages) for part in audit.partitions] == [(0, 60), (1, 20), (2, 0), (3, 10)]
+    assert audit.skew.max_to_mean == 60 / 22.5
+    assert audit.skew.top_share == 60 / 90
+    assert audit.skew.gini == pytest.approx(2 * (1 * 0 + 2 * 10 + 3 * 20 + 4 * 60) / (4 * 90) - 5 / 4)
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=40).filter(any))
+def test_skew_lies_between_even_and_all_in_one(counts: list[int]) -> None:
+    number = len(counts)
+    queue = Queue("q", partitioning=Partitioning.parse(f"kafka.murmur2 over {number}"))
+    topology = Topology((), [queue])
+    tally = Tally(fingerprint(topology), partitions={("q", n): count for n, count in enumerate(counts)})
+    (row,) = reported(topology, tally, Sources("t"), NOW).queues
+    assert row.skew is not None
+    assert 1 - 1e-9 <= row.skew.max_to_mean <= number + 1e-9
+    assert 0 <= row.skew.gini <= 1 - 1 / number + 1e-9
+    pairs = sum(abs(a - b) for a in counts for b in counts)
+    assert row.skew.gini == pytest.approx(pairs / (2 * number * sum(counts)), abs=1e-9)
+
+
+def test_a_hot_key_is_told_its_partition_where_the_routing_key_alone_decides() -> None:
+    for by, known in (("routing_key", True), ('header "tenant"', False)):
+        partitioning = Partitioning.parse(f"kafka.murmur2 over 4 by {by}")
+        topology = Topology((), [Queue("q", partitioning=partitioning)])
+        report = report_of(topology, [Message("", "q")] * 3)
+        (row,) = report.queues
+        expected = partitioning.choose(Message("", "q")).partition if known else None
+        assert [(hot.text, hot.messages, hot.partition) for hot in row.hot] == [("q", 3, expected)]
+
+
+@given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30))
+def test_a_timeline_is_short_and_loses_nothing(hours: list[int]) -> None:
+    topology = Topology()
+    counts: dict[tuple[int, str, bool | None], int] = {(hour, "x", True): 1 for hour in hours}
+    timeline = reported(topology, Tally(fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
+    assert timeline is not None
+    assert timeline.slots <= SLOTS
+    assert timeline.start <= min(hours) * HOUR < timeline.start + timeline.slot
+    found = {timeline.start + slot * timeline.slot: routed for slot, routed, _, _ in timeline.counts["x"]}
+    assert sum(found.values()) == len(counts)
+    assert all(any(start <= hour * HOUR < start + timeline.slot for start in found) for hour in hours)
+    assert all(0 <= slot < timeline.slots for slot, *_ in timeline.counts["x"])
+
+
+def test_findings_stand_beside_the_traffic() -> None:
+    topology = Topology(
+        [Exchange("aside", "fanout", internal=True)], [Queue("q"), Queue("r"), Queue("alone")],
+        [
+            Binding.to_queue("amq.topic", "q", "a.#"),
+            Binding.to_queue("amq.topic", "q", "a.b"),
+            Binding.to_queue("amq.topic", "q", "a.never"),
+            Binding.to_queue("amq.direct", "r", "x.*"),
+            Binding.to_queue("amq.topic", "missing", "z"),
+        ],
+    )  # fmt: skip
+    messages = [
+        Message("amq.topic", "a.b"),
+        Message("amq.direct", "x.*"),
+        Message("amq.topic", "z"),
+        Message("", "alone"),
+    ]
+    found = {
+        (row.finding.code, row.finding.message.split("'")[-2]): (row.evidence, row.says)
+        for row in report_of(topology, messages).findings
+    }
+    assert found["HS104", "a.#"] in (
+        ("proved", "1 message matched it, and all got to its destination by another way, too"),
+        ("no traffic", "no message matched it"),
+    )
+    assert found["HS107", "x.*"] == ("belied", "1 message matched it")
+    assert found["HS102", "z"] == ("proved", "1 message matched and would have gone there")
+    assert found["HS203", "aside"] == ("proved", "no message went through it")
+    assert found["HS204", "alone"] == ("", "1 message got there by the default exchange")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_traffic_never_belies_what_is_proved_of_every_message(seed: int) -> None:
+    rng = Random(seed)
+    kinds = topologies.Kinds(types=("direct", "fanout", "topic", "topic"))
+    topology = topologies.topology(rng, LATEST, kinds)
+    report = report_of(topology, [topologies.message(rng, topology) for _ in range(40)])
+    for row in report.findings:
+        if row.finding.code in ("HS103", "HS104", "HS105", "HS106", "HS304", "HS501"):
+            assert row.evidence != "belied", (row.finding.message, row.says)
+
+
+def test_caveats_say_what_an_archive_cannot() -> None:
+    archived = Archived("dump", ("queue dump",), 1, (Bias.SURVIVORS,))
+    report = reported(ORDERS, TALLY, Sources("t", (archived,)), NOW)
+    assert any("survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
+    assert any("2 records of 107 (1.87 %) could not be read" in caveat for caveat in report.caveats)
+    nothing = reported(ORDERS, Tally(fingerprint(ORDERS)), Sources("t"), NOW)
+    assert nothing.caveats[0].startswith("No message was counted")
+
+
+def test_what_is_of_another_topology_is_refused() -> None:
+    with pytest.raises(InputError, match="another topology"):
+        reported(Topology(), TALLY, Sources("t"), NOW)
+    with pytest.raises(InputError, match="another topology"):
+        reported(ORDERS, TALLY, Sources("t"), NOW, verification=Verification("0"))
+
+
+def test_a_report_has_no_time_of_its_own() -> None:
+    tally = tally_of(ORDERS, [Message("orders", "order.eu.paid")])
+    assert reported(ORDERS, tally, Sources("t"), NOW) == reported(ORDERS, tally, Sources("t"), NOW)
