@@ -290,6 +290,7 @@ def _put_out(report: Report, tally: Any, outputs: Outputs) -> None:
     from bindings.tally_file import save_tally
 
     if outputs.save_tally is not None:
+        _make_folder(outputs.save_tally)
         save_tally(tally, outputs.save_tally)
     if outputs.html is not None:
         from bindings.report.html import html
@@ -310,9 +311,16 @@ def _put_out(report: Report, tally: Any, outputs: Outputs) -> None:
     _print(report, outputs.form)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    _make_folder(path)
+    try:
         path.write_bytes(data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""`make demo`: write an archive of messages if there is none, route all of it, print a report."""
+"""`make demo`: write an archive of messages if there is none, and audit it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,80 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 import click
 
+from bindings.audit.session import JAVA, java_version
+from bindings.commands.audit import audit_command
 from bindings.definitions import topology_from
-from examples.demo import generate, report
-from examples.demo.archive import Archive
-from examples.demo.tally import Tally
-from exchange import PROFILES, HashstarError, InputError, Router, Topology
+from examples.demo import generate
+from exchange import PROFILES, HashstarError, InputError, Topology
 
 SAMPLE: Final = Path(__file__).with_name("definitions.json")
 BUILD: Final = Path(__file__).parents[2] / "build" / "demo"
 MANY: Final = 1_000_000
 FEW: Final = 50_000
-STEP: Final = 4_096
-"""The progress bar moves after so many messages."""
 
 
 @click.command()
-@click.option("--messages", type=click.IntRange(min=1), help="How many to generate, or at most to read with --archive.")
+@click.option("--messages", type=click.IntRange(min=1), default=MANY, help="How many to generate; a million.")
 @click.option("--quick", is_flag=True, help=f"As --messages {FEW}.")
 @click.option("--seed", default=1, show_default=True, help="Other messages of the same kind.")
 @click.option("--definitions", "-d", type=click.Path(path_type=Path), help="Your RabbitMQ's definitions.json, or .gz.")
 @click.option("--vhost", help="The virtual host; needed only where the file has several.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest.")
-@click.option("--archive", "-a", type=click.Path(path_type=Path), help="Your messages, a line of JSON each, or .gz.")
-@click.option("--into", type=click.Path(path_type=Path), default=BUILD, help="Where archives are kept; build/demo.")
+@click.option("--into", type=click.Path(path_type=Path), default=BUILD, help="Where all is kept; build/demo.")
+@click.option("--no-spark", is_flag=True, help="Count in one process; as it is done where there is no Java.")
 def main(
-    messages: int | None,
+    messages: int,
     quick: bool,
     seed: int,
     definitions: Path | None,
     vhost: str | None,
     profile: str | None,
-    archive: Path | None,
     into: Path,
+    no_spark: bool,
 ) -> None:
-    """Route a month of messages through a topology, without any server, and say what became of them.
+    """Audit a month of messages, without any server: what became of them, and what that says about the bindings.
 
-    Without options: a million generated messages through a sample topology. With --definitions: through your own, the
-    messages made from its bindings, or, with --archive, your own too: lines such as {"exchange": "orders",
-    "routing_key": "order.eu.created", "headers": {"region": "eu"}}.
+    A million generated messages through a sample topology; with --definitions through your own, the messages made from
+    its bindings. For messages of your own: hashstar audit.
     """
-    most = messages or (FEW if quick else None)
+    given = definitions or SAMPLE
+    messages = FEW if quick else messages
     try:
-        topology = topology_from(definitions or SAMPLE, vhost, profile)
-        if archive is None:
-            archive = _generated(definitions, topology, most or MANY, seed, into)
-            most = None
-        with Archive(archive) as opened:
-            _print_head(definitions or SAMPLE, topology, archive)
-            _route(topology, opened, most)
+        topology = topology_from(given, vhost, profile)
+        archive = _generated(definitions, topology, messages, seed, into)
     except HashstarError as error:
         click.echo(f"demo: {error}", err=True)
         sys.exit(2)
+    page = archive.with_name(f"{archive.name}.html")
+    options = ["--topology", _shown(given), "--vhost", topology.vhost, "--profile", topology.profile.name]
+    options += ["--archive-vhost", "*", "--html", str(page)]
+    if no_spark or not _java():
+        options.append("--no-spark")
+    command = ["run", *options, _shown(archive)]
+    started = perf_counter()
+    try:
+        audit_command.main(command, prog_name="hashstar audit", standalone_mode=False)
+    except SystemExit as end:
+        if end.code:
+            raise
+    click.echo(f"\nAudited {messages:,} messages in {_seconds(started)}. The same as a page for a browser:")
+    click.echo(f"  {page.resolve().as_uri()}")
+
+
+def _java() -> bool:
+    """Whether Spark can run here; says why not."""
+    try:
+        java_version(os.environ)
+    except InputError as error:
+        click.echo(f"Spark needs Java {JAVA} and does not find it ({error}); counting in this process.\n")
+        return False
+    return True
 
 
 def _generated(definitions: Path | None, topology: Topology, messages: int, seed: int, into: Path) -> Path:
@@ -72,7 +88,7 @@ def _generated(definitions: Path | None, topology: Topology, messages: int, seed
     source = "company"
     if definitions is not None:
         source = hashlib.sha256(definitions.read_bytes() + topology.vhost.encode()).hexdigest()[:12]
-    path = into / f"{source}-{messages}-seed{seed}-v{generate.VERSION}.jsonl.gz"
+    path = into / f"{source}-{messages}-seed{seed}-v{generate.VERSION}"
     if path.exists():
         return path
     pool = generate.company() if definitions is None else generate.pool_for(topology, seed)
@@ -82,44 +98,9 @@ def _generated(definitions: Path | None, topology: Topology, messages: int, seed
             generate.write_archive(path, pool, messages, seed, advance)
     except OSError as error:
         raise InputError(f"{into}: an archive cannot be written there: {error.strerror}") from None
-    size = path.stat().st_size / 1e6
+    size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
     click.echo(f"Generated {messages:,} messages in {_seconds(started)}: {_shown(path)}, {size:.1f} MB\n")
     return path
-
-
-def _print_head(definitions: Path, topology: Topology, archive: Path) -> None:
-    parts = (topology.exchanges, "exchanges"), (topology.queues, "queues"), (topology.bindings, "bindings")
-    counts = ", ".join(f"{len(part):,} {name}" for part, name in parts)
-    click.echo(f"Messages  {_shown(archive)}")
-    click.echo(f"Topology  {_shown(definitions)}: {counts}; routed as {topology.profile.name} does\n")
-
-
-def _route(topology: Topology, archive: Archive, most: int | None) -> None:
-    started = perf_counter()
-    router = Router(topology)
-    tally = Tally(router)
-    read = position = 0
-    with _progress("Routing", archive.size) as advance:
-        for message in islice(archive, most):
-            tally.add(message)
-            read += 1
-            if not read % STEP:
-                reached = archive.position()
-                advance(reached - position)
-                position = reached
-        advance(archive.size - position)
-    tally.settle()
-    took = perf_counter() - started
-    for line in report.lines(tally, router):
-        click.echo(line)
-    if archive.bad:
-        lines = "1 line" if archive.bad == 1 else f"{archive.bad:,} lines"
-        click.echo(f"\nNot a message: {lines}, left out; the first is\n  {archive.first_bad}")
-    if not read:
-        raise InputError("there are no messages in the archive")
-    if not tally.messages:
-        click.echo("\nNone of its exchanges is in this topology: --definitions FILE names the one they were sent to.")
-    click.echo(f"\nRead, routed and counted {read:,} messages in {took:.1f} s, {read / took:,.0f} a second.")
 
 
 @contextmanager

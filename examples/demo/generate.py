@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from datetime import UTC, datetime
+from itertools import accumulate, groupby
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from exchange import Binding, InputError, Topology
@@ -21,11 +22,12 @@ from exchange.typed_json import encode
 
 __all__ = ["VERSION", "Candidate", "company", "pool_for", "write_archive"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """In the name of an archive: another version of this module may write other messages."""
 
 START: Final = 1_767_225_600
 """2026-01-01 00:00:00 UTC, as a Unix time."""
+DAY: Final = 86_400
 DAYS: Final = 30
 HOURLY: Final = (2, 1, 1, 1, 1, 2, 3, 5, 8, 10, 11, 11, 10, 10, 11, 11, 10, 9, 8, 8, 7, 6, 4, 3)
 """How busy the hours of a day are."""
@@ -43,26 +45,27 @@ class Candidate(NamedTuple):
 def write_archive(
     path: Path, pool: Sequence[Candidate], messages: int, seed: int, progress: Callable[[int], object]
 ) -> None:
-    """Draw messages from the pool, in the order of their timestamps, and write them as gzipped lines of JSON.
+    """Draw messages from the pool, in the order of their timestamps, and write a gzipped file of JSON lines a day.
 
-    ``progress`` is told how many have been written since it was told last. The file appears when it is complete.
+    ``progress`` is told how many have been written since it was told last. The folder appears when it is complete.
     """
     heads = [_head(candidate) for candidate in pool]
     cumulated = list(accumulate(candidate.weight for candidate in pool))
     rng = Random(seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        # Without a name and a time in the file, equal messages make equal bytes.
-        with partial.open("wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as file:
-            for second, count in _hours(messages):
-                drawn = rng.choices(heads, cum_weights=cumulated, k=count)
-                lines = [f"{head}{second + 3600 * i // count}}}\n" for i, head in enumerate(drawn)]
-                file.write("".join(lines).encode())
-                progress(count)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as partial:
+        complete = Path(partial) / path.name
+        complete.mkdir()
+        for day, hours in groupby(_hours(messages), lambda hour: (hour[0] - START) // DAY):
+            name = datetime.fromtimestamp(START + day * DAY, UTC).strftime("%Y-%m-%d.jsonl.gz")
+            # Without a name and a time in the file, equal messages make equal bytes.
+            with (complete / name).open("wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as file:
+                for second, count in hours:
+                    drawn = rng.choices(heads, cum_weights=cumulated, k=count)
+                    lines = [f"{head}{second + 3600 * i // count}}}\n" for i, head in enumerate(drawn)]
+                    file.write("".join(lines).encode())
+                    progress(count)
+        complete.rename(path)
 
 
 def _head(candidate: Candidate) -> str:

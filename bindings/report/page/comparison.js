@@ -185,7 +185,8 @@ function changeOf(change) {
       : null,
     change.before === change.after || !change.after
       ? null
-      : el('div', { class: 'soft' }, 'was ', visible(change.before), ', is ', visible(change.after)),
+      : el('div', { class: 'soft' }, 'was ', change.before, ', would be ', change.after),
+    change.refused_after ? el('code', {}, change.refused_after) : null,
   ];
 }
 

@@ -41,6 +41,7 @@ function layOutFlow(nodes, links, size) {
     }),
   );
   stack(columns, gap, high);
+  closeUp(nodes, 2 * gap);
   const top = Math.min(...nodes.map((node) => node.y));
   nodes.forEach((node) => {
     node.y += size.top - top;
@@ -187,6 +188,18 @@ function apart(column, wanted, gap) {
       offset += column[at].height + gap;
       at += 1;
     }
+  }
+}
+
+/* Parts that have nothing to do with each other drift apart: no strip without any node is higher than this. */
+function closeUp(nodes, most) {
+  const fromTop = [...nodes].sort((a, b) => a.y - b.y);
+  let bottom = fromTop[0].y;
+  let up = 0;
+  for (const node of fromTop) {
+    up += Math.max(0, node.y - up - bottom - most);
+    node.y -= up;
+    bottom = Math.max(bottom, node.y + node.height);
   }
 }
 

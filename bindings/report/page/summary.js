@@ -70,7 +70,9 @@ function facts(report) {
             el('bdi', {}, shortened(archive.path, 70)),
             ' (' + archive.formats.join(', ') + ')',
           ])
-        : plural(audited.tallies.length, 'merged tally', 'merged tallies'),
+        : audited.tallies.length
+          ? plural(audited.tallies.length, 'merged tally', 'merged tallies')
+          : 'unnamed',
     ],
     [
       'window',
@@ -110,7 +112,7 @@ function facts(report) {
       'copies',
       [
         count(totals.copies),
-        totals.duplicates_avoided ? ', ' + count(totals.duplicates_avoided) + ' duplicates avoided' : null,
+        totals.duplicates_avoided ? ', ' + plural(totals.duplicates_avoided, 'duplicate') + ' avoided' : null,
       ],
     ],
     ['made', [when(report.made), ' UTC']],

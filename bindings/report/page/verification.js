@@ -4,6 +4,9 @@ function verificationSection(report) {
   const found = report.verification;
   if (!found) return null;
   const rows = found.differences || [];
+  if (!found.compared) {
+    return [el('p', {}, 'Nothing could be compared: of no message does the archive know where the broker put it.')];
+  }
   const parts = [
     ['hit', found.agreed, 'as predicted'],
     ['possible', found.possible, 'as chance may have had it'],

@@ -11,6 +11,7 @@ from hashlib import sha256
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from bindings.report.as_json import to_json
 from bindings.report.html import ROWS, html, page, report_in
 from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.bindings.report.reports import hand_made, report_of
+from tests.bindings.report.test_forms import compared, odd
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='PWNED'\">",
@@ -89,8 +91,8 @@ def test_every_part_of_the_script_is_in_the_page() -> None:
 
 
 def test_the_report_comes_back_out_of_its_page() -> None:
-    report = hand_made()
-    assert report_in(html(report).decode()) == json.loads(json.dumps(to_json(report)))
+    for report in (hand_made(), odd(), compared(Random(3))):
+        assert report_in(html(report).decode()) == json.loads(json.dumps(to_json(report)))
 
 
 def test_hostile_names_end_no_element_and_come_back_out_as_they_were() -> None:
@@ -234,6 +236,26 @@ def test_an_address_brings_back_what_was_searched_for(tmp_path: Path) -> None:
     dom = drawn(large(2_000), tmp_path, "#bindings?show=dead&find=order.12")
     assert "56 of 2,000 rows" in dom  # the even ones are dead: 12, five of 12x, fifty of 12xx
     assert rows_of(dom, "bindings") == 50
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_draws_what_a_broker_did_and_another_topology(tmp_path: Path) -> None:
+    report = to_json(compared(Random(3)))
+    assert report["verification"]["differences"]
+    assert report["comparison"]["rerouted"]
+    dom = drawn(report, tmp_path)
+    assert 'data-state="ready"' in dom
+    assert "data-errors" not in dom
+    assert rows_of(dom, "differences") == min(25, len(report["verification"]["differences"]))
+    assert 0 < rows_of(dom, "rerouted") <= 25
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_draws_any_name(tmp_path: Path) -> None:
+    dom = drawn(to_json(odd()), tmp_path)
+    assert 'data-state="ready"' in dom
+    assert "data-errors" not in dom
+    assert r"\udcff\udc80" in dom
 
 
 @pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)

@@ -1,0 +1,87 @@
+"""The studies that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from bindings import comparison_file, tally_file, verification_file
+from bindings.audit.account import Account
+from bindings.batch.comparing import Comparer
+from bindings.batch.counting import Counter
+from bindings.batch.verifying import Verifier
+from bindings.comparison import Comparison
+from bindings.tally import Tally, fingerprint
+from bindings.verification import Verification
+from exchange.topology import Topology
+
+__all__ = ["CompareStudy", "CoverageStudy", "VerifyStudy"]
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageStudy:
+    """What the messages do in a topology: a `bindings.tally.Tally`."""
+
+    topology: Topology
+
+    def counter(self) -> Counter:
+        return Counter(self.topology)
+
+    def zero(self) -> Tally:
+        return Tally(fingerprint(self.topology))
+
+    def table_of(self, value: Tally) -> pa.Table:
+        return tally_file.table_of(value)
+
+    def value_of(self, table: pa.Table) -> Tally:
+        return tally_file.tally_of(table)
+
+    def finished(self, value: Tally, account: Account) -> Tally:
+        bad = {reason: facts.records for reason, facts in account.bad.items()}
+        return replace(value, skipped=dict(account.skipped), bad=bad)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyStudy:
+    """Where the broker put the messages, and where the topology would: a `bindings.verification.Verification`."""
+
+    topology: Topology
+
+    def counter(self) -> Verifier:
+        return Verifier(self.topology)
+
+    def zero(self) -> Verification:
+        return Verification(fingerprint(self.topology))
+
+    def table_of(self, value: Verification) -> pa.Table:
+        return verification_file.table_of(value)
+
+    def value_of(self, table: pa.Table) -> Verification:
+        return verification_file.verification_of(table)
+
+    def finished(self, value: Verification, account: Account) -> Verification:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class CompareStudy:
+    """What becomes of the messages in two topologies: a `bindings.comparison.Comparison`."""
+
+    before: Topology
+    after: Topology
+
+    def counter(self) -> Comparer:
+        return Comparer(self.before, self.after)
+
+    def zero(self) -> Comparison:
+        return Comparison(fingerprint(self.before), fingerprint(self.after))
+
+    def table_of(self, value: Comparison) -> pa.Table:
+        return comparison_file.table_of(value)
+
+    def value_of(self, table: pa.Table) -> Comparison:
+        return comparison_file.comparison_of(table)
+
+    def finished(self, value: Comparison, account: Account) -> Comparison:
+        return value

@@ -1,0 +1,43 @@
+"""A Spark for the tests that need one; started when the first of them asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bindings.audit.session import session
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[3]
+
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "Asia/Kolkata",  # half an hour off, and not what anything here should depend on
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark in this machine, with two workers, which begins failed tasks again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        # What workers import of the tests, they import from there.
+        started = session("local[2,3]", conf=CONF)
+        try:
+            found = started.__enter__()
+        except InputError as reason:
+            if os.environ.get("HASHSTAR_REQUIRE_LIVE") == "1":
+                pytest.fail(f"HASHSTAR_REQUIRE_LIVE=1 promises Spark, but: {reason}")
+            pytest.skip(str(reason))
+        try:
+            yield found
+        finally:
+            started.__exit__(None, None, None)

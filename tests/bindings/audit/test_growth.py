@@ -1,0 +1,276 @@
+"""Files that grow are taken once, record by record, and their sum is kept, whatever interrupts it at any moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.json_lines import JsonLines
+from bindings.audit import growth as growth_module
+from bindings.audit import ledger as ledger_module
+from bindings.audit.account import Account
+from bindings.audit.growth import Growth
+from bindings.audit.here import Pass
+from bindings.audit.ledger import Entry, Ledger
+from bindings.audit.selection import EVERYTHING
+from bindings.audit.tasks import Task, order_of, perform
+from exchange import InputError
+from tests.bindings.audit.growing import STUDY, archive, counted_at_once
+
+LINE = '{"exchange": "orders", "routing_key": "order.new.%s"}\n'
+SEEDS = settings(deadline=None, max_examples=20)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Stream:
+    """What Spark does: its checkpoint outlives a process, all else does not."""
+
+    def __init__(self, archive: Path, state: Path, step_bytes: int = 1 << 30, folded: int = 2) -> None:
+        self.archive, self.state, self.step_bytes, self.folded = archive, state, step_bytes, folded
+        self.offsets = [0]
+        self.done = 0
+        self.notices: list[str] = []
+
+    def run(self) -> Pass:
+        """Take what is new; after a kill, begin with the batch that was not done."""
+        growth = Growth(str(self.archive), self.state / "files", step_bytes=self.step_bytes, split_bytes=300)
+        ledger = Ledger(self.state, {"coverage": STUDY}, self.folded)
+        if self.done < len(self.offsets) - 1:
+            self._batch(growth, ledger)
+        while (last := growth.look()) > self.offsets[-1]:
+            self.offsets.append(min(self.offsets[-1] + 1, last))
+            self._batch(growth, ledger)
+        _, entry = ledger.total()
+        return Pass((STUDY.finished(entry.values["coverage"], entry.account),), entry.account)
+
+    def _batch(self, growth: Growth, ledger: Ledger) -> None:
+        batch = self.done
+        ledger.fold(batch - 1)
+        steps = growth.steps(self.offsets[batch], self.offsets[batch + 1])
+        splits = tuple([split for step in steps for split in step.splits])
+        self.notices += [notice for step in steps for notice in step.notices]
+        results = perform([Task(0, splits, 0)], order_of([STUDY], EVERYTHING))
+        ledger.put(batch, Entry({"coverage": results.values[0]}, results.account))
+        self.done += 1
+        growth.forget(self.offsets[self.done - 1])
+
+
+def counts(passed: Pass) -> tuple[Any, ...]:
+    """What is compared of a pass."""
+    account = passed.account
+    bad = {reason: facts.records for reason, facts in account.bad.items()}
+    return passed.values[0].exact(), account.records, account.window, account.skipped, bad
+
+
+@given(seed=st.integers(0, 2**32), step_bytes=st.sampled_from([100, 2000, 1 << 30]))
+@SEEDS
+def test_a_growing_archive_is_counted_as_the_whole_one(
+    seed: int, step_bytes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng = Random(seed)
+    folder = tmp_path_factory.mktemp("growth")
+    files = archive(rng, folder / "archive", 12)
+    stream = Stream(folder / "archive", folder / "state", step_bytes)
+    (folder / "archive").mkdir()
+    written = [0] * len(files)
+    while written != [len(file.content) for file in files]:
+        n = rng.randrange(len(files))
+        written[n] = min(written[n] + rng.choice([1, 40, 400, 10**6]), len(files[n].content))
+        files[n].write(written[n])
+        if rng.random() < 0.2:
+            stream.run()
+    total = stream.run()
+    assert counts(total) == counts(counted_at_once(files, folder / "copy"))
+    assert stream.notices == []
+
+
+@contextmanager
+def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """Ends the process at one of the moments when a file has been written, named or removed, or is about to be."""
+    moments = 0
+
+    def watched(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def operate(*arguments: Any, **named: Any) -> Any:
+            nonlocal moments
+            moments += 1
+            if moments == number:
+                raise Killed
+            done = operation(*arguments, **named)
+            moments += 1
+            if moments == number:
+                raise Killed
+            return done
+
+        return operate
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", watched(Path.replace))
+        patch.setattr(Path, "unlink", watched(Path.unlink))
+        patch.setattr(os, "link", watched(os.link))
+        yield lambda: moments >= number
+
+
+def test_a_kill_at_any_moment_neither_loses_nor_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_module, "FOLDED", 2)
+    number, was_killed = 0, True
+    while was_killed:
+        number += 1
+        folder = tmp_path / str(number)
+        (folder / "archive").mkdir(parents=True)
+        file = folder / "archive" / "a.jsonl"
+        stream = Stream(folder / "archive", folder / "state")
+        was_killed = False
+        with killed_at(number, monkeypatch) as has_come:
+            for n in range(6):
+                with file.open("a") as opened:
+                    opened.write(LINE % n)
+                try:
+                    stream.run()
+                except Killed:
+                    break
+            was_killed = has_come()
+        for rest in range(n + 1, 6):
+            with file.open("a") as opened:
+                opened.write(LINE % rest)
+            stream.run()
+        total = stream.run()
+        assert total.account.records == 6
+        assert total.values[0].messages == 6
+        assert sum(1 for _ in (folder / "state" / "account").glob("batch=*")) <= 3
+    assert number > 60
+
+
+def test_what_is_torn_waits_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "a" / "m.jsonl"
+    file.write_text(LINE % 1 + (LINE % 2)[:20])
+    stream = Stream(tmp_path / "a", tmp_path / "state")
+    assert (stream.run().account.records, stream.run().account.bad) == (1, {})
+    assert Growth(str(tmp_path / "a"), tmp_path / "state" / "files").steps(0, 1)[0].open_files == 1
+    file.write_text(LINE % 1 + LINE % 2)
+    assert stream.run().account.records == 2
+
+
+def test_a_rotated_log_is_read_on_under_its_new_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    stream = Stream(folder, tmp_path / "state")
+    (folder / "m.jsonl").write_text(LINE % 1)
+    stream.run()
+    with (folder / "m.jsonl").open("a") as file:
+        file.write(LINE % 2)
+    (folder / "m.jsonl").rename(folder / "m.jsonl.1")
+    (folder / "m.jsonl").write_text(LINE % 1 + LINE % 2)  # as it began before
+    assert stream.run().account.records == 4
+    assert [notice.rpartition(": ")[2] for notice in stream.notices] == [
+        "another file is in its place, which is read from its beginning",
+        f"it was called {folder / 'm.jsonl'}, and is read on",
+    ]
+
+
+def test_a_file_that_lost_its_end_is_told_and_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    stream = Stream(folder, tmp_path / "state")
+    (folder / "m.jsonl").write_text(LINE % 1 * 99 + LINE % 2)
+    stream.run()
+    (folder / "m.jsonl").write_text(LINE % 1 * 99)
+    assert stream.run().account.records == 100
+    (notice,) = stream.notices
+    assert notice.endswith(f"it is {len(LINE % 2)} bytes shorter than it was; what it lost stays counted")
+    (folder / "m.jsonl").write_text(LINE % 1 * 99 + LINE % 3)
+    assert stream.run().account.records == 101
+
+
+def test_a_file_that_is_read_as_a_whole_and_changes_is_told_once(tmp_path: Path) -> None:
+    file = next(f for seed in range(99) for f in archive(Random(seed), tmp_path / "a", 3) if f.path.suffix == ".gz")
+    file.write(len(file.content))
+    stream = Stream(tmp_path / "a", tmp_path / "state")
+    before = stream.run().account.records
+    with file.path.open("ab") as opened:
+        opened.write(file.content)
+    assert stream.run().account.records == stream.run().account.records == before
+    (notice,) = stream.notices
+    assert notice.endswith("what was added is not counted")
+
+
+def test_files_that_go_and_come_back_are_counted_once(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    stream = Stream(folder, tmp_path / "state")
+    for n in range(3):
+        (folder / f"{n}.jsonl").write_text(LINE % n)
+    stream.run()
+    (folder / "1.jsonl").rename(tmp_path / "away")
+    stream.run()
+    (tmp_path / "away").rename(folder / "1.jsonl")
+    assert stream.run().account.records == 3
+
+
+def test_an_archive_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+    growth = Growth(str(tmp_path / "a"), tmp_path / "state")
+    with pytest.raises(InputError, match="no such file or folder"):
+        growth.look()
+
+
+def test_two_that_follow_with_one_state_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    growths = [Growth(str(tmp_path / "a"), tmp_path / "state") for _ in range(2)]
+    (tmp_path / "a" / "m.jsonl").write_text(LINE % 1)
+    growths[0].look()
+    with pytest.raises(InputError, match="something else follows"):
+        growths[1].look()
+
+
+def entry(records: int) -> Entry:
+    return Entry({"coverage": STUDY.zero()}, Account(records))
+
+
+def test_a_batch_that_comes_again_takes_its_own_place(tmp_path: Path) -> None:
+    for ledger in (Ledger(tmp_path, {"coverage": STUDY}), Ledger(tmp_path, {"coverage": STUDY})):
+        ledger.put(0, entry(1))
+        assert ledger.put(1, entry(2)).account.records == 3
+        assert ledger.total()[1].account.records == 3
+        tmp_path.joinpath("account", "batch=0000000001.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("batches", "then", "message"),
+    [
+        (range(1), 2, "batch 1 counted is not there"),
+        (range(3), 1, "batch 2 is there already"),
+        (range(5), 2, "counted and folded"),
+    ],
+)
+def test_a_ledger_that_is_not_the_streams_is_not_written(
+    batches: range, then: int, message: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(tmp_path, {"coverage": STUDY}, folded=4)
+    for batch in batches:
+        ledger.put(batch, entry(1))
+        ledger.fold(batch)
+    with pytest.raises(InputError, match=message):
+        Ledger(tmp_path, {"coverage": STUDY}).put(then, entry(1))
+    assert ledger.total()[1].account.records == len(batches)
+
+
+def test_an_account_is_at_rest_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text(LINE % 1 + "{\udcff}\n".encode("utf-8", "surrogateescape").decode("latin-1"))
+    passed = perform(
+        [Task(0, ((JsonLines(), JsonLines().plan(str(tmp_path / "m.jsonl"))[0]),), 0)], order_of([STUDY], EVERYTHING)
+    )
+    account = passed.account
+    assert account.bad
+    read = ledger_module.account_from_json(ledger_module.account_to_json(account))
+    assert read == account

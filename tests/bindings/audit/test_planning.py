@@ -1,0 +1,134 @@
+"""Archives are divided so that tasks are alike and nothing is read twice; what they met beside records adds up."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.detect import detect
+from bindings.archive.json_lines import JsonLines
+from bindings.archive.reading import Bad, Split
+from bindings.archive.record import Record, batch_of
+from bindings.audit import planning
+from bindings.audit.account import OTHER, REASONS, SAMPLES, Account, Accounting
+from bindings.audit.planning import File, planned, splits_of, tasks_of
+from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from exchange import Message
+from tests.bindings.audit.archives import write_lines
+
+FORM = JsonLines()
+SOME = settings(deadline=None, max_examples=60)
+SIZES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 5)), min_size=1, max_size=30)
+
+
+@SOME
+@given(SIZES, st.integers(1, 20_000))
+def test_tasks_have_each_byte_once_and_about_the_size_that_is_wanted(files: list[tuple[int, int]], size: int) -> None:
+    made = []
+    for number, (length, parts) in enumerate(files):
+        path = f"f{number}"
+        ends = [length * part // parts for part in range(parts + 1)]
+        made.append((File(path, FORM, length), [Split(path, *pair) for pair in itertools.pairwise(ends)]))
+    tasks = tasks_of(made, size)
+    assert [task.number for task in tasks] == list(range(len(tasks)))
+    assert [task.weight for task in tasks] == sorted([task.weight for task in tasks], reverse=True)
+    largest = max(length // parts for length, parts in files)
+    assert all(task.weight <= size + largest for task in tasks)
+    found = sorted((split.path, split.start, split.end) for task in tasks for _, split in task.splits)
+    for path, length in ((f"f{number}", length) for number, (length, _) in enumerate(files)):
+        stretches = [(start, end) for name, start, end in found if name == path]
+        assert min(stretches)[0] == 0
+        assert sum((end or 0) - start for start, end in stretches) == length
+
+
+def test_many_small_files_are_few_tasks_and_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(planning.FEW + 1):
+        write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a"))])
+    archive = detect(str(tmp_path))
+    monkeypatch.delattr(JsonLines, "plan")
+    (task,) = planned(archive, 2)
+    assert [split for _, split in task.splits] == [Split(path) for path, _ in archive.files]
+
+
+def test_what_takes_long_to_plan_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a" * 200))] * 50)
+    archive = detect(str(tmp_path))
+    monkeypatch.setattr(planning, "SMALLEST", 1000)
+    alone = planned(archive, 1)
+    monkeypatch.setattr(planning, "PATIENCE", -1.0)
+    asked: list[int] = []
+
+    def others(files: object, split_bytes: int) -> object:
+        asked.append(len(list(files)))  # type: ignore[call-overload]
+        return splits_of(files, split_bytes)  # type: ignore[arg-type]
+
+    assert planned(archive, 1, others) == alone  # type: ignore[arg-type]
+    assert asked == [3]
+    assert len(alone) > 3
+
+
+TIMES = st.none() | st.integers(-50, 50)
+ROWS = st.lists(st.tuples(TIMES, st.sampled_from([None, "/", "o\0"])), min_size=1, max_size=20)
+
+
+@SOME
+@given(ROWS, st.sampled_from([None, "/", "o\0"]), TIMES, TIMES)
+def test_a_selection_takes_what_it_says(
+    rows: list[tuple[int | None, str | None]], vhost: str | None, since: int | None, until: int | None
+) -> None:
+    selection = Selection(vhost, since, until)
+    batch = batch_of([Record(Message("x", str(n)), time, name) for n, (time, name) in enumerate(rows)])
+    expected, left_out = [], dict.fromkeys((OTHER_VHOST, UNTIMED, OUTSIDE), 0)
+    for number, (time, name) in enumerate(rows):
+        if vhost is not None and name not in (None, vhost):
+            left_out[OTHER_VHOST] += 1
+        elif time is None and (since is not None or until is not None):
+            left_out[UNTIMED] += 1
+        elif time is not None and ((since is not None and time < since) or (until is not None and time >= until)):
+            left_out[OUTSIDE] += 1
+        else:
+            expected.append(str(number))
+    taken, skipped = selection.apply(batch)
+    assert taken.column("routing_key").to_pylist() == expected
+    assert skipped == {reason: count for reason, count in left_out.items() if count}
+    assert set(selection.columns) <= set(batch.schema.names)
+
+
+def account_of(rng: Random) -> Account:
+    made = Accounting()
+    records = [Record(Message("x", "a"), rng.choice((None, rng.randrange(99)))) for _ in range(rng.randrange(4))]
+    if records:
+        made.add(batch_of(records))
+    for _ in range(rng.randrange(6)):
+        made.skip(rng.choice("ab"), rng.randrange(1, 3))
+        made.add_bad(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x"))
+    return made.account()
+
+
+@SOME
+@given(st.integers(0, 2**32))
+def test_accounts_add(seed: int) -> None:
+    rng = Random(seed)
+    a, b, c = (account_of(rng) for _ in range(3))
+    assert a + Account() == a
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    total = a + b + c
+    assert total.read == total.records + total.skipped_records + total.bad_records == a.read + b.read + c.read
+    assert all(len(facts.samples) <= SAMPLES for facts in total.bad.values())
+    assert total.window == (None if total.first is None else (total.first, total.last))
+
+
+def test_reasons_do_not_become_more_and_more() -> None:
+    made = Accounting()
+    for number in range(REASONS + 5):
+        made.add_bad(Bad("f", number, f"reason {number}"))
+    account = made.account() + made.account()
+    assert len(account.bad) == REASONS + 1
+    assert account.bad[OTHER].records == 10

@@ -1,0 +1,157 @@
+"""A running audit on Spark: each record once, through restarts, kills and changes of the topology."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bindings.audit.here import Pass
+from bindings.audit.selection import Selection
+from bindings.audit.streaming import Following, Update, follow
+from bindings.audit.studies import CoverageStudy
+from exchange import InputError, Queue, Topology
+from tests.bindings.audit.growing import STUDY, archive, counted_at_once
+from tests.bindings.audit.test_growth import LINE, counts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def followed(spark: SparkSession, folder: Path, study: CoverageStudy = STUDY, **options: object) -> Pass:
+    """What is counted after all that is there was taken."""
+    following = follow(spark, str(folder / "archive"), [study], str(folder / "state"), **options)  # type: ignore[arg-type]
+    following.wait()
+    return following.total()
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_the_running_sum_is_that_of_the_whole_archive(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    rng = Random(seed)
+    files = archive(rng, tmp_path / "archive", 40)
+    updates: list[Update] = []
+    for part in (0.4, 1.0):
+        for file in files:
+            file.write(int(len(file.content) * part))
+        total = followed(spark, tmp_path, step_bytes=4000, on_update=updates.append)
+    assert counts(total) == counts(counted_at_once(files, tmp_path / "copy"))
+    assert [update.batch for update in updates] == list(range(len(updates)))
+    assert counts(updates[-1].total) == counts(total)
+    assert sum(update.records for update in updates) == total.account.read
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import bindings.audit.{module} as module
+from bindings.audit.session import session
+from bindings.audit.streaming import follow
+from tests.bindings.audit.growing import STUDY
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+folder, moment = sys.argv[1], sys.argv[2]
+on_update = lambda update: None
+if moment == "stored":
+    on_update = lambda update: kill() if update.batch == 1 else None
+elif moment == "counted":
+    put = module.Ledger.put
+    module.Ledger.put = lambda self, batch, entry: kill() if batch == 1 else put(self, batch, entry)
+elif moment == "folding":
+    module.FOLDED = 1
+    module.Ledger._tidy = kill
+with session("local[2]", conf={{"spark.driver.memory": "1g"}}) as spark:
+    follow(spark, folder + "/archive", [STUDY], folder + "/state", on_update=on_update, step_bytes=1).wait()
+"""
+
+
+@pytest.mark.parametrize("moment", ["stored", "counted"])
+def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(
+    moment: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "archive").mkdir()
+    for n in range(3):
+        (tmp_path / "archive" / f"{n}.jsonl").write_text(LINE % n * (n + 1))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED.format(module="ledger"), str(tmp_path), moment],
+        cwd=Path(__file__).parents[3], timeout=200, check=False, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    batches = sorted(path.name for path in next((tmp_path / "state").iterdir()).glob("account/*"))
+    assert batches == [f"batch={n:010}.json" for n in range(2 if moment == "stored" else 1)]
+    total = followed(spark, tmp_path)
+    assert total.account.records == total.values[0].messages == 6
+
+
+def test_another_topology_begins_another_epoch_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "m.jsonl").write_text(LINE % 1)
+    places = str(tmp_path / "archive"), str(tmp_path / "state")
+    other = CoverageStudy(Topology(queues=[Queue("q")]))
+    begun = []
+    for study in (STUDY, STUDY, other, STUDY):
+        following = follow(spark, places[0], [study], places[1])
+        following.wait()
+        begun.append(following.begun)
+        assert following.total().account.records == 1
+    assert "with all that is in the archive" in (begun[0] or "")
+    assert "not those of 1 earlier one" in (begun[2] or "")
+    assert (begun[1], begun[3]) == (None, None)
+
+
+def test_a_state_of_another_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.jsonl").write_text(LINE % 1)
+    follow(spark, str(tmp_path / "a"), [STUDY], str(tmp_path / "state")).wait()
+    with pytest.raises(InputError, match="give another folder"):
+        follow(spark, str(tmp_path / "b"), [STUDY], str(tmp_path / "state"))
+
+
+def test_it_goes_on_while_the_archive_grows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    file = tmp_path / "archive" / "m.jsonl"
+    updates: list[Update] = []
+    following = follow(
+        spark, str(tmp_path / "archive"), [STUDY], str(tmp_path / "state"), every=0.2, on_update=updates.append,
+        selection=Selection(vhost="/"),
+    )  # fmt: skip
+    try:
+        for n in range(3):
+            with file.open("a") as opened:
+                opened.write(LINE % n + (LINE % n)[:10])
+                opened.flush()
+                until(lambda n=n: bool(updates) and updates[-1].total.account.records == n + 1, following)
+                opened.write(" " * 0 + "\n")
+    finally:
+        following.stop()
+    assert updates[-1].open_files == 1
+
+
+def until(happens: object, following: Following) -> None:
+    """Wait for something; the stream's failure is the test's."""
+    end = time.monotonic() + 60
+    while not happens():  # type: ignore[operator]
+        assert not following.wait(0.1)
+        assert time.monotonic() < end
+
+
+def test_a_failure_is_told_and_what_was_not_stored_comes_again(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "m.jsonl").write_text(LINE % 1)
+
+    def fail(update: Update) -> None:
+        raise InputError(f"no room for {update.total.account.records}")
+
+    for _ in range(2):
+        following = follow(spark, str(tmp_path / "archive"), [STUDY], str(tmp_path / "state"), on_update=fail)
+        with pytest.raises(InputError, match="no room for 1"):
+            following.wait()
+    assert followed(spark, tmp_path).account.records == 1
