@@ -21,6 +21,9 @@ REGISTERS: Final = 1 << REGISTER_BITS
 RANK_BITS: Final = 52
 """Of a hash, those whose leading zeros count."""
 
+HIGH_BITS: Final = int.from_bytes(b"\x80" * REGISTERS, "little")
+"""The bit of each register that no rank has."""
+
 ERROR: Final = 1.04 / REGISTERS**0.5
 """The relative standard error of `distinct`."""
 
@@ -54,7 +57,11 @@ def joined(left: bytes, right: bytes) -> bytes:
     """The registers of both; none stand for no keys."""
     if not left or not right or left == right:
         return left or right
-    return bytes(map(max, left, right))
+    # The greater of each two registers, of which none has its high bit, all of them at once in one long number.
+    a, b = int.from_bytes(left, "little"), int.from_bytes(right, "little")
+    greater = ((a | HIGH_BITS) - b) & HIGH_BITS
+    chosen = (greater - (greater >> 7)) | greater
+    return (b ^ ((a ^ b) & chosen)).to_bytes(REGISTERS, "little")
 
 
 def distinct(registers: bytes) -> int:

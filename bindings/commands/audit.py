@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,17 +21,20 @@ from bindings.commands.audit_options import (
     output_options,
     spark_options,
 )
-from bindings.commands.messages import fail, warn
+from bindings.commands.audit_output import failing, need_arrow, progress, put_out, write_out
+from bindings.commands.messages import warn
 from bindings.sources import Source, open_source
 from exchange.cli import topology_options
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 from exchange.topology import Topology
 
 if TYPE_CHECKING:
     from bindings.archive.detect import Archive
+    from bindings.archive.mapping import Mapping
     from bindings.audit.here import Pass
     from bindings.audit.selection import Selection
-    from bindings.report.report import Report
+    from bindings.report.gates import Settings
+    from bindings.report.report import Archived, Report
 
 __all__ = ["audit_command"]
 
@@ -97,17 +99,18 @@ def run_command(
     Exit codes: 0 audited, and every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad
     usage or input.
     """
-    with _failing():
+    with failing():
         judge = judged.all()
         given = open_source(source, vhost)
         topology = given.topology(vhost, profile)
         other = None if compare is None else open_source(compare, vhost)
         topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
         warn(given)
-        _need_arrow()
+        need_arrow()
         from bindings.archive.detect import detect
         from bindings.archive.mapping import Mapping
         from bindings.audit.selection import Selection
+        from bindings.report.report import Archived
 
         wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
         selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
@@ -121,8 +124,8 @@ def run_command(
         )
         bad = {"keep_bad": keep_bad, "max_bad": max_bad}
         passed = _passed(archive, topologies, selection, verify, where, bad)
-        report = _report(topologies, found, passed, selection, judge, verify)
-        _put_out(report, passed.values[0], outputs)
+        report = _report(topologies, [Archived.of(each) for each in found], passed, selection, judge, verify)
+        put_out(report, passed.values[0], outputs)
     sys.exit(report.exit_code)
 
 
@@ -143,12 +146,12 @@ def merge_command(
 
     Exit codes: as hashstar audit run.
     """
-    with _failing():
+    with failing():
         judge = judged.all()
         given = open_source(source, vhost)
         topology = given.topology(vhost, profile)
         warn(given)
-        _need_arrow()
+        need_arrow()
         from bindings.check.check import check
         from bindings.report.build import Sources, reported
         from bindings.tally import Tally, fingerprint
@@ -165,8 +168,84 @@ def merge_command(
             total += tally
         findings = check(topology, given.expectations(topology.vhost))
         sources = Sources(given.name, tallies=tuple([str(path) for path in tallies]))
-        report = reported(topology, total, sources, _now(), settings=judge, findings=findings)
-        _put_out(report, total, outputs)
+        report = reported(topology, total, sources, now(), settings=judge, findings=findings)
+        put_out(report, total, outputs)
+    sys.exit(report.exit_code)
+
+
+@audit_command.command("follow")
+@topology_options
+@with_mapping
+@click.option("--state", required=True, metavar="DIR", help="Where counts are kept, and how far they go.")
+@click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Go on until Ctrl-C.")
+@click.option("--archive-vhost", metavar="NAME", help="Messages of this virtual host; the topology's, * for all.")
+@spark_options
+@judging_options
+@output_options
+@click.argument("archive", metavar="ARCHIVE")
+def follow_command(
+    source: str,
+    vhost: str | None,
+    profile: str | None,
+    exchange: str,
+    routing_key: str,
+    state: str,
+    every: float | None,
+    archive_vhost: str | None,
+    where: Where,
+    judged: Judged,
+    outputs: Outputs,
+    archive: str,
+) -> None:
+    """Audit what is new in an archive that grows, or in a topic, kafka://HOST:PORT/TOPIC, and report on all until now.
+
+    What was counted is kept in DIR: run it again, every night or after a crash, and it goes on where it was, and
+    each record counts once. With --every it stays, and writes --html, --json and so on anew whenever something came.
+
+    Exit codes: as hashstar audit run.
+    """
+    with failing():
+        judge = judged.all()
+        given = open_source(source, vhost)
+        topology = given.topology(vhost, profile)
+        warn(given)
+        need_arrow()
+        if where.no_spark:
+            raise InputError("--no-spark: following is Spark's; hashstar audit run counts without it")
+        from bindings.archive.mapping import Mapping
+        from bindings.audit.selection import Selection
+        from bindings.audit.session import session
+        from bindings.audit.streaming import Update, follow
+        from bindings.audit.studies import CoverageStudy
+
+        wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
+        mapping = Mapping(exchange, routing_key)
+        topologies = _Topologies(given, topology, None, None)
+
+        def report_on(total: Pass) -> Report:
+            return _report(topologies, [_followed(archive, mapping)], total, Selection(wanted), judge, verify=False)
+
+        def told(update: Update) -> None:
+            for notice in update.notices:
+                click.echo(f"{archive}: {notice}", err=True)
+            click.echo(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
+            if every is not None:
+                write_out(report_on(update.total), update.total.values[0], outputs)
+
+        with session(where.master, where.remote) as spark:
+            following = follow(
+                spark, archive, [CoverageStudy(topology)], state, every=every, selection=Selection(wanted),
+                mapping=mapping, on_update=told,
+            )  # fmt: skip
+            if following.begun is not None:
+                click.echo(following.begun, err=True)
+            try:
+                following.wait()
+            except KeyboardInterrupt:
+                following.stop()
+            total = following.total()
+        report = report_on(total)
+        put_out(report, total.values[0], outputs)
     sys.exit(report.exit_code)
 
 
@@ -177,26 +256,6 @@ class _Topologies(NamedTuple):
     topology: Topology
     other_given: Source | None
     other: Topology | None
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    """End with 1 for too many bad records, with 2 for all other errors that are the user's to mend."""
-    try:
-        yield
-    except HashstarError as error:
-        if type(error).__name__ == "TooManyBad":
-            click.echo(f"hashstar: {error}", err=True)
-            sys.exit(1)
-        fail(error)
-
-
-def _need_arrow() -> None:
-    try:
-        import numpy  # noqa: F401, ICN001
-        import pyarrow  # noqa: F401, ICN001
-    except ImportError as error:
-        raise InputError(f"an audit needs {error.name}: pip install 'hashstar[spark]'") from None
 
 
 def _passed(
@@ -217,53 +276,34 @@ def _passed(
     if topologies.other is not None:
         studies.append(CompareStudy(topologies.topology, topologies.other))
     if where.no_spark:
-        with _progress("bytes") as step:
+        with progress("bytes") as step:
             return here(archive, studies, selection, step=step, **bad)
     from bindings.audit.job import run
     from bindings.audit.session import session, watched
 
-    with _progress("tasks") as step:
+    with progress("tasks") as step:
         step(0, 0)
         with session(where.master, where.remote) as spark, watched(spark, step):
             return run(spark, archive, studies, selection, **bad)
 
 
-@contextmanager
-def _progress(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal that goes when it is done; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=None)
-
-        def step(done: int, of: int) -> None:
-            progress.update(bar, completed=done, total=of or None, description="auditing" if of else "starting")
-
-        yield step
-
-
 def _report(
     topologies: _Topologies,
-    archives: Sequence[Archive],
+    archives: Sequence[Archived],
     passed: Pass,
     selection: Selection,
-    judge: Any,
+    judge: Settings,
     verify: bool,
 ) -> Report:
     from bindings.changes import changes
     from bindings.check.check import check
     from bindings.report.build import Sources, reported
-    from bindings.report.report import Archived, Compared
+    from bindings.report.report import Compared
 
     given, topology, other_given, other = topologies
     sources = Sources(
         given.name,
-        tuple([Archived.of(archive) for archive in archives]),
+        tuple(archives),
         samples={reason: facts.samples for reason, facts in passed.account.bad.items()},
         since=selection.since,
         until=selection.until,
@@ -276,73 +316,22 @@ def _report(
         comparison = Compared(other_given.name, compared.after, changes(compared, topology, other))
     findings = check(topology, given.expectations(topology.vhost))
     return reported(
-        topology, passed.values[0], sources, _now(), settings=judge, findings=findings, verification=verification,
+        topology, passed.values[0], sources, now(), settings=judge, findings=findings, verification=verification,
         comparison=comparison,
     )  # fmt: skip
 
 
-def _now() -> int:
+def _followed(place: str, mapping: Mapping) -> Archived:
+    """What is told of an archive that is followed."""
+    from bindings.archive.detect import detect
+    from bindings.archive.kafka_segment import KafkaSegment
+    from bindings.report.report import Archived
+
+    if "://" in place:
+        return Archived(place, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
+    return Archived.of(detect(place, mapping))
+
+
+def now() -> int:
+    """Microseconds since 1970."""
     return time.time_ns() // 1_000
-
-
-def _put_out(report: Report, tally: Any, outputs: Outputs) -> None:
-    """Write what is to be written, then print what is to be printed."""
-    from bindings.tally_file import save_tally
-
-    if outputs.save_tally is not None:
-        _make_folder(outputs.save_tally)
-        save_tally(tally, outputs.save_tally)
-    if outputs.html is not None:
-        from bindings.report.html import html
-
-        _write(outputs.html, html(report))
-    if outputs.json is not None:
-        from bindings.report.as_json import written
-
-        _write(outputs.json, written(report))
-    if outputs.junit is not None:
-        from bindings.report.junit import junit
-
-        _write(outputs.junit, junit(report))
-    if outputs.tables is not None:
-        from bindings.report.tables import write_tables
-
-        write_tables(report, outputs.tables)
-    _print(report, outputs.form)
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    _make_folder(path)
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _print(report: Report, form: str) -> None:
-    if form == "text":
-        from bindings.report.terminal import show
-
-        show(report)
-        return
-    from bindings.report import as_json, junit, markdown
-
-    forms: dict[str, Callable[[Report], bytes]] = {
-        "json": as_json.written,
-        "junit": junit.junit,
-        "markdown": lambda report: _lines(markdown.markdown(report)),
-        "total": lambda report: _lines(markdown.total(report)),
-    }
-    sys.stdout.buffer.write(forms[form](report).rstrip(b"\n") + b"\n")
-    sys.stdout.flush()
-
-
-def _lines(lines: Iterable[str]) -> bytes:
-    return "\n".join(lines).encode("utf-8", "backslashreplace")
