@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo  ## route a million generated messages through a sample topology, without any server
+demo: $(VENV)/.demo  ## audit a million generated messages against a sample topology, without any server
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(VENV)/.test  ## the tests; those that need a server skip where none is to be had
@@ -35,7 +35,7 @@ $(VENV)/.pip:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[spark]'
 	touch $@
 
 # The groups of pyproject.toml.

@@ -30,6 +30,13 @@ def kafka_servers() -> Iterator[list[Server]]:
 
 
 @pytest.fixture(scope="session")
+def rocketmq_servers() -> Iterator[list[Server]]:
+    """All RocketMQ name servers of this run, at least one; each has one broker."""
+    with running(SERVERS["rocketmq"]) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
 def kafka(kafka_servers: list[Server]) -> Server:
     """The Kafka server for tests that need only one."""
     return kafka_servers[0]

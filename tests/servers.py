@@ -14,6 +14,7 @@ import json
 import os
 import re
 import socket
+import struct
 import time
 import urllib.parse
 import warnings
@@ -76,6 +77,9 @@ class ServerKind:
     # What a container must be told, as its environment, of the port of 127.0.0.1 at which clients reach it: for
     # servers that tell clients where to connect. That port is chosen here, before the container starts.
     environment: Callable[[int], Mapping[str, str]] | None = None
+    # Whether the container listens at that port too, beside its own: RocketMQ's name server, whose clients go on from
+    # it to the broker, tells them the port that the broker itself has.
+    sends_on: bool = False
 
 
 def amqp_url(host: str, port: int) -> str:
@@ -154,6 +158,35 @@ def kafka_version(bootstrap: str) -> str:
     return next((name.removeprefix(prefix) for name in settings if name.startswith(prefix)), "unknown")
 
 
+def rocketmq_environment(port: int) -> dict[str, str]:
+    """The settings of a broker at 127.0.0.1, as our images take them."""
+    return {"ROCKETMQ_listenPort": str(port), "ROCKETMQ_brokerIP1": "127.0.0.1"}
+
+
+def rocketmq_version(namesrv: str) -> str:
+    """The version of the broker that a name server knows, once that one answers; of several that of any."""
+    cluster = _rocketmq_answer(namesrv, 106)  # GET_BROKER_CLUSTER_INFO
+    # Not quite JSON: the ids of brokers are bare numbers.
+    broker = re.search(rb'"brokerAddrs":\{"?0"?:"([^"]+)"', cluster)
+    if broker is None:
+        raise Unavailable("no broker has registered itself yet")
+    told = _rocketmq_answer(broker[1].decode(), 28)  # GET_BROKER_RUNTIME_INFO
+    version = re.search(rb'"brokerVersionDesc":"V(\w+)"', told)
+    if version is None:
+        raise Unavailable(f"the broker does not tell its version: {told[:200]!r}")
+    return version[1].decode().replace("_", ".")
+
+
+def _rocketmq_answer(address: str, code: int) -> bytes:
+    """The body of what RocketMQ answers to a request (`RemotingCommand`): lengths, a header in JSON, a body."""
+    host, _, port = address.rpartition(":")
+    header = json.dumps({"code": code, "language": "JAVA", "version": 0, "opaque": 1, "flag": 0}).encode()
+    with socket.create_connection((host, int(port)), timeout=5) as connection, connection.makefile("rb") as answer:
+        connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
+        length, header_length = struct.unpack(">ii", answer.read(8))
+        return answer.read(length - 4)[header_length & 0xFFFFFF :]
+
+
 SERVERS: Mapping[str, ServerKind] = {
     kind.name: kind
     for kind in (
@@ -178,7 +211,17 @@ SERVERS: Mapping[str, ServerKind] = {
             read_version=kafka_version,
             environment=kafka_environment,
         ),
-        # rocketmq goes here.
+        ServerKind(
+            name="rocketmq",
+            url_variable="HASHSTAR_ROCKETMQ_NAMESRV",
+            image_variable="HASHSTAR_ROCKETMQ_IMAGE",
+            default_image="hashstar/rocketmq:5.5.0",
+            port=9876,
+            build_url="{}:{}".format,
+            read_version=rocketmq_version,
+            environment=rocketmq_environment,
+            sends_on=True,
+        ),
     )
 }
 
@@ -293,7 +336,7 @@ def _start(kind: ServerKind, image: str) -> DockerContainer:
     published: dict[int, tuple[str, ...] | tuple[str, int]] = dict.fromkeys(ports, ("127.0.0.1",))
     if kind.environment is not None:
         port = _free_port()
-        published[kind.port] = ("127.0.0.1", port)
+        published[port if kind.sends_on else kind.port] = ("127.0.0.1", port)
         container.env.update(kind.environment(port))
     cast("dict[Any, Any]", container.ports).update(published)
     try:

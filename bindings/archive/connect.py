@@ -21,7 +21,18 @@ import pyarrow.parquet as pq
 from bindings.archive.json_lines import JsonLines
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.parquet import MAGIC, UNREADABLE, Parquet
-from bindings.archive.reading import BATCH_ROWS, Bad, Bias, Format, Item, Split, blocks, sample_of
+from bindings.archive.reading import (
+    BATCH_ROWS,
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Split,
+    blocks,
+    sample_of,
+    settled_lines,
+)
 from bindings.archive.record import Rows
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
@@ -54,6 +65,16 @@ class Connect(Format):
     def is_companion(self, path: Path) -> bool:
         found = NAME.fullmatch(path.name)
         return found is not None and found["side"] is not None
+
+    def is_complete(self, path: str) -> bool:
+        """Whether values, keys and headers end as files do that are whole."""
+        file = Path(path)
+        found = NAME.fullmatch(file.name)
+        if found is None:
+            return False
+        stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
+        files = [file, *(beside for side in (".keys", ".headers") if (beside := _path_beside(file, stem + side)))]
+        return all(_is_whole(each) for each in files)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         path = Path(split.path)
@@ -100,9 +121,7 @@ class Connect(Format):
 
 
 def _values(path: Path) -> Iterator[bytes | Bad | None]:
-    with path.open("rb") as file:
-        is_parquet = file.read(4) == MAGIC
-    if is_parquet:
+    if _is_parquet(path):
         try:
             yield from [None] * pq.read_metadata(path).num_rows
         except UNREADABLE as error:
@@ -114,12 +133,33 @@ def _values(path: Path) -> Iterator[bytes | Bad | None]:
         yield from block.data.splitlines()
 
 
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == MAGIC
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _is_whole(file: Path) -> bool:
+    if _is_parquet(file):
+        try:
+            pq.read_metadata(file)
+        except UNREADABLE:
+            return False
+        return True
+    return not settled_lines(str(file), 0, SPLIT_BYTES).is_open
+
+
+def _path_beside(path: Path, stem: str) -> Path | None:
+    return next((beside for kind in KINDS if (beside := path.with_name(f"{stem}.{kind}")).is_file()), None)
+
+
 def _beside(path: Path, stem: str) -> Iterator[bytes] | None:
-    for kind in KINDS:
-        beside = path.with_name(f"{stem}.{kind}")
-        if beside.is_file():
-            return (line for block in blocks(Split(str(beside))) for line in block.data.splitlines())
-    return None
+    beside = _path_beside(path, stem)
+    if beside is None:
+        return None
+    return (line for block in blocks(Split(str(beside))) for line in block.data.splitlines())
 
 
 def _parsed(line: bytes) -> Any:

@@ -1,12 +1,13 @@
 """What kind of archive a path holds, by what is in the files and not by what they are called.
 
 A file is of the first format in `FORMATS` that recognises how it begins. A folder is an archive of all that is below
-it; files that are no archive are named, unless they are known companions of those that are (indexes, side files), or
-their names begin with ``.`` or ``_``.
+it; files that are no archive are named, unless they are empty, or known companions of those that are (indexes, side
+files), or their names begin with ``.`` or ``_``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ class Archive:
 def detect(path: str, mapping: Mapping | None = None) -> Archive:
     """The archive at a path, a file or a folder; ``mapping`` says what records of Kafka and RocketMQ are in AMQP.
 
-    Raises InputError if there is none, saying what was found instead.
+    Raises InputError if there is none, saying what was found instead, and if a file or folder in it cannot be read.
     """
     known = FORMATS if mapping is None else formats(mapping)
     root = Path(path)
@@ -85,36 +86,39 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
         raise InputError(f"{path}: there is no such file or folder")
     found: list[tuple[str, Format]] = []
     others: list[str] = []
-    for file in _files(root):
-        form = _format_of(file, known)
+    for file in [path] if root.is_file() else _files(path):
+        at = Path(file)
+        if any(each.is_companion(at) for each in known):
+            continue
+        head = head_of(file)
+        form = next((each for each in known if each.recognises(head, at)), None) if head else None
         if form is not None:
-            found.append((str(file), form))
-        elif not any(each.is_companion(file) for each in known):
-            others.append(str(file))
+            found.append((file, form))
+        elif head:
+            others.append(file)
     if not found:
         raise InputError(_nothing(path, others, known))
     return Archive(path, tuple(found), tuple(others))
 
 
-def _files(root: Path) -> Iterator[Path]:
-    if root.is_file():
-        yield root
-        return
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(root).parts):
-            yield path
-
-
-def _format_of(file: Path, known: Sequence[Format]) -> Format | None:
-    if any(form.is_companion(file) for form in known):
-        return None
-    head = head_of(str(file))
-    return next((form for form in known if form.recognises(head, file)), None)
+def _files(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
+    for entry in found:
+        if entry.name[0] in "._":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
+        elif entry.is_file():
+            yield entry.path
 
 
 def _nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
     if not others:
-        return f"{path}: there is nothing in it"
+        return f"{path}: there is nothing in it, or nothing but empty files"
     names = ", ".join(form.name for form in known)
     what = "the file is" if others == [path] else f"none of its {len(others)} files is"
     return (

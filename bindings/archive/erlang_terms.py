@@ -1,6 +1,10 @@
-"""Erlang terms as ``~p`` prints them: what the text logs of RabbitMQ's tracing plugin hold.
+"""Erlang terms as ``~p`` and ``~tp`` print them: what the text logs of RabbitMQ's tracing plugin hold.
 
 Lists are lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes the text.
+
+What is printed is characters. Those of ``<<"ü">>`` are bytes, here 0xFC; those of ``<<"ü"/utf8>>``, which only ``~tp``
+prints, are text, here the bytes 0xC3 0xBC. How the characters were written to a file is another matter, and for the
+reader to know.
 """
 
 from __future__ import annotations
@@ -34,14 +38,10 @@ class Atom(str):
     __slots__ = ()
 
 
-def parse(data: bytes) -> Any:
-    """The one term that a text holds, over however many lines. Raises InputError.
-
-    Bytes that are not ASCII stand for themselves: so they do in ``<<"ü"/utf8>>``, which Erlang prints in UTF-8, and in
-    what it prints in Latin-1.
-    """
+def parse(text: str) -> Any:
+    """The one term that a text holds, over however many lines. Raises InputError."""
     stack: list[tuple[str, list[Any]]] = [("", [])]
-    place, text = 0, data.decode("latin-1").rstrip()
+    place, text = 0, text.rstrip()
     wants_value = True
     while place < len(text):
         found = TOKEN.match(text, place)
@@ -74,7 +74,10 @@ def parse(data: bytes) -> Any:
 
 def _value(found: re.Match[str]) -> Any:
     if found["text"] is not None:
-        return _unescaped(found["text"], "utf-8" if found["utf8"] else "latin-1")
+        try:
+            return _unescaped(found["text"]).encode("utf-8" if found["utf8"] else "latin-1")
+        except UnicodeEncodeError:
+            raise InputError("not an Erlang term: a binary with a character that is no byte") from None
     if found["bytes"] is not None:
         try:
             return bytes([int(number) for number in found["bytes"].split(",") if number.strip()])
@@ -85,26 +88,12 @@ def _value(found: re.Match[str]) -> Any:
     if found["float"] is not None:
         return float(found["float"])
     if found["string"] is not None:
-        return _text(found["string"])
-    return Atom(_text(found["quoted"]) if found["quoted"] is not None else found["atom"])
+        return _unescaped(found["string"])
+    return Atom(_unescaped(found["quoted"]) if found["quoted"] is not None else found["atom"])
 
 
-def _text(raw: str) -> str:
-    return _unescaped(raw, "utf-8").decode("utf-8", "surrogateescape")
-
-
-def _unescaped(raw: str, encoding: str) -> bytes:
-    """The bytes that a text in quotes stands for, what is escaped being in an encoding."""
-    parts: list[bytes] = []
-    place = 0
-    for found in ESCAPE.finditer(raw):
-        try:
-            character = _character(found).encode(encoding)
-        except UnicodeEncodeError:
-            raise InputError("not an Erlang term: a binary with a character that is no byte") from None
-        parts += [raw[place : found.start()].encode("latin-1"), character]
-        place = found.end()
-    return b"".join([*parts, raw[place:].encode("latin-1")])
+def _unescaped(raw: str) -> str:
+    return ESCAPE.sub(_character, raw)
 
 
 def _character(found: re.Match[str]) -> str:

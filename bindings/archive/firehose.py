@@ -15,7 +15,7 @@ from bindings.archive.reading import Skipped
 from bindings.archive.record import Record
 from exchange.errors import InputError
 from exchange.message import Message
-from exchange.values import type_and_value
+from exchange.values import Typed, type_and_value
 
 __all__ = ["DELIVERY", "EXCHANGE", "published", "unwrapped"]
 
@@ -61,10 +61,21 @@ def published(
             if key in hidden:
                 hidden.remove(key)
         if hidden:
-            headers = {**headers, "BCC": hidden}
+            headers = {**headers, "BCC": [_longstr(key) for key in hidden]}
     rest = {name: value for name, value in properties.items() if name != "headers"}
     queues = None if routed_queues is None else tuple(routed_queues)
     return Record(Message(exchange, keys[0], headers, rest, body), vhost=vhost, routed_queues=queues)
+
+
+def _longstr(key: str) -> Any:
+    """A routing key as a value of a header, where bytes that are not UTF-8 need be said."""
+    if key.isascii():
+        return key
+    try:
+        data = key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that JSON brought
+        return key
+    return Typed("longstr", data)
 
 
 def _name(headers: Mapping[str, Any], header: str) -> str:

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from bindings.archive import firehose
-from bindings.archive.names import has_nul
+from bindings.archive.names import escaped, has_nul
 from bindings.archive.reading import (
     BATCH_ROWS,
     SPLIT_BYTES,
@@ -35,11 +35,13 @@ from bindings.archive.reading import (
     Block,
     Format,
     Item,
+    Settled,
     Skipped,
     Split,
     blocks,
     ranges,
     sample_of,
+    settled_lines,
 )  # fmt: skip
 from bindings.archive.record import SCHEMA, Record, Rows, empty_column
 from bindings.archive.times import microseconds
@@ -72,6 +74,7 @@ class JsonLines(Format):
     """JSON lines, with ``exchange`` and ``routing_key`` in each."""
 
     name: ClassVar[str] = "JSON lines"
+    grows: ClassVar[bool] = True
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether the first line that is an object has an exchange or a routing key."""
@@ -86,6 +89,9 @@ class JsonLines(Format):
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        return settled_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, add_line, _read_by_arrow)
@@ -242,7 +248,7 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         "routing_key": key,
         "body": bodies,
         "body_size": pc.binary_length(bodies).cast(pa.int64()),
-        "source": pa.array([path], pa.string()).take(pa.array(np.zeros(count, np.int32))),
+        "source": pa.array([escaped(path)], pa.string()).take(pa.array(np.zeros(count, np.int32))),
         "offset": pa.array(block.offset + np.concatenate([[0], ends[:-1] + 1])),
     }
     names = SCHEMA.names if columns is None else columns

@@ -7,7 +7,6 @@ numpy, as no field's place depends on another record. What a column points to is
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zlib
 from collections.abc import Callable
@@ -17,11 +16,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bindings.archive.mapped import Bytes
 from exchange.errors import InputError
 
-__all__ = ["HEADER_BYTES", "Bytes", "Header", "Records", "Spans", "header_at", "is_whole", "records_of", "streamed"]
+__all__ = [
+    "HEADER_BYTES",
+    "Header",
+    "Records",
+    "Spans",
+    "header_at",
+    "is_whole",
+    "next_sound",
+    "records_of",
+    "streamed",
+]
 
-Bytes = bytes | mmap.mmap
 Places = npt.NDArray[np.int64]
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -33,7 +42,9 @@ GREATEST: Final = 1 << 30
 """What is taken for a batch, packed or unpacked, at most, in bytes."""
 
 LOG_APPEND_TIME: Final = 0x08
+TRANSACTION: Final = 0x10
 CONTROL: Final = 0x20
+MAGIC_PLACE: Final = 16
 
 
 class Header(NamedTuple):
@@ -65,6 +76,11 @@ class Header(NamedTuple):
         return bool(self.attributes & CONTROL)
 
     @property
+    def is_transactional(self) -> bool:
+        """Whether its records belong to a transaction of its producer."""
+        return bool(self.attributes & TRANSACTION)
+
+    @property
     def seems_sound(self) -> bool:
         """Whether it can be the header of a batch of version 2."""
         return (
@@ -87,6 +103,18 @@ def is_whole(data: Bytes, header: Header) -> bool:
     import google_crc32c  # the rest of `bindings.archive` does without
 
     return bool(google_crc32c.value(bytes(data[CRC_START : header.size])) == header.crc)
+
+
+def next_sound(data: Bytes, place: int) -> int:
+    """The next byte at which there is a header that can be one; the end of the data if there is none."""
+    while True:
+        magic = data.find(b"\x02", place + MAGIC_PLACE)
+        if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
+            return len(data)
+        place = magic - MAGIC_PLACE
+        if header_at(data, place).seems_sound:
+            return place
+        place += 1
 
 
 class Spans(NamedTuple):

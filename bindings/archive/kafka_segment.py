@@ -1,9 +1,13 @@
 """Segment files of Kafka's log: record batches one after another, in a folder called ``<topic>-<partition>``.
 
+A record of a transaction that was aborted is skipped, and so is one of a transaction whose end is not in the archive:
+what is left is what a consumer gets that reads what is committed. `bindings.archive.kafka_transactions` finds the ends.
+
 A batch is read if its CRC-32C is right. One that is not is told and passed over by its length; where the length is
 wrong too, reading goes on at the next bytes that are a whole batch. A batch that the file ends in is the torn tail of a
 broker that was killed, or of one that is still writing. Compaction leaves gaps between offsets, which are no fault.
-Batches of the versions 0 and 1, which brokers before 0.11 wrote, are told and not read.
+Messages of the formats 0 and 1, which brokers before 0.11 wrote, are told and not read. Zeros up to the end are what a
+broker keeps free in a file that has its size beforehand.
 
 Which exchange and routing key a record is, a `bindings.archive.mapping.Mapping` says. Headers of Kafka are bytes
 without a type: they are read as longstr, a null as void, and of several with one name the last counts.
@@ -11,10 +15,11 @@ without a type: they are read as longstr, a null as void, and of several with on
 
 from __future__ import annotations
 
-import mmap
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -23,25 +28,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE
-from bindings.archive.kafka_batches import HEADER_BYTES, Bytes, Header, Records, header_at, is_whole, records_of
+from bindings.archive.kafka_batches import (
+    GREATEST,
+    HEADER_BYTES,
+    Header,
+    Records,
+    header_at,
+    is_whole,
+    next_sound,
+    records_of,
+)
+from bindings.archive.kafka_transactions import SEGMENT, Ends
+from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.names import escaped, text_array_of_bytes
-from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Skipped, Split, sample_of
+from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Skipped, Split, ranges, sample_of
 from bindings.archive.record import EARLIEST, LATEST, SCHEMA, empty_column
 from exchange.errors import InputError
 
-__all__ = ["KafkaSegment", "Mapped"]
+__all__ = ["KafkaSegment", "Mapped", "items_of", "topic_of"]
 
-COMPANIONS: Final = (".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+COMPANIONS: Final = (
+    ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
+)  # fmt: skip
+"""The last three are of segments that have been replaced, or have not yet replaced others (`LogFileUtils`)."""
+DOUBLES: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(?:delete|future|stray)")
+"""Folders of partitions that are to be deleted, or not yet there."""
 COMPANION_NAMES: Final = frozenset({
     "leader-epoch-checkpoint", "partition.metadata", "meta.properties", "bootstrap.checkpoint", "quorum-state",
     "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
 })  # fmt: skip
 FOLDER: Final = re.compile(r"(.+)-(\d+)")
-MAGIC_PLACE: Final = 16
 UNSOUND: Final = "not a record batch, or a damaged one"
 TORN: Final = "the file ends in the middle of a record batch"
+NOTHING: Final = ""
+"""What is wrong where there are but zeros."""
+OLD_LEAST: Final = 14
+"""Of a message of format 0, behind its length."""
+MARKER: Final = "a marker of a transaction"
+ABORTED: Final = "a record of a transaction that was aborted"
+NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
 
 
 @dataclass(frozen=True)
@@ -51,49 +78,83 @@ class KafkaSegment(Format):
     mapping: Mapping = USUAL
 
     name: ClassVar[str] = "Kafka segment"
+    grows: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it begins with a batch, and one that is whole if all of it is there."""
+        """Whether it begins with a batch, a whole one if all of it is there, or is a segment yet to be filled."""
+        if SEGMENT.fullmatch(path.name) and not any(head):
+            return True
         if len(head) < HEADER_BYTES:
             return False
         header = header_at(head)
+        if header.magic in OLD:
+            return _is_old(head, 0)
         return header.seems_sound and (header.size > len(head) or is_whole(head, header))
 
     def is_companion(self, path: Path) -> bool:
-        return path.suffix in COMPANIONS or path.name in COMPANION_NAMES
+        if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
+            return True
+        return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        """Splits begin with batches, which are found by walking from one header to the next."""
+        """Splits begin with batches: those that the file's index names, else those found from header to header."""
+        if len(ranges(path, split_bytes)) == 1:
+            return [Split(path)]
         with Mapped(path) as data:
-            starts = [0]
-            place = 0
+            starts = _indexed(path, data, split_bytes)
+            place = starts[-1]
             while place + HEADER_BYTES <= len(data):
                 if place - starts[-1] >= split_bytes:
                     starts.append(place)
                 header = header_at(data, place)
-                place = place + header.size if header.seems_sound else _next_sound(data, place + 1)
-            return [Split(path, *pair) for pair in zip(starts, [*starts[1:], len(data)], strict=True)]
+                place = place + header.size if header.seems_sound else next_sound(data, place + 1)
+            return [Split(path, *pair) for pair in pairwise([*starts, len(data)])]
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All batches up to the last that is there; if that one is not whole, up to it.
+
+        A transaction that has not ended stops it, as it stops a consumer that reads what is committed.
+        """
+        with Mapped(path) as data:
+            starts, last, place = [start], start, start
+            ends = Ends(path, data)
+            while place + HEADER_BYTES <= len(data):
+                header = header_at(data, place)
+                if header.seems_sound and _skipped(header, place, ends) == Skipped(NOT_ENDED, header.records):
+                    break
+                behind = place + header.size if header.seems_sound else next_sound(data, place + 1)
+                if behind > len(data) or (behind == len(data) and not header.seems_sound):
+                    break
+                if place - starts[-1] >= split_bytes:
+                    starts.append(place)
+                last, place = place, behind
+            if place > last and not is_whole(data[last:place], header_at(data, last)):
+                place = last  # it may be in the making; once something follows, it is told
+            splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
+            return Settled(splits, place, is_open=place < len(data))
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        topic = _topic(split.path)
+        topic = topic_of(split.path)
         with Mapped(split.path) as data:
             end = len(data) if split.end is None else split.end
+            ends = Ends(split.path, data)
             place = split.start
             while place < end:
                 behind, trouble = _batch_at(data, place, end)
-                if trouble is not None:
+                if trouble is None:
+                    skipped = _skipped(header_at(data, place), place, ends)
+                    if skipped is None:
+                        yield from self._batch(data[place:behind], split.path, place, topic, columns)
+                    else:
+                        yield skipped
+                elif trouble != NOTHING:
                     yield Bad(split.path, place, trouble, sample_of(data[place : place + 100]))
-                else:
-                    yield from self._batch(data[place:behind], split.path, place, topic, columns)
                 place = behind
 
     def _batch(self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None) -> Iterator[Item]:
         header = header_at(data)
-        if header.is_control:
-            yield Skipped("a marker of a transaction", header.records)
-            return
         if not header.records:  # compaction keeps the last batch of a producer without its records
             return
         try:
@@ -101,7 +162,24 @@ class KafkaSegment(Format):
         except InputError as error:
             yield Bad(path, place, f"a record batch that {error}", sample_of(data))
             return
-        yield from _Rows(records, path, topic, self.mapping).items(SCHEMA.names if columns is None else columns)
+        yield from items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns)
+
+
+def items_of(records: Records, source: str, topic: str, mapping: Mapping, columns: Sequence[str]) -> Iterator[Item]:
+    """Records of one topic as rows with these columns, and a word on those without an exchange or routing key."""
+    return _Rows(records, source, topic, mapping).items(columns)
+
+
+def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
+    """A batch of no publishings."""
+    if header.is_control:
+        return Skipped(MARKER, header.records)
+    if not header.is_transactional or not header.records:
+        return None
+    is_committed = ends.is_committed(header, place)
+    if is_committed:
+        return None
+    return Skipped(NOT_ENDED if is_committed is None else ABORTED, header.records)
 
 
 class _Rows:
@@ -164,7 +242,7 @@ class _Rows:
         if name == "body_size":
             return pa.array(np.maximum(records.values.lengths, 0))
         if name == "source":
-            return pa.array([self._path] * self._count, pa.string())
+            return pa.array([escaped(self._path)] * self._count, pa.string())
         if name == "offset":
             return pa.array(records.offsets)
         return empty_column(name, self._count)
@@ -195,40 +273,33 @@ def _times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array
     return pa.array(times, mask=~known).view(SCHEMA.field("time").type)
 
 
-class Mapped:
-    """A file as bytes, without reading it all. Raises InputError."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> Bytes:
-        try:
-            with Path(self._path).open("rb") as file:
-                size = file.seek(0, 2)
-                self._data: Bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
-        return self._data
-
-    def __exit__(self, *_: object) -> None:
-        if isinstance(self._data, mmap.mmap):
-            self._data.close()
-
-
-def _topic(path: str) -> str:
+def topic_of(path: str) -> str:
+    """The topic of a segment file, by the name of its folder."""
     folder = Path(path).resolve().parent.name
     found = FOLDER.fullmatch(folder)
     return found[1] if found else folder
 
 
+OLD: Final = (0, 1)
+
+
+def _is_old(data: Bytes, place: int) -> bool:
+    """Whether there is a message of one of the old formats: a length, a CRC-32 of what follows it, the format."""
+    header = header_at(data, place)
+    if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= GREATEST:
+        return False
+    message = data[place + 12 : place + header.size]
+    return len(message) < header.length or zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
+
+
 def _batch_at(data: Bytes, place: int, end: int) -> tuple[int, str | None]:
     """Where reading goes on behind a batch, and what is wrong with it, if anything."""
+    if is_zero(data, place):
+        return len(data), NOTHING
     if place + HEADER_BYTES > len(data):
-        if not any(data[place:]):
-            return len(data), None if place == len(data) else "zeros where a record batch should be"
         return len(data), TORN
     header = header_at(data, place)
-    if header.magic in (0, 1) and 14 <= header.length <= len(data) - place - 12:
+    if place + header.size <= len(data) and _is_old(data, place):
         return min(place + header.size, end), f"a message of Kafka's old format {header.magic}, which is not read"
     if header.seems_sound:
         behind = place + header.size
@@ -243,25 +314,37 @@ def _batch_at(data: Bytes, place: int, end: int) -> tuple[int, str | None]:
     return end, TORN if header.seems_sound else UNSOUND
 
 
+def _indexed(path: str, data: Bytes, split_bytes: int) -> list[int]:
+    """0, and batches about so many bytes apart, of those in the index of a segment; that may be none, or be stale."""
+    starts = [0]
+    try:
+        index = Path(path).with_suffix(".index").read_bytes()
+    except OSError:
+        return starts
+    entries = np.frombuffer(index, ">i4", len(index) // 8 * 2)  # offsets and places, in turn
+    places = np.unique(entries[1::2])
+    while True:
+        following = int(np.searchsorted(places, starts[-1] + split_bytes))
+        if following == len(places):
+            return starts
+        place = int(places[following])
+        if place + HEADER_BYTES > len(data) or not _is_whole_at(data, place):
+            return starts
+        starts.append(place)
+
+
+def _is_whole_at(data: Bytes, place: int) -> bool:
+    header = header_at(data, place)
+    return header.seems_sound and is_whole(data[place : place + header.size], header)
+
+
 def _sound_at(data: Bytes, place: int) -> bool:
     return place + HEADER_BYTES <= len(data) and header_at(data, place).seems_sound
 
 
-def _next_sound(data: Bytes, place: int) -> int:
-    """The next byte at which there is a header that can be one; the end of the data if there is none."""
-    while True:
-        magic = data.find(b"\x02", place + MAGIC_PLACE)
-        if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
-            return len(data)
-        place = magic - MAGIC_PLACE
-        if header_at(data, place).seems_sound:
-            return place
-        place += 1
-
-
 def _next_whole(data: Bytes, place: int, end: int) -> int | None:
     """The next byte before the end at which there is a whole batch."""
-    while (place := _next_sound(data, place)) < end:
+    while (place := next_sound(data, place)) < end:
         header: Header = header_at(data, place)
         if place + header.size <= len(data) and is_whole(data[place : place + header.size], header):
             return place

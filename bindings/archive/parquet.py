@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Split
+from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Split
 from bindings.archive.record import SCHEMA, empty_column
 from exchange.errors import InputError
 
@@ -29,6 +29,8 @@ BIAS_KEY: Final = b"hashstar.bias"
 VERSION: Final = b"1"
 ROW_GROUP: Final = 1 << 17
 OPEN_DAYS: Final = 8
+CODED: Final = 10
+"""Bytes for each value, at most, in columns whose values are numbers of a dictionary's."""
 DAY_US: Final = 86_400_000_000
 UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
 """What pyarrow raises for files that are damaged."""
@@ -66,6 +68,16 @@ class Parquet(Format):
                 start, size = group + 1, 0
         return splits
 
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All of it, as soon as its end is there; one without a row has the end 1."""
+        try:
+            groups = max(pq.read_metadata(path).num_row_groups, 1)
+        except UNREADABLE:
+            return Settled([], start, is_open=True)
+        if start >= groups:
+            return super().settled(path, start)
+        return Settled([split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False)
+
     def bias_of(self, path: str) -> Bias:
         try:
             said = (pq.read_schema(path).metadata or {}).get(BIAS_KEY, b"")
@@ -74,21 +86,30 @@ class Parquet(Format):
         return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        wanted = list(SCHEMA.names if columns is None else columns)
-        try:
-            file = pq.ParquetFile(split.path, page_checksum_verification=True)
-            groups = range(split.start, file.num_row_groups if split.end is None else split.end)
-        except FileNotFoundError as error:
-            raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
-        except UNREADABLE as error:
-            yield Bad(split.path, 0, f"damaged Parquet file: {_first_line(error)}")
-            return
-        with file:
-            for group in groups:
-                yield from _read_group(file, split.path, group, wanted)
+        return _read(split, columns, coded=False)
+
+    def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        return _read(split, columns, coded=True)
 
 
-def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str]) -> Iterator[Item]:
+def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterator[Item]:
+    wanted = list(SCHEMA.names if columns is None else columns)
+    try:
+        metadata = pq.read_metadata(split.path)
+        texts = _coded_columns(metadata, split) if coded else None
+        file = pq.ParquetFile(split.path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True)
+        groups = range(split.start, file.num_row_groups if split.end is None else split.end)
+    except FileNotFoundError as error:
+        raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
+    except UNREADABLE as error:
+        yield Bad(split.path, 0, f"damaged Parquet file: {_first_line(error)}")
+        return
+    with file:
+        for group in groups:
+            yield from _read_group(file, split.path, group, wanted, coded=coded)
+
+
+def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], *, coded: bool) -> Iterator[Item]:
     own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
     names = file.schema_arrow.names
     stored = {name: name for name in wanted if name in names}
@@ -96,13 +117,14 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str]) 
         stored |= {name: next((other for other in NAMES.get(name, (name,)) if other in names), "") for name in wanted}
         stored = {name: other for name, other in stored.items() if other}
     needed = dict.fromkeys([*stored.values(), "exchange", "routing_key"])
+    rows = ROW_GROUP if coded and "body" not in wanted else BATCH_ROWS
     row = sum(file.metadata.row_group(n).num_rows for n in range(group))
     end = row + file.metadata.row_group(group).num_rows
     try:
-        for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(needed)):
+        for batch in file.iter_batches(rows, row_groups=[group], columns=list(needed)):
             if own:
                 batch.validate(full=True)
-                yield batch.select(wanted).cast(pa.schema([SCHEMA.field(name) for name in wanted]))
+                yield _typed(batch.select(wanted))
             else:
                 yield from _foreign(batch, path, row, wanted, stored)
             row += batch.num_rows
@@ -111,6 +133,43 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str]) 
         return
     if row != end:  # the header of a page, of which there is no checksum
         yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
+
+
+def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With columns of the types they should be of, or of the same with dictionaries in the place of texts."""
+    fields = [
+        field if _decoded(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
+        for field in batch.schema
+    ]
+    return batch.cast(pa.schema(fields))
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_map(kind):
+        return pa.map_(_decoded(kind.key_type), kind.item_field.with_type(_decoded(kind.item_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_decoded(field.type)) for field in kind])
+    return pa.list_(kind.value_field.with_type(_decoded(kind.value_type))) if pa.types.is_list(kind) else kind
+
+
+def _coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
+    """The columns of texts that are stored as numbers of a dictionary's, as far as a part of the file tells.
+
+    They are read as that: so a text that comes often is made, checked and compared once.
+    """
+    groups = [metadata.row_group(n) for n in range(split.start, split.end or metadata.num_row_groups)]
+    found = []
+    for place in range(metadata.num_columns if groups else 0):
+        column = metadata.schema.column(place)
+        if column.physical_type != "BYTE_ARRAY" or column.path == "body":
+            continue
+        chunks = [group.column(place) for group in groups]
+        size = sum(chunk.total_uncompressed_size for chunk in chunks)
+        if all(chunk.has_dictionary_page for chunk in chunks) and size <= CODED * sum(c.num_values for c in chunks):
+            found.append(column.path)
+    return found
 
 
 def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]) -> Iterator[Item]:

@@ -43,7 +43,12 @@ class QueueDump(Format):
         return isinstance(value, dict) and value.keys() == {"properties", "headers"}
 
     def is_companion(self, path: Path) -> bool:
-        return path.with_name(path.name + SUFFIX).exists()
+        return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
+
+    def is_complete(self, path: str) -> bool:
+        """Whether it is a whole object."""
+        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        return bool(values) and not values[-1]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)

@@ -50,6 +50,11 @@ class Rabtap(Format):
     def is_companion(self, path: Path) -> bool:
         return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
 
+    def is_complete(self, path: str) -> bool:
+        """Whether it ends with a whole object."""
+        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        return bool(values) and not values[-1]
+
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
         for place, value, sample in objects(split.path):

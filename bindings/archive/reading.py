@@ -8,10 +8,12 @@ comes as `Skipped`. The splits of a file are read independently and together giv
 
 from __future__ import annotations
 
+import json
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -20,8 +22,9 @@ import pyarrow as pa
 from exchange.errors import InputError
 
 __all__ = [
-    "BATCH_ROWS", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item", "Skipped", "Split", "blocks", "head_of",
-    "ranges", "sample_of", "unpacked_pieces", "whole",
+    "BATCH_ROWS", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item", "Settled", "Skipped", "Split", "blocks",
+    "head_of", "is_gzipped", "pieces", "ranges", "sample_of", "settled_gzip", "settled_lines", "unpacked_pieces",
+    "whole",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -35,6 +38,7 @@ LONGEST: Final = 256 << 20
 """What is taken for one line at most, in bytes."""
 SAMPLE_BYTES: Final = 80
 GZIP: Final = b"\x1f\x8b"
+ONCE: Final = "what was added is not counted"
 
 
 class Bias(Enum):
@@ -53,6 +57,18 @@ class Split(NamedTuple):
     start: int = 0
     end: int | None = None
     """Half-open, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
+    exact: bool = False
+    """Whether a record begins at ``start`` and one ends at ``end``, so that what is there is told with this split."""
+
+
+class Settled(NamedTuple):
+    """What is complete of a file that may still be written."""
+
+    splits: list[Split]
+    end: int
+    """Where what is complete ends, in the units of the format: where to go on the next time."""
+    is_open: bool
+    """Whether something stands behind that, which may be the beginning of a record."""
 
 
 class Bad(NamedTuple):
@@ -85,6 +101,11 @@ class Format(ABC):
     note: ClassVar[str] = ""
     """What a reader of numbers should know of it."""
 
+    grows: ClassVar[bool] = False
+    """Whether records are added to files: they are then taken as far as they are complete, in bytes."""
+    in_place: ClassVar[bool] = False
+    """Whether files have their size before they are written, so that it does not tell when something was added."""
+
     @abstractmethod
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether a file that begins so, unpacked if it is gzipped, is of this format."""
@@ -96,9 +117,30 @@ class Format(ABC):
         Raises InputError only if the file cannot be opened.
         """
 
+    def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        """As ``read``, but texts may stand in dictionaries, and more rows in a batch: for those who count columns."""
+        return self.read(split, columns)
+
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """The splits of a file, each of about so many bytes. Raises InputError if it cannot be opened."""
         return [Split(path)]
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """What is complete of a file that may still be written, behind the place up to which it was so before.
+
+        The splits together with those of earlier times give each record once. Raises InputError if the file cannot be
+        opened, or if it is one that can only be read as a whole, and was read before.
+        """
+        if start:
+            raise InputError(f"{path}: it has changed since it was read, and {self.name} is read as a whole: {ONCE}")
+        if not self.is_complete(path):
+            return Settled([], 0, is_open=True)
+        size = _size(path)
+        return Settled([Split(path)] if size else [], size, is_open=False)
+
+    def is_complete(self, path: str) -> bool:
+        """Whether nothing is missing at the end of a file that is read as a whole. Raises InputError."""
+        return True
 
     def bias_of(self, path: str) -> Bias:
         """The bias of a file, for formats that can say it of each."""
@@ -182,11 +224,81 @@ def ranges(path: str, split_bytes: int) -> list[Split]:
             gzipped = file.read(2) == GZIP
         size = Path(path).stat().st_size
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if gzipped or size <= split_bytes:
         return [Split(path)]
     count = -(-size // split_bytes)
     return [Split(path, size * n // count, size * (n + 1) // count) for n in range(count)]
+
+
+def settled_lines(path: str, start: int, split_bytes: int) -> Settled:
+    """What is complete of a file of lines; a last one without its end is so if it is a whole object of JSON.
+
+    A gzipped file is taken as a whole. Raises InputError as `Format.settled`.
+    """
+    if is_gzipped(path):
+        return settled_gzip(path, start)
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            end, rest = size, b""
+            while end > start:
+                place = max(end - GZIP_BYTES, start)
+                file.seek(place)
+                rest = file.read(end - place) + rest
+                found = rest[: end - place].rfind(b"\n") + 1
+                if found or len(rest) > LONGEST:
+                    end, rest = place + found, rest[found:]
+                    break
+                end = place
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if rest and _is_object(rest):
+        end, rest = size, b""
+    return Settled(pieces(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
+
+
+def is_gzipped(path: str) -> bool:
+    """Whether a file is. Raises InputError if it cannot be opened."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(2) == GZIP
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def settled_gzip(path: str, start: int) -> Settled:
+    """A gzipped file, which is taken when it is whole. Raises InputError as `Format.settled`."""
+    if start:
+        raise InputError(f"{path}: it has changed since it was read, and a gzipped file is read as a whole: {ONCE}")
+    size = _size(path)
+    try:
+        for _ in unpacked(path):
+            pass
+    except _Broken:
+        return Settled([], 0, is_open=True)
+    return Settled([Split(path)], size, is_open=False)
+
+
+def pieces(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
+    """A stretch of a file in ranges of bytes, none if it is empty."""
+    count = -(-(end - start) // split_bytes)
+    ends = [start + (end - start) * n // count for n in range(count + 1)] if count > 0 else []
+    return [Split(path, *pair) for pair in pairwise(ends)]
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def blocks(split: Split) -> Iterator[Block]:
@@ -249,6 +361,13 @@ def whole(path: str, limit: int = LONGEST) -> bytes:
 
 def head_of(path: str) -> bytes:
     """How a file begins, unpacked if it is gzipped; as much of it as tells its format. Raises InputError."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if not head.startswith(GZIP):
+        return head
     head = b""
     try:
         for data in unpacked(path):

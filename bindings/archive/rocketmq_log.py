@@ -7,30 +7,46 @@ The file is as long as it may become, so it ends with a blank, with zeros, or wi
 
 Which exchange and routing key a message is, a `bindings.archive.mapping.Mapping` says. Headers are the user properties,
 TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are skipped: they are not
-what was published, or not yet.
+what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one record; its messages are
+records here, all at the byte of that one.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 
-from bindings.archive.kafka_batches import Bytes, streamed
-from bindings.archive.kafka_segment import Mapped
+from bindings.archive.kafka_batches import streamed
+from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Skipped, Split, ranges, sample_of
+from bindings.archive.reading import (
+    BATCH_ROWS,
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Settled,
+    Skipped,
+    Split,
+    ranges,
+    sample_of,
+)
 from bindings.archive.record import Rows
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
 
 __all__ = ["RocketmqLog"]
 
+NAME: Final = re.compile(r"\d{20}(?:\.gz)?")
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
 """With two bytes for the length of the topic, since 5.0."""
@@ -42,19 +58,35 @@ LEAST: Final = 91
 HOST_V6: Final = (0x10, 0x20)
 """System flags: the host where it was born, that where it is stored, has an address of IPv6."""
 PACKED: Final = 0x1
+BATCH: Final = 0xC0
+"""System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
 TRANSACTION: Final = 0xC
 COMMITTED: Final = (0x0, 0x8)
 UNPACKERS: Final = {0: zlib.decompress, 1: streamed("lz4"), 2: streamed("zstd"), 3: zlib.decompress}
 """System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""
 
-OWN_TOPICS: Final = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%")
+OWN_TOPICS: Final = (
+    "%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC", "CHECKPOINT_TOPIC",
+)  # fmt: skip
+"""How they begin (`TopicValidator`)."""
 OWN: Final = Skipped("a message of RocketMQ's own: a retry, a delay, a half of a transaction")
 SYSTEM: Final = frozenset({
-    "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET", "MAX_OFFSET",
-    "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION",
-    "TRACE_ON", "UNIQ_KEY", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "CLUSTER", "CRC32", "__CRC32#",
+    "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
+    "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC",
+    "DUP_INFO", "EXTEND_UNIQ_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM",
+    "INSTANCE_ID", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE",
+    "ORIGIN_GROUP", "ORIGIN_MESSAGE_ID", "PGROUP", "POP_CK", "POP_CK_OFFSET", "PROPERTY_FORWARD_QUEUE_ID",
+    "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REDIRECT", "REPLY_TO_CLIENT", "RETRY_TOPIC",
+    "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
+    "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_LABEL", "TIMER_ROLL_TIMES", "TRACE_CONTEXT",
+    "TRACE_ON", "TRANSACTION_CHECK_TIMES", "TRANSFER_FLAG", "TRANS_OFFSET", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET",
+    "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
 })  # fmt: skip
-"""Properties that clients and brokers add (`MessageConst`)."""
+"""Properties that clients and brokers add (`MessageConst`), as users cannot."""
+CHUNK: Final = 1 << 20
+PART: Final = struct.Struct(">iIIii")
+"""Of a message in a batch: size, magic, checksum, flag, size of the body."""
 
 
 class _Found(NamedTuple):
@@ -75,11 +107,15 @@ class RocketmqLog(Format):
     mapping: Mapping = USUAL
 
     name: ClassVar[str] = "RocketMQ commit log"
+    grows: ClassVar[bool] = True
+    in_place: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.SURVIVORS
     note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it begins with a record or a blank."""
+        """Whether it begins with a record or a blank, or is a file that a broker made before it needs it."""
+        if NAME.fullmatch(path.name) and not any(head):
+            return True
         if len(head) < START.size:
             return False
         size, magic = START.unpack_from(head)[:2]
@@ -87,6 +123,35 @@ class RocketmqLog(Format):
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All records up to the last, if that one is whole, and all of the file if it says that the log goes on."""
+        with Mapped(path) as data:
+            base = _base(path, data)
+            starts, last, place, is_open = [start], -1, start, False
+            while place < len(data):
+                size = START.unpack_from(data, place)[0] if _says_so(data, base, place) else 0
+                if size < LEAST or place + size > len(data):
+                    if data[place + 4 : place + 8] == BLANK.to_bytes(4, "big"):
+                        size = len(data) - place
+                    elif not any(data[place : place + CHUNK]):
+                        break  # the log has not come further
+                    else:
+                        size = _next(data, base, place + 1) - place
+                        if place + size >= len(data):
+                            is_open = True
+                            break
+                if place - starts[-1] >= split_bytes:
+                    starts.append(place)
+                last, place = place, place + size
+            if (
+                last >= 0
+                and _says_so(data, base, last)
+                and (not data[place - 1] or isinstance(_record_at(data, base, last), str))
+            ):  # it may be in the making, for zeros are what is not written yet; once something follows, it is told
+                place, is_open = last, True
+            splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
+            return Settled(splits, place, is_open)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
@@ -96,22 +161,26 @@ class RocketmqLog(Format):
                 if isinstance(found, str):
                     yield Bad(split.path, base + place, found, sample_of(data[place : place + 100]))
                     continue
+                topic = found.topic.decode("utf-8", "surrogateescape")
+                if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
+                    yield OWN
+                    continue
                 try:
-                    skipped = self._add(rows, found, base + place)
-                    if skipped is not None:
-                        yield skipped
-                except HashstarError as error:
+                    parts = _parts(found)
+                except InputError as error:
                     yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                    continue
+                for body, properties in parts:
+                    try:
+                        self._add(rows, topic, body, _properties(properties), found.born, base + place)
+                    except HashstarError as error:
+                        yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
                 if len(rows) >= BATCH_ROWS:
                     yield rows.batch()
         if len(rows):
             yield rows.batch()
 
-    def _add(self, rows: Rows, found: _Found, place: int) -> Skipped | None:
-        topic = found.topic.decode("utf-8", "surrogateescape")
-        if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
-            return OWN
-        properties = _properties(found.properties)
+    def _add(self, rows: Rows, topic: str, body: bytes, properties: dict[str, str], born: int, place: int) -> None:
         places = []
         for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
             text = _place(wanted, topic, properties)
@@ -120,9 +189,7 @@ class RocketmqLog(Format):
             places.append(text)
         headers = {name: value for name, value in properties.items() if name not in SYSTEM}
         known = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
-        message = Message(places[0], places[1], headers, known, _body(found))
-        rows.add(message, found.born * 1000 if found.born > 0 else None, offset=place)
-        return None
+        rows.add(Message(places[0], places[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
 
 
 def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
@@ -144,6 +211,26 @@ def _properties(data: bytes) -> dict[str, str]:
     return {name: value for name, found, value in pairs if found and name}
 
 
+def _parts(found: _Found) -> list[tuple[bytes, bytes]]:
+    """Body and properties of the message, or of each in a batch (`MessageDecoder.decodeMessages`)."""
+    body = _body(found)
+    if found.flag & BATCH != BATCH:
+        return [(body, found.properties)]
+    parts: list[tuple[bytes, bytes]] = []
+    place = 0
+    while place < len(body):
+        if place + PART.size > len(body):
+            raise InputError("a batch whose messages do not fit in it")
+        size, *_, length = PART.unpack_from(body, place)
+        at = place + PART.size + length
+        names = int.from_bytes(body[at : at + 2], "big")
+        if length < 0 or at + 2 + names != place + size or place + size > len(body):
+            raise InputError("a batch whose messages do not fit in it")
+        parts.append((body[place + PART.size : at], body[at + 2 : at + 2 + names]))
+        place += size
+    return parts
+
+
 def _body(found: _Found) -> bytes:
     if not found.flag & PACKED:
         return found.body
@@ -158,7 +245,7 @@ def _body(found: _Found) -> bytes:
 
 def _base(path: str, data: Bytes) -> int:
     """Where in the whole log the file begins: its name says, else its first record."""
-    name = Path(path).name
+    name = Path(path).name.removesuffix(".gz")
     if name.isascii() and name.isdecimal():
         return int(name)
     if len(data) < START.size:
@@ -174,11 +261,11 @@ def _records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, _Found
     of itself that it begins in a split is read or told there.
     """
     end = len(data) if split.end is None else split.end
-    place = 0 if split.start == 0 else _next(data, base, split.start)
+    place = split.start if split.start == 0 or split.exact else _next(data, base, split.start)
     if place >= end:
         return
     while place < len(data):
-        if place >= end and _says_so(data, base, place):
+        if place >= end and (split.exact or _says_so(data, base, place)):
             return
         found = _record_at(data, base, place)
         if isinstance(found, _Found):
@@ -220,6 +307,8 @@ def _record_at(data: Bytes, base: int, place: int) -> _Found | str:
     body, topic, properties = parts
     if zlib.crc32(body) & 0x7FFFFFFF != crc & 0x7FFFFFFF:
         return "a body whose checksum is wrong"
+    if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
+        return "a record that is not whole"
     return _Found(size, born, flag, body, topic, properties)
 
 
@@ -250,11 +339,4 @@ def _says_so(data: Bytes, base: int, place: int) -> bool:
 def _is_blank(data: Bytes, place: int) -> bool:
     """Whether the log goes on in the next file, or has not come further."""
     head = data[place : place + 8]
-    if len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK:
-        return True
-    if any(head):
-        return False
-    return all(not data[n : n + CHUNK].strip(b"\0") for n in range(place, len(data), CHUNK))
-
-
-CHUNK: Final = 1 << 20
+    return (len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK) or is_zero(data, place)

@@ -3,10 +3,23 @@
 Both tell what the firehose tells: see `bindings.archive.firehose`. The plugin cuts bodies at ``max_payload_bytes``
 without saying so. A trace with a pattern other than ``#`` or ``publish.#`` holds what the pattern let through.
 
-In JSON all integers become longs, a void the text ``undefined``, and bytes that are not UTF-8 a text that says so. In
-text a body that is not UTF-8 is printed as if it were Latin-1, so one that could be either is taken for unknown; the
-body of the last entry of a file may have been cut at the end of a line. Keys and headers are taken for UTF-8 if they
-can be: 3.10 prints them thus, and later brokers print in the same bytes what is Latin-1.
+In JSON all integers become longs, a void the text ``undefined``, and bytes that are not UTF-8 a text that says so.
+
+In text, the characters of an entry are written in one of three ways, which no entry tells of itself:
+
+====  ==================================================  ===========================  =========================
+      how terms are printed                               names and the body           characters are written
+====  ==================================================  ===========================  =========================
+3.10  ``~p``: no ``/utf8``, so binaries are Latin-1        as their bytes               in Latin-1
+4.0   ``~tp``: ``<<"ü"/utf8>>`` where a binary is UTF-8    as UTF-8, else as Latin-1    in Latin-1
+4.3   as 4.0                                              as 4.0                       in UTF-8
+====  ==================================================  ===========================  =========================
+
+An entry whose head is not UTF-8 is thus in Latin-1, and so is one without ``/utf8``, its keys then being those of 3.10;
+any other is in UTF-8. A body that is not ASCII can be more than one, so it is unknown unless it has a character beyond
+Latin-1. Of such characters 4.0 can write none: where a body or name has one, the entry and the up to 99 that it would
+have written with it are lost, and the broker says nothing of it. The body of the last entry of a file may have been cut
+at the end of a line.
 
 In text, a body can look like the beginning of the next entry, and what follows is then read as one: the format has
 nothing against it. Lines that stand between entries are bodies.
@@ -21,11 +34,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from bindings.archive import firehose
 from bindings.archive.erlang_terms import parse
 from bindings.archive.json_lines import read_lines
+from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
     BATCH_ROWS,
     SPLIT_BYTES,
@@ -33,10 +47,15 @@ from bindings.archive.reading import (
     Bias,
     Format,
     Item,
+    Settled,
     Skipped,
     Split,
+    is_gzipped,
+    pieces,
     ranges,
     sample_of,
+    settled_gzip,
+    settled_lines,
     unpacked_pieces,
 )  # fmt: skip
 from bindings.archive.record import Rows
@@ -55,6 +74,7 @@ class TracingJson(Format):
     """The plugin's JSON: one entry a line."""
 
     name: ClassVar[str] = "RabbitMQ tracing log, JSON"
+    grows: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.EVERYTHING
     note: ClassVar[str] = NOTE
 
@@ -68,6 +88,9 @@ class TracingJson(Format):
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        return settled_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, _add_entry)
@@ -134,6 +157,7 @@ ENTRY: Final = re.compile(
     re.DOTALL,
 )
 BEGIN: Final = re.compile(rb"\n={80}\n\d[^\n]{0,40}: Message (?:published|received)\n")
+RULE: Final = b"\n" + b"=" * 80 + b"\n"
 BEGIN_BYTES: Final = 200
 """As long as the beginning of an entry can be."""
 
@@ -142,8 +166,12 @@ class TracingText(Format):
     """The plugin's text: one entry after another, each begun by a line of 80 ``=``."""
 
     name: ClassVar[str] = "RabbitMQ tracing log, text"
+    grows: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.EVERYTHING
-    note: ClassVar[str] = f"{NOTE}; a body that looks like an entry is read as one"
+    note: ClassVar[str] = (
+        f"{NOTE}; a body that looks like an entry is read as one; brokers before 4.3 lose entries with characters "
+        "beyond Latin-1"
+    )
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether it begins as an entry does."""
@@ -151,6 +179,16 @@ class TracingText(Format):
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All entries but the last, which ends only where the next one begins."""
+        if is_gzipped(path):
+            return settled_gzip(path, start)
+        with Mapped(path) as data:
+            end = len(data)
+            while (end := data.rfind(RULE, start, end)) >= 0 and BEGIN.match(data, end) is None:
+                end += len(RULE) - 1  # a body may have half of it
+            return Settled(pieces(path, start, max(end, start), split_bytes), max(end, start), is_open=len(data) > end)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
@@ -217,11 +255,12 @@ def _add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipp
         return firehose.DELIVERY
     if found["routed"] is None:
         raise InputError("no routed queues")
-    keys, routed, properties = (parse(found[name]) for name in ("keys", "routed", "properties"))
+    names = _Names.of(data[: found.end()])
+    keys, routed, properties = (parse(found[name].decode(names.encoding)) for name in ("keys", "routed", "properties"))
     body = data[found.end() :]
     published = firehose.published(
-        _decoded(found["exchange"]), _binaries(keys), _table(properties), body.removesuffix(b"\n"),
-        _decoded(found["vhost"]), _binaries(routed),
+        names.name(found["exchange"]), _binaries(keys), _table(properties), body.removesuffix(b"\n"),
+        names.name(found["vhost"]), _binaries(routed),
     )  # fmt: skip
     is_open = is_last and BEGUN.search(body) is not None
     if not body.endswith(b"\n") and not is_open:
@@ -239,7 +278,36 @@ BEGUN: Final = re.compile(rb"\n\n(?:={1,80}(?:\n[^\n]*)?)?\Z")
 
 def _is_certain(body: bytes) -> bool:
     """Whether a body as it is printed can only be the one that was published."""
-    return body.isascii() or any(ord(character) > 0xFF for character in body.decode("utf-8", "replace"))
+    try:
+        return body.isascii() or any(ord(character) > 0xFF for character in body.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+class _Names(NamedTuple):
+    """How the characters of an entry are written."""
+
+    encoding: str
+    is_unicode: bool
+    """Whether names were printed as text: `False` where they were printed as their bytes, or nothing tells."""
+
+    @classmethod
+    def of(cls, head: bytes) -> _Names:
+        is_unicode = b'"/utf8>>' in head
+        try:
+            head.decode()
+        except UnicodeDecodeError:
+            return cls("latin-1", is_unicode)
+        return cls("utf-8" if is_unicode else "latin-1", is_unicode)
+
+    def name(self, data: bytes) -> str:
+        """A name that is printed as it is; one in Latin-1 that would be no UTF-8 is text, as names are."""
+        if not self.is_unicode or self.encoding == "utf-8":
+            try:
+                return data.decode()
+            except UnicodeDecodeError:
+                pass
+        return data.decode("latin-1")
 
 
 def _decoded(data: bytes) -> str:

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.names import escaped
-from bindings.archive.record import Record, batch_of
-from bindings.batch import counting
+from bindings.archive.record import Record, batch_of, records_of
+from bindings.batch import addresses, counting
 from bindings.batch.counting import Counter
 from bindings.batch.hashing import hashes_of
 from bindings.outcome import Explorer
@@ -207,6 +207,51 @@ def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> Non
     assert counter.by_key
     counter.add(grouped(batch))
     assert counter.result().exact() == slow_tally(topology, made)
+
+
+def coded(column: pa.Array) -> pa.Array:
+    """The same texts in dictionaries, which have one more that nothing has."""
+    if pa.types.is_string(column.type):
+        found = column.dictionary_encode()
+        texts = pa.concat_arrays([pa.array(["unused"]), found.dictionary])
+        return pa.DictionaryArray.from_arrays(pc.add(found.indices, 1), texts)
+    if pa.types.is_map(column.type):
+        values = [coded(column.items.field(n)) for n in range(2)]
+        fields = pa.StructArray.from_arrays(values, ["type", "value"])
+        return pa.MapArray.from_arrays(column.offsets, coded(column.keys), fields)
+    return column
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, st.sampled_from([0.0, 0.8, 1.0]), st.sampled_from([0, 1, 8]), st.sampled_from([7, 1 << 17]))
+def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: float, sparse: int, window: int) -> None:
+    """Whether grouping is thought to be worth it, whether texts are coded, whatever else decides; all of the tally."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    batch = batch_of(records_for(rng, topology, 20))
+    columns = [coded(column) if name != "properties" else column for name, column in zip(*named(batch), strict=True)]
+    tallies = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "WINDOW", window)
+        for share, some in ((0.0, batch), (worth, batch), (worth, pa.record_batch(columns, batch.schema.names))):
+            patch.setattr(addresses, "WORTH", share)
+            patch.setattr(addresses, "SPARSE", sparse)
+            counter = Counter(topology)
+            for start in range(0, batch.num_rows, 16):
+                counter.add(some.slice(start, 16))
+            tallies.append(counter.result())
+    plain, *others = tallies
+    assert plain.exact() == slow_tally(topology, records_of(batch))
+    for other in others:
+        assert other.exact() == plain.exact()
+        for outcome, facts in plain.facts.items():
+            found = other.facts[outcome]
+            assert found.hot == facts.hot
+            assert [(i.text, i.count) for i in found.shapes.items] == [(i.text, i.count) for i in facts.shapes.items]
+
+
+def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
+    return batch.schema.names, batch.columns
 
 
 def test_messages_of_different_hours_are_not_counted_together() -> None:

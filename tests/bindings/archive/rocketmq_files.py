@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 
-__all__ = ["blank", "message"]
+__all__ = ["blank", "message", "part"]
 
 
 def message(
@@ -30,6 +30,13 @@ def message(
     )  # fmt: skip
     magic = {1: 0xDAA320A7, 2: 0xDAA320AB}[version]
     return struct.pack(">iI", 8 + len(rest), magic) + rest
+
+
+def part(body: bytes, properties: str) -> bytes:
+    """A message in a batch that is kept in one record, as `MessageDecoder.encodeMessage` lays it out."""
+    tail = properties.encode()
+    rest = struct.pack(">IIii", 0, 0, 0, len(body)) + body + struct.pack(">h", len(tail)) + tail
+    return struct.pack(">i", 4 + len(rest)) + rest
 
 
 def blank(size: int) -> bytes:

@@ -92,11 +92,27 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_splits_are_row_groups(sound: Path) -> None:
-    assert [split[1:] for split in Parquet().plan(str(sound), 1)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert [split[1:3] for split in Parquet().plan(str(sound), 1)] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert [r.offset for r in read(Parquet(), sound, 1).records] == list(range(40))
     (batch, *_) = Parquet().read(Split(str(sound)), ["routing_key", "exchange"])
     assert isinstance(batch, pa.RecordBatch)
     assert batch.schema.names == ["routing_key", "exchange"]
+
+
+def test_what_is_read_coded_says_the_same(tmp_path: Path) -> None:
+    """Texts that repeat stand in dictionaries, those that do not are as they are."""
+    records = [
+        record(n)._replace(message=Message("x", f"key.{n % 7}.{'y' * 40}", {"n": str(n) * 30}), size=0)
+        for n in range(300)
+    ]
+    with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
+        writer.write(batch_of(records))
+    (path,) = files(tmp_path)
+    (batch,) = Parquet().read_coded(Split(str(path)))
+    assert isinstance(batch, pa.RecordBatch)
+    assert pa.types.is_dictionary(batch.column("routing_key").type)
+    assert not pa.types.is_dictionary(batch.column("headers").type.item_type.field("value").type)
+    assert records_of(batch) == records_of(batch.cast(SCHEMA)) == records
 
 
 @FILES

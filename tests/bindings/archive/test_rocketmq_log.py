@@ -14,7 +14,7 @@ from bindings.archive.mapping import Mapping
 from bindings.archive.record import Record
 from bindings.archive.rocketmq_log import RocketmqLog
 from tests.bindings.archive.reads import FILES, read
-from tests.bindings.archive.rocketmq_files import blank, message
+from tests.bindings.archive.rocketmq_files import blank, message, part
 
 LOG = RocketmqLog(Mapping(routing_key="=k"))
 BASE = 1 << 30
@@ -108,7 +108,8 @@ def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) ->
     for topic, flag in (("%RETRY%group", 0), ("b", 0x4)):
         parts.append(message(place, topic, {}, flag=flag))
         place += len(parts[-1])
-    parts.append(message(place, "b", {}, b"junk", flag=0x101))
+    parts.append(message(place, "b", {}, b"body"))
+    parts.append(message(place + len(parts[-1]), "b", {"TAGS": "t"}, b"junk", flag=0x101))
     path.write_bytes(b"".join(parts))
     result = read(RocketmqLog(Mapping("tag", "key")), path)
     (record,) = result.records
@@ -117,5 +118,21 @@ def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) ->
     assert record.message.properties == {"message_id": "u"}
     assert record.message.body == b"body" * 99
     assert list(result.skipped.values()) == [2]
-    assert [bad.reason for bad in result.bad] == ["a message without tag, which is to be its exchange"]
-    assert read(LOG, path).bad[0].reason.startswith("a body that cannot be unpacked")
+    assert [bad.reason.partition(":")[0] for bad in result.bad] == [
+        "a message without tag, which is to be its exchange", "a body that cannot be unpacked",
+    ]  # fmt: skip
+
+
+def test_a_batch_in_one_record_is_its_messages(path: Path) -> None:
+    parts = [part(b"1", "KEYS\x01k1\x02n\x011\x02"), part(b"", ""), part(b"3", "KEYS\x01k3\x02")]
+    whole = message(BASE, "a", {"INNER_NUM": "3"}, b"".join(parts), flag=0xC0)
+    torn = message(BASE + len(whole), "a", {}, b"".join(parts)[:-1], flag=0xC0)
+    path.write_bytes(whole + torn)
+    result = read(RocketmqLog(), path)
+    assert [(r.message.routing_key, r.message.headers, r.message.body, r.offset) for r in result.records] == [
+        ("k1", {"KEYS": "k1", "n": "1"}, b"1", BASE), ("k3", {"KEYS": "k3"}, b"3", BASE),
+    ]  # fmt: skip
+    assert [(bad.offset, bad.reason) for bad in result.bad] == [
+        (BASE, "a message without key, which is to be its routing key"),
+        (BASE + len(whole), "a batch whose messages do not fit in it"),
+    ]

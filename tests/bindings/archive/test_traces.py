@@ -112,19 +112,49 @@ def test_a_text_entry_has_its_types_and_no_body_that_could_be_two(tmp_path: Path
         ('[<<"a">>, <<255,1>>,<<>>]', [b"a", b"\xff\x01", b""]),
         ('{a,-1,1.5e3,"s"}', (Atom("a"), -1, 1500.0, "s")),
         (r'<<"q\"\\\n\x{e4}\000">>', b'q"\\\n\xe4\0'),
+        ('<<"größe">>', "größe".encode("latin-1")),
         ('<<"größe"/utf8>>', "größe".encode()),
         ("'Q a'", Atom("Q a")),
     ],
 )
 def test_terms_are_read_as_erlang_prints_them(text: str, term: Any) -> None:
-    assert parse(text.encode()) == term
+    assert parse(text) == term
 
 
 @FILES
-@given(st.text('[]{}<>"\\,a1 /utf8\n', max_size=12))
+@given(st.text('[]{}<>"\\,a1 /utf8\nü', max_size=12))
 def test_what_is_no_term_is_an_error_and_nothing_else(text: str) -> None:
     with suppress(InputError):
-        parse(text.encode())
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "keys", "body", "read_as"),
+    [
+        # 3.10
+        ("ordør".encode(), '[<<"a.ü">>,<<195,159>>]'.encode(), "€".encode(), ("ordør", ["a.ü", "ß"], "€".encode())),
+        (b"o", b'[<<"\xfc">>]', b"\xff", ("o", ["\udcfc"], None)),
+        # 4.0
+        (b"ord\xf8r", b'[<<"a.\xfc"/utf8>>,<<"\xfc">>]', b"\xff", ("ordør", ["a.ü", "\udcfc"], None)),
+        (b"ord\xf8r", b'[<<"a">>]', b"\xfc", ("ordør", ["a"], None)),
+        (b"\xc3\xbc", b'[<<"\xfc"/utf8>>]', b"", ("\u00c3\u00bc", ["ü"], b"")),
+        # 4.3
+        ("ordør".encode(), '[<<"€"/utf8>>,<<"ü">>]'.encode(), "ü".encode(), ("ordør", ["€", "\udcfc"], None)),
+        ("ordør".encode(), b'[<<"a">>]', "€".encode(), ("ordør", ["a"], "€".encode())),
+    ],
+)
+def test_text_beyond_ascii_is_read_as_each_broker_writes_it(
+    tmp_path: Path, exchange: bytes, keys: bytes, body: bytes, read_as: tuple[str, list[str], bytes | None]
+) -> None:
+    path = tmp_path / "t.log"
+    entry = text_entry("body").encode().replace(b"     orders\n", b"     %s\n" % exchange)
+    entry = entry.replace('[<<"a.c">>,\n               <<"ü"/utf8>>]'.encode(), keys)
+    path.write_bytes(entry.replace(b"Payload: \nbody\n", b"Payload: \n%s\n" % body))
+    result = read(TracingText(), path)
+    assert not result.bad
+    (record,) = result.records
+    body_read = record.message.body if record.has_body else None
+    assert (record.message.exchange, list(record.message.routing_keys()), body_read) == read_as
 
 
 def test_a_firehose_capture_in_json_lines_is_unwrapped(tmp_path: Path) -> None:

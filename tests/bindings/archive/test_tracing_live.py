@@ -8,7 +8,7 @@ import subprocess
 import time
 import uuid
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,22 @@ from tests.servers import Server
 pytestmark = pytest.mark.live
 
 FOLDER = "/var/tmp/rabbitmq-tracing"  # noqa: S108  the plugin's, in the container
+EXCHANGE = "ordør"
 HEADERS: dict[str, Any] = {
     "s": "größe", "l": 2**40, "t": Typed("timestamp", 9), "b": True, "f": 1.5, "void": None, "short": Typed("short", 1),
     "array": [1, "x", [2.5]], "table": {"k": "v", "e": {}}, 'quo"te': 'a"b\\c\n\t', "bytes": b"\xff\x01",
 }  # fmt: skip
+BEYOND_LATIN_1 = Message(EXCHANGE, "zz.€", {}, {}, "€".encode())
 MESSAGES = [
-    Message("orders", "a.b", {}, {}, b"hello"),
-    Message("orders", "zz", {}, {"content_type": "x/y", "priority": 5, "delivery_mode": 2}, b"\xff\0bin"),
-    Message("orders", "a.ü", HEADERS, {}, b"line\n" + b"=" * 80 + b"\nnot: Message published\n"),
-    Message("orders", "a.c", {"CC": ["b.1", "zz"], "BCC": ["a.x"], "other": 1}, {}, b""),
-    Message("orders", "w" * 200, {f"long{n}": "v" * 60 for n in range(6)}, {}, "€".encode()),
+    Message(EXCHANGE, "a.b", {}, {}, b"hello"),
+    Message(EXCHANGE, "zz", {}, {"content_type": "x/y", "priority": 5, "delivery_mode": 2}, b"\xff\0bin"),
+    Message(EXCHANGE, "a.ü", HEADERS, {}, b"line\n" + b"=" * 80 + b"\nnot: Message published\n"),
+    Message(EXCHANGE, "a.c", {"CC": ["b.1", "zz"], "BCC": ["a.x"], "other": 1}, {}, b""),
+    Message(EXCHANGE, "w" * 200, {f"long{n}": "v" * 60 for n in range(6)}, {}, "ü".encode()),
+    BEYOND_LATIN_1,
     Message("", "archive-a", {}, {}, b"default exchange"),
 ]
-ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set(), {"archive-a"}]
+ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set(), set(), {"archive-a"}]
 
 
 @contextmanager
@@ -58,33 +61,38 @@ def publishing(server: Server, vhost: str) -> Iterator[Any]:
     connection = pika.BlockingConnection(parameters)
     try:
         channel = connection.channel()
-        channel.exchange_declare("orders", "topic")
+        channel.exchange_declare(EXCHANGE, "topic")
         for queue, key in (("archive-a", "a.#"), ("archive-b", "b.#")):
             channel.queue_declare(queue)
-            channel.queue_bind(queue, "orders", key)
+            channel.queue_bind(queue, EXCHANGE, key)
         yield channel
     finally:
         connection.close()
         inside(server, "rabbitmqctl", "delete_vhost", vhost)
 
 
-def publish(channel: Any) -> None:
+def publish(channel: Any, messages: list[Message]) -> None:
     import pika
 
-    for message in MESSAGES:
+    for message in messages:
         properties = pika.BasicProperties(headers=dict(message.headers) or None, **message.properties)
         with all_types_in_pika():
             channel.basic_publish(message.exchange, message.routing_key, message.body, properties)
-    while channel.basic_get("archive-a", auto_ack=True)[0] is None:  # tells a delivery as well
+
+
+def consume_one(channel: Any) -> None:
+    """So that a delivery is told as well."""
+    while channel.basic_get("archive-a", auto_ack=True)[0] is None:
         time.sleep(0.1)
 
 
-def check(records: list[Record], vhost: str, *, typed: bool) -> None:
+def check(records: list[Record], vhost: str, *, typed: bool, lost: Sequence[Message] = ()) -> None:
     """Compare with what was published; without types, names of headers are compared only."""
+    told = [(message, routed) for message, routed in zip(MESSAGES, ROUTED, strict=True) if message not in lost]
     assert [(r.message.exchange, r.message.routing_keys(), set(r.routed_queues or ()), r.vhost) for r in records] == [
-        (m.exchange, m.routing_keys(), routed, vhost) for m, routed in zip(MESSAGES, ROUTED, strict=True)
+        (message.exchange, message.routing_keys(), routed, vhost) for message, routed in told
     ]
-    for record, message in zip(records, MESSAGES, strict=True):
+    for record, (message, _) in zip(records, told, strict=True):
         if record.has_body:
             assert record.message.body == message.body
         if typed:
@@ -98,10 +106,10 @@ def check(records: list[Record], vhost: str, *, typed: bool) -> None:
 def test_the_plugins_logs_are_read_as_what_was_published(
     rabbitmq_servers: list[Server], form: str, tmp_path: Path
 ) -> None:
-    unread = [server.version for server in rabbitmq_servers if form == "text" and server.version.startswith("4.0")]
     for server in rabbitmq_servers:
-        if server.management_url is None or server.version in unread:
+        if server.management_url is None:
             continue
+        lost = [BEYOND_LATIN_1] if form == "text" and (3, 11) < server.version_info < (4, 3) else []
         vhost = name = f"archive-{uuid.uuid4()}"
         try:
             inside(server, "rabbitmq-plugins", "enable", "rabbitmq_tracing")
@@ -109,7 +117,11 @@ def test_the_plugins_logs_are_read_as_what_was_published(
             pytest.skip(f"rabbitmq_tracing cannot be enabled: {reason.stderr}")
         with publishing(server, vhost) as channel:
             _trace(server, vhost, name, form)
-            publish(channel)
+            if lost:
+                publish(channel, lost)
+                time.sleep(2)  # what is in the plugin's hands when it cannot write is lost too
+            publish(channel, [message for message in MESSAGES if message not in lost])
+            consume_one(channel)
             path = _log(server, name, tmp_path)
         archive = detect(str(path))
         assert archive.names == (f"RabbitMQ tracing log, {'JSON' if form == 'json' else 'text'}",)
@@ -117,9 +129,7 @@ def test_the_plugins_logs_are_read_as_what_was_published(
         result = read(reader, path, 1000)
         assert not result.bad
         assert list(result.skipped.values()) == [1]
-        check(result.records, vhost, typed=form == "text")
-    if unread:
-        pytest.xfail("of 4.0's text logs, keys beyond ASCII are misread and an entry is lost: not yet understood")
+        check(result.records, vhost, typed=form == "text", lost=lost)
 
 
 def _trace(server: Server, vhost: str, name: str, form: str) -> None:
@@ -155,7 +165,8 @@ def test_a_capture_of_the_firehose_is_read_as_what_was_published(
         with publishing(server, vhost) as channel:
             queue = channel.queue_declare("", exclusive=True).method.queue
             channel.queue_bind(queue, "amq.rabbitmq.trace", "#")
-            publish(channel)
+            publish(channel, MESSAGES)
+            consume_one(channel)
             lines: list[bytes] = []
             while len(lines) < len(MESSAGES) + 1:
                 with all_types_in_pika():

@@ -1,0 +1,54 @@
+"""A file as bytes, without reading it all; of one that is gzipped what is in it, unpacked to a file without a name."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from pathlib import Path
+from typing import TypeAlias
+
+from bindings.archive.reading import GZIP, unpacked_pieces
+from exchange.errors import InputError
+
+__all__ = ["Bytes", "Mapped", "is_zero"]
+
+Bytes: TypeAlias = bytes | mmap.mmap
+CHUNK = 1 << 20
+
+
+class Mapped:
+    """The bytes of a file; a gzipped one that is broken somewhere is what comes before. Raises InputError."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> Bytes:
+        try:
+            with Path(self._path).open("rb") as file:
+                if file.read(len(GZIP)) != GZIP:
+                    self._data = _mapped(file.fileno(), file.seek(0, 2))
+                    return self._data
+            with tempfile.TemporaryFile() as unpacked:
+                for piece in unpacked_pieces(self._path, 0):
+                    if isinstance(piece, bytes):
+                        unpacked.write(piece)
+                unpacked.flush()
+                self._data = _mapped(unpacked.fileno(), unpacked.tell())
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
+        return self._data
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+
+def _mapped(descriptor: int, size: int) -> Bytes:
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if size else b""
+
+
+def is_zero(data: Bytes, place: int) -> bool:
+    """Whether there is nothing but zeros from a byte on, as in a file that has its size before it is written."""
+    if any(data[place : place + 64]):
+        return False
+    return all(not data[n : n + CHUNK].strip(b"\0") for n in range(place, len(data), CHUNK))

@@ -1,0 +1,177 @@
+"""Segments that real Kafka brokers wrote: read as Kafka's own consumers read what is committed."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from base64 import b64decode
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bindings.archive.detect import detect
+from bindings.archive.inspection import inspected
+from bindings.archive.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
+from bindings.archive.mapping import Mapping
+from bindings.archive.reading import Split
+from bindings.archive.record import Record
+from exchange.values import type_and_value
+from tests.bindings.archive.reads import Read, read
+from tests.recorders import golden
+from tests.recorders.kafka_log import CODECS, TOPICS
+
+LITERAL = KafkaSegment(Mapping(routing_key="=k"))
+RECORDINGS = golden.names("kafka-log-")
+BEHIND_AN_OPEN_ONE = {"transactions": 2}
+"""Records outside of transactions that consumers of what is committed get only once those before have ended."""
+
+
+@pytest.fixture(scope="module", params=RECORDINGS)
+def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"name": request.param, **golden.read(request.param)}
+
+
+@pytest.fixture
+def logs(recording: dict[str, Any], tmp_path: Path) -> Path:
+    """The folder with those of the topics, as the broker left them."""
+    with tarfile.open(golden.GOLDEN / f"{recording['name']}.tar.gz") as kept:
+        kept.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def bytes_of(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def wanted(told: dict[str, Any]) -> tuple[Any, ...]:
+    headers = {name: bytes_of(value) for name, value in told["headers"]}  # of equal names the last
+    value = bytes_of(told["value"]) or b""
+    return told["offset"], told["time"] * 1000, value, sorted(headers.items(), key=repr)
+
+
+def found(record: Record) -> tuple[Any, ...]:
+    headers = {name: type_and_value(value) for name, value in record.message.headers.items()}
+    values = {name: None if kind == "void" else value for name, (kind, value) in headers.items()}
+    return record.offset, record.time, record.message.body, sorted(values.items(), key=repr)
+
+
+def all_of(folder: Path, split_bytes: int, mapping: Mapping = LITERAL.mapping) -> Read:
+    archive = detect(str(folder), mapping)
+    assert (archive.names, archive.others) == (("Kafka segment",), ())
+    parts = [read(form, path, split_bytes) for path, form in archive.files]
+    skipped: Counter[str] = Counter()
+    for part in parts:
+        skipped.update(part.skipped)
+    return Read([r for part in parts for r in part.records], [b for part in parts for b in part.bad], dict(skipped))
+
+
+def test_there_is_a_recording_of_each_era() -> None:
+    assert RECORDINGS == ["kafka-log-3.9.2", "kafka-log-4.3.1"]
+
+
+@pytest.mark.parametrize("split_bytes", [1 << 20, 1000, 100])
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_topics_log_is_read_as_what_is_committed(
+    recording: dict[str, Any], logs: Path, topic: str, split_bytes: int
+) -> None:
+    told = recording[topic]
+    result = all_of(logs / f"{topic}-0", split_bytes)
+    assert not result.bad
+    behind = BEHIND_AN_OPEN_ONE.get(topic, 0)
+    committed = {*told["committed"], *[each["offset"] for each in told["records"][len(told["records"]) - behind :]]}
+    assert [found(record) for record in result.records] == [
+        wanted(each) for each in told["records"] if each["offset"] in committed
+    ]
+    assert {record.message.exchange for record in result.records} == {topic}
+    assert len(told["records"]) - len(committed) == result.skipped.get(ABORTED, 0) + result.skipped.get(NOT_ENDED, 0)
+
+
+@pytest.mark.parametrize("topic", [f"codec-{codec}" for codec in CODECS])
+def test_records_without_a_key_are_told(recording: dict[str, Any], logs: Path, topic: str) -> None:
+    told = recording[topic]["records"]
+    result = all_of(logs / f"{topic}-0", 1000, Mapping())
+    keys = [(each["offset"], bytes_of(each["key"])) for each in told]
+    assert [(r.offset, r.message.routing_key.encode("utf-8", "surrogateescape")) for r in result.records] == [
+        (offset, key) for offset, key in keys if key is not None
+    ]
+    assert [bad.offset for bad in result.bad] == [offset for offset, key in keys if key is None]
+
+
+def test_what_was_aborted_and_what_has_not_ended_is_skipped_and_says_so(logs: Path) -> None:
+    """Two transactions aborted, of 4 + 5 and of 6 records; one of 3 is open, behind which nobody reads yet."""
+    skipped = all_of(logs / "transactions-0", 1 << 20).skipped
+    assert (skipped[ABORTED], skipped[NOT_ENDED], skipped[MARKER]) == (15, 3, 4)
+
+
+def test_an_end_in_a_later_segment_is_found_and_missed_where_that_is_not_there(
+    recording: dict[str, Any], logs: Path
+) -> None:
+    folder = logs / "rolled-transactions-0"
+    first, second, *_ = sorted(folder.glob("*.log"))
+    assert read(LITERAL, first).skipped == {ABORTED: 4}
+    assert len(read(LITERAL, first).records) == 3
+    for path in (second, *sorted(folder.glob("*.log"))[2:]):
+        path.unlink()
+    assert read(LITERAL, first).skipped == {NOT_ENDED: 7}
+    assert not read(LITERAL, first).records
+
+
+def test_what_a_compacted_topic_keeps_has_gaps(recording: dict[str, Any]) -> None:
+    offsets = recording["compacted"]["committed"]
+    assert len(offsets) < offsets[-1] // 2
+
+
+def test_a_segment_has_its_size_beforehand_and_zeros_at_the_end(logs: Path) -> None:
+    (path,) = (logs / "preallocated-0").glob("*.log")
+    data = path.read_bytes()
+    assert len(data) == 1 << 20
+    assert not any(data[-1000:])
+
+
+def test_segments_that_were_replaced_and_folders_that_are_no_more_are_no_archive(logs: Path) -> None:
+    assert list((logs / "compacted-0").glob("*.log.deleted"))
+    before = inspected(detect(str(logs), LITERAL.mapping).plan()).records
+    (logs / "codec-none-0").rename(logs / f"codec-none-0.{'0a' * 16}-delete")
+    assert inspected(detect(str(logs), LITERAL.mapping).plan()).records == before - 42
+
+
+def test_splits_begin_where_the_index_says_or_where_batches_do(logs: Path) -> None:
+    (path,) = (logs / "codec-none-0").glob("*.log")
+    by_index = LITERAL.plan(str(path), 200)
+    index = path.with_suffix(".index")
+    assert len(by_index) > 3
+    whole = [found(record) for record in read(LITERAL, path).records]
+    for content in (b"", b"\0" * 800, bytes(range(256)) * 3, index.read_bytes()[:-5], None):
+        index.unlink() if content is None else index.write_bytes(content)
+        assert [found(record) for record in read(LITERAL, path, 200).records] == whole
+        assert not read(LITERAL, path, 200).bad
+    assert LITERAL.plan(str(path), 200) == by_index
+
+
+def test_a_gzipped_segment_is_read_as_one_that_is_not(logs: Path) -> None:
+    for topic in ("codec-lz4", "rolled-transactions"):
+        folder = logs / f"{topic}-0"
+        whole = all_of(folder, 1 << 20)
+        for path in folder.glob("*.log"):
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        packed = all_of(folder, 100)
+        assert (packed.bad, packed.skipped) == (whole.bad, whole.skipped)
+        assert [found(record) for record in packed.records] == [found(record) for record in whole.records]
+
+
+def test_messages_of_the_old_formats_are_told_and_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    formats: list[int] = []
+    for text in golden.read("kafka-old-log-3.9.2")["logs"]:
+        path.write_bytes(b64decode(text))
+        ((_, form),) = detect(str(tmp_path)).files
+        result = read(form, path)
+        assert not result.records
+        (reason,) = {bad.reason for bad in result.bad}
+        formats += [old for old in (0, 1) if reason == f"a message of Kafka's old format {old}, which is not read"]
+        assert result.bad[0].offset == 0
+    assert formats == [0, 0, 1, 1]
+    assert list(KafkaSegment().read(Split(str(path)), ["routing_key"]))

@@ -1,0 +1,145 @@
+"""Commit logs that real RocketMQ brokers wrote: read as RocketMQ's own decoder reads them, and as they were sent."""
+
+from __future__ import annotations
+
+import gzip
+from base64 import b64decode, b64encode
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bindings.archive.detect import detect
+from bindings.archive.mapping import Mapping
+from bindings.archive.record import Record
+from bindings.archive.rocketmq_log import OWN_TOPICS, SYSTEM, RocketmqLog
+from tests.bindings.archive.reads import Read, read
+from tests.recorders import golden
+from tests.recorders.rocketmq_log import FILE_BYTES, sends
+
+LOG = RocketmqLog(Mapping(routing_key="=k"))
+RECORDINGS = golden.names("rocketmq-log-")
+
+
+@pytest.fixture(scope="module", params=RECORDINGS)
+def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"name": request.param, **golden.read(request.param)}
+
+
+@pytest.fixture
+def log(recording: dict[str, Any], tmp_path: Path) -> Path:
+    """The log's folder, as the broker left it."""
+    for name in recording["files"]:
+        packed = golden.GOLDEN / f"{recording['name']}-{name}.gz"
+        (tmp_path / name).write_bytes(gzip.decompress(packed.read_bytes()))
+    return tmp_path
+
+
+def is_own(held: dict[str, Any]) -> bool:
+    return str(held["topic"]).startswith(OWN_TOPICS)
+
+
+def wanted(held: dict[str, Any]) -> tuple[Any, ...]:
+    headers = {name: value for name, value in held["properties"].items() if name not in SYSTEM}
+    return held["place"], held["topic"], held["born"] * 1000, sorted(headers.items()), held["size"], held["body"]
+
+
+def found(record: Record) -> tuple[Any, ...]:
+    message = record.message
+    digest = b64encode(sha256(message.body).digest()).decode()
+    headers = sorted(message.headers.items())
+    return record.offset, message.exchange, record.time, headers, record.size, digest
+
+
+def all_of(folder: Path, split_bytes: int = FILE_BYTES) -> Read:
+    archive = detect(str(folder), LOG.mapping)
+    assert archive.names == ("RocketMQ commit log",)
+    parts = [read(form, path, split_bytes) for path, form in archive.files]
+    skipped: Counter[str] = Counter()
+    for part in parts:
+        skipped.update(part.skipped)
+    return Read([r for part in parts for r in part.records], [b for part in parts for b in part.bad], dict(skipped))
+
+
+def test_there_is_a_recording_of_each_era() -> None:
+    assert RECORDINGS == ["rocketmq-log-4.9.7", "rocketmq-log-5.5.0"]
+
+
+@pytest.mark.parametrize("split_bytes", [FILE_BYTES, 5000, 700])
+def test_a_brokers_log_is_read_as_rocketmq_decodes_it(recording: dict[str, Any], log: Path, split_bytes: int) -> None:
+    result = all_of(log, split_bytes)
+    assert not result.bad
+    assert [found(record) for record in result.records] == [
+        wanted(held) for held in recording["held"] if not is_own(held)
+    ]
+    assert list(result.skipped.values()) == [sum(map(is_own, recording["held"]))]
+
+
+def test_each_message_that_was_sent_is_read_once_but_those_that_were_never_published(
+    recording: dict[str, Any], log: Path
+) -> None:
+    """Rolled back, never ended, or still delayed: they are in the log, and are no publishings.
+
+    Of a batch that is kept in one piece the producer is told the batch's id only.
+    """
+    sent = Counter(name for told in recording["sent"] if told["topic"] != "pieces" for name in told["id"].split(","))
+    unpublished = {
+        held["properties"]["UNIQ_KEY"]
+        for held in recording["held"]
+        if held["properties"].get("TAGS") in ("ROLLBACK_MESSAGE", "UNKNOW") or held["properties"].get("DELAY") == "18"
+    }
+    records = all_of(log).records
+    read_ids = Counter(r.message.properties["message_id"] for r in records if r.message.exchange != "pieces")
+    assert read_ids == Counter({name: count for name, count in sent.items() if name not in unpublished})
+    assert len(unpublished) == 5
+    pieces = [
+        b64decode(each["body"])
+        for send in sends(recording["version"]) if send["how"] == "batch"
+        for each in send["messages"] if each["topic"] == "pieces"
+    ]  # fmt: skip
+    assert [record.message.body for record in records if record.message.exchange == "pieces"] == pieces
+
+
+def test_the_mapping_takes_tags_keys_and_properties(recording: dict[str, Any], log: Path) -> None:
+    path = log / recording["files"][0]
+    held = [
+        each for each in recording["held"] if each["topic"] == "orders" and each["place"] < FILE_BYTES
+    ]  # fmt: skip
+    for place, name in (("tag", "TAGS"), ("key", "KEYS"), ("header:größe", "größe")):
+        keys = [record.message.routing_key for record in read(RocketmqLog(Mapping("topic", place)), path).records]
+        values = [each["properties"][name] for each in held if name in each["properties"]]
+        expected = [value.partition(" ")[0] for value in values] if place == "key" else values
+        assert keys[: len(expected)] == expected
+
+
+def test_a_log_that_a_killed_broker_left_is_read_up_to_where_it_is_torn(recording: dict[str, Any], log: Path) -> None:
+    path = log / recording["files"][0]
+    data = path.read_bytes()
+    held = [each for each in recording["held"] if each["place"] < FILE_BYTES]
+    places = sorted({each["place"] for each in held})
+    for place in places[::7]:
+        following = min([each for each in places if each > place], default=None)
+        if following is None:
+            continue
+        for cut in (place, place + 1, place + 40, following - 1):
+            for tail in (b"", bytes(3000)):  # cut off, or not written to the file's full length
+                path.write_bytes(data[:cut] + tail)
+                result = read(LOG, path)
+                assert [found(record) for record in result.records] == [
+                    wanted(each) for each in held if each["place"] < place and not is_own(each)
+                ]
+                assert [bad.offset for bad in result.bad] == (
+                    [] if cut == place or not any(data[place:cut]) else [place]
+                )
+
+
+def test_a_gzipped_log_is_read_as_one_that_is_not(recording: dict[str, Any], log: Path) -> None:
+    whole = all_of(log)
+    for name in recording["files"]:
+        (log / f"{name}.gz").write_bytes(gzip.compress((log / name).read_bytes()))
+        (log / name).unlink()
+    packed = all_of(log, 1000)
+    assert (packed.bad, packed.skipped) == (whole.bad, whole.skipped)
+    assert [found(record) for record in packed.records] == [found(record) for record in whole.records]

@@ -1,0 +1,126 @@
+"""What cannot be read says so in a clear message; names that are not UTF-8, gzipped files and mixed folders can."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bindings.archive.detect import detect
+from bindings.archive.inspection import inspected
+from bindings.archive.json_lines import line_of
+from bindings.archive.mapping import Mapping
+from bindings.archive.reading import Format
+from bindings.archive.record import Record, batch_of
+from exchange.errors import InputError
+from exchange.message import Message
+from tests.bindings.archive import rocketmq_files
+from tests.bindings.archive.kafka_files import KafkaRecord, batch
+from tests.bindings.archive.reads import read
+from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+
+PLACES = Mapping("=x", "=k")
+RECORD = Record(Message("x", "k"), size=0)
+CONTENTS = {
+    "00000000000000000000.log": batch(0, [KafkaRecord(0, key=b"k")]),
+    "00000000000000000000": rocketmq_files.message(0, "t", {"KEYS": "k"}) + bytes(500),
+    "trace.log": json.dumps(TRACED).encode() + b"\n",
+    "trace-text.log": text_entry("b").encode(),
+    "rabtap-1.json": json.dumps(RABTAP).encode(),
+    "msg-0000-headers+properties.json": b'{"properties": {"routing_key": "k"}, "headers": {}}',
+    "orders+3+0000000010.json": b'{"v": 1}\n',
+    "lines.jsonl": line_of(RECORD),
+}
+"""A file of each format but Parquet, with one record."""
+
+
+@pytest.fixture(params=[*CONTENTS, "own.parquet"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    name = str(request.param)
+    path = tmp_path / "t-0" / name
+    path.parent.mkdir()
+    if name in CONTENTS:
+        path.write_bytes(CONTENTS[name])
+    else:
+        pq.write_table(pa.Table.from_batches([batch_of([RECORD])]), path)
+    return path
+
+
+def only(path: Path) -> tuple[str, Format]:
+    ((name, form),) = detect(str(path.parent), PLACES).files
+    return name, form
+
+
+def test_a_file_whose_name_is_not_utf_8_is_read_and_named(path: Path) -> None:
+    renamed = os.fsdecode(os.fsencode(path.with_suffix("")) + b"\xff" + os.fsencode(path.suffix))
+    if "+3+" in path.name or path.name.startswith("msg-") or path.suffix == ".parquet":
+        pytest.skip("names of such files say something, or Arrow opens them, which takes names of UTF-8 only")
+    path.rename(renamed)
+    name, form = only(path)
+    assert name == renamed
+    (record,) = read(form, name).records
+    assert record.source == renamed or path.suffix == ".jsonl"  # the line tells another origin
+
+
+def test_a_gzipped_file_is_read_or_told(path: Path) -> None:
+    if path.suffix == ".parquet":
+        pytest.skip("Parquet is packed inside")
+    packed = path.with_name(path.name + ".gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    name, form = only(path)
+    result = read(form, name, 100)
+    assert (len(result.records), result.bad) == (1, [])
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_told(path: Path) -> None:
+    name, form = only(path)
+    splits = form.plan(name)
+    path.unlink()
+    with pytest.raises(InputError, match=r"cannot be read: (?s:.*)No such file"):
+        list(form.read(splits[0]))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_told(path: Path) -> None:
+    path.chmod(0)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        detect(str(path.parent))
+    path.parent.chmod(0)
+    try:
+        with pytest.raises(InputError, match="cannot be read: Permission denied"):
+            detect(str(path.parent))
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_a_folder_may_hold_files_of_all_formats(tmp_path: Path) -> None:
+    for name, content in CONTENTS.items():
+        folder = tmp_path / name.partition(".")[0]
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "notes").write_text("none of them")
+    archive = detect(str(tmp_path), PLACES)
+    assert len(archive.names) == len(CONTENTS)
+    assert [Path(other).name for other in archive.others] == ["notes"]
+    assert inspected(archive.plan()).records == len(CONTENTS)
+
+
+def test_a_file_that_cannot_be_opened_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(CONTENTS["lines.jsonl"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=rf"{tmp_path}/a: cannot be read: Permission denied"):
+        detect(str(tmp_path))
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError, match=rf"{tmp_path}: cannot be read: Permission denied"):
+        detect(str(tmp_path))

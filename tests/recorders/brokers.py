@@ -1,0 +1,56 @@
+"""Brokers that a recorder runs on this machine, of any version, with what starts those in our images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["free_ports", "installed", "running"]
+
+IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
+
+
+@contextmanager
+def installed(name: str, version: str) -> Iterator[Path]:
+    """A folder with a version of a server: its jars in ``libs``, and what starts it."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / name
+        shutil.copytree(IMAGES / name, home)
+        subprocess.run([home / "prepare", version], check=True, timeout=900)
+        yield home
+
+
+def free_ports(count: int) -> list[str]:
+    """Ports of 127.0.0.1 that are free."""
+    with ExitStack() as probes:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return [str(probe.getsockname()[1]) for probe in sockets]
+
+
+@contextmanager
+def running(command: list[str], environment: Mapping[str, str], log: Path, ready: bytes) -> Iterator[None]:
+    """A server from when its log says that it is ready until it has ended. Raises TimeoutError."""
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=output)
+    try:
+        for _ in range(120):
+            time.sleep(0.5)
+            if ready in log.read_bytes():
+                break
+        else:
+            raise TimeoutError(log.read_text(errors="replace"))
+        yield
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)

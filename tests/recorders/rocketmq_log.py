@@ -1,0 +1,115 @@
+"""Record the commit logs of real brokers: ``python -m tests.recorders.rocketmq_log``.
+
+A name server and a broker of each version run on this machine, with files of 64 KiB. A Java producer sends `sends`, a
+consumer fails until messages are tried again and then dead, and when the broker has ended, RocketMQ's own decoder tells
+what its files hold. The files are kept as they are, gzipped, beside what the producer and the decoder told.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.recorders import golden
+from tests.recorders.brokers import free_ports, installed, running
+from tests.recorders.jvm import ask
+
+__all__ = ["FILE_BYTES", "OPEN", "SOURCE", "sends"]
+
+SOURCE: Final = Path(__file__).parent / "RocketmqLog.java"
+VERSIONS: Final = ("4.9.7", "5.5.0")
+FILE_BYTES: Final = 1 << 16
+OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")
+WAIT: Final = 8_000
+"""Milliseconds until what is delayed has come; not that of level 18, two hours."""
+
+
+def message(topic: str, body: bytes = b"", **told: Any) -> dict[str, Any]:
+    """A message as `RocketmqLog.java` takes it: tags, keys, properties, level (of delay), delay (in milliseconds)."""
+    return {"topic": topic, "body": b64encode(body).decode(), "properties": {}, **told}
+
+
+def sends(version: str, broker: str = "") -> list[dict[str, Any]]:
+    """What is sent to a broker, whose address is needed since 5.0."""
+    random = Random(0)
+    is_new = not version.startswith("4.")
+    words = ("order.created", "order.paid", "größe", "a|b", "x" * 60)
+    orders = [
+        message(
+            "orders", random.randbytes(random.randrange(1, 200)), tags=random.choice((*words[:4], None)),
+            keys=random.choice(("k1", "k2 k3", "schlüssel", None)),
+            properties={name: random.choice(words) for name in ("region", "rk", "größe")[: random.randrange(4)]},
+        )
+        for _ in range(60)
+    ]  # fmt: skip
+    text = "".join(random.choice(words) for _ in range(800)).encode()
+    half = [message("paid", b"t", tags=tag, keys=tag) for tag in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW")]
+    told: list[dict[str, Any]] = [
+        {"how": "send", "messages": orders},
+        {"how": "ordered", "messages": [message("lanes", b"%d" % n, keys=f"key{n % 7}") for n in range(20)]},
+        {"how": "send", "messages": [message("t" * 127, b"long", tags="a", keys="k")]},
+        {"how": "batch", "messages": [message("batches", b"%d" % n, tags="b", keys=f"k{n}") for n in range(10)]},
+        {"how": "transaction", "messages": half * 2},
+        {"how": "send", "messages": [message("later", b"in a second", keys="k", level=1)] * 2},
+        {"how": "send", "messages": [message("later", b"in two hours", keys="k", level=18)]},
+    ]
+    told += [
+        {"how": "send", "packing": packing, "messages": [message("packed", text, keys=packing)] * 2}
+        for packing in ("ZLIB", "LZ4", "ZSTD")
+    ]
+    if is_new:
+        in_one = [message("pieces", b"%d" % n, tags="c", keys=f"k{n}", properties={"n": str(n)}) for n in range(5)]
+        told += [
+            {"how": "send", "messages": [message("later", b"by the wheel", keys="k", delay=1500)]},
+            {"how": "topic", "topic": "pieces", "broker": broker},
+            {"how": "batch", "messages": in_one},
+            {"how": "batch", "packing": "LZ4", "messages": [message("pieces", text, keys=f"k{n}") for n in range(3)]},
+        ]
+    told += [
+        {"how": "send", "messages": [message("failing", b"dead", keys="k")] * 2},
+        {"how": "fail", "topic": "failing", "group": "g" * 120, "failures": 4},
+        {"how": "send", "messages": [message("filling", b"x" * 4000, keys="k")] * 24},
+        {"how": "send", "messages": [message("orders", b"the last", keys="k")]},
+    ]
+    return told
+
+
+@contextmanager
+def broker(home: Path, data: Path) -> Iterator[tuple[str, str]]:
+    """The addresses of a name server and of its broker."""
+    namesrv, port = free_ports(2)
+    settings = {
+        "NAMESRV_PORT": namesrv, "ROCKETMQ_DATA": str(data), "ROCKETMQ_listenPort": port,
+        "ROCKETMQ_mappedFileSizeCommitLog": str(FILE_BYTES),
+    }  # fmt: skip
+    with running([str(home / "rocketmq"), "run"], settings, data / "log", b"The broker["):
+        yield f"127.0.0.1:{namesrv}", f"127.0.0.1:{port}"
+
+
+def record(version: str) -> None:
+    """One version."""
+    with installed("rocketmq", version) as home, tempfile.TemporaryDirectory() as folder:
+        data, jars = Path(folder), f"{home}/libs/*"
+        with broker(home, data) as (namesrv, address):
+            question = {"namesrv": namesrv, "sends": sends(version, address), "wait": WAIT}
+            sent = ask(SOURCE, jars, question, *OPEN)
+        log = data / "commitlog"
+        held = ask(SOURCE, jars, {"log": str(log)}, *OPEN)
+        files = sorted(path.name for path in log.iterdir())
+        for name in files:
+            packed = gzip.compress((log / name).read_bytes(), mtime=0)
+            (golden.GOLDEN / f"rocketmq-log-{version}-{name}.gz").write_bytes(packed)
+    answers = {"files": files, "sent": sent, "held": held}
+    golden.write(f"rocketmq-log-{version}", "rocketmq-client DefaultMQProducer, MessageDecoder", version, answers)
+
+
+if __name__ == "__main__":
+    for recorded in sys.argv[1:] or VERSIONS:
+        record(recorded)
