@@ -94,8 +94,10 @@ def _loaded(spark: SparkSession, reader: DataFrameReader | DataStreamReader, top
     except Exception as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "data source: kafka" not in str(error):
             raise
+        package = f"{CONNECTOR}:{spark.version}"
         raise InputError(
-            f"Spark's connector for Kafka is not installed; start Spark with it: --packages {CONNECTOR}:{spark.version}"
+            f"Spark's connector for Kafka is not installed; start Spark with it: --packages {package} of spark-submit, "
+            f"or --conf spark.jars.packages={package}"
         ) from None
 
 

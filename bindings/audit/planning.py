@@ -57,7 +57,8 @@ def planned(archive: Archive, cores: int, planner: Planner = splits_of) -> list[
     """The tasks of an archive, for so many cores; ``planner`` does what takes long. Raises InputError for files that
     cannot be opened.
     """
-    files = [File(path, form, _size(path)) for path, form in archive.files]
+    # Workers have working directories of their own.
+    files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 ANY: Final = "*"
+TOPIC: Final = "kafka://"
 
 
 class _Audit(click.Group):
@@ -96,6 +97,9 @@ def run_command(
 ) -> None:
     """Audit archives: files or folders of messages in any format that hashstar archive inspect knows.
 
+    ARCHIVE may also be a topic of Kafka, kafka://HOST:PORT/TOPIC, where Spark has its connector for that: --conf
+    spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION.
+
     Exit codes: 0 audited, and every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad
     usage or input.
     """
@@ -115,16 +119,15 @@ def run_command(
         wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
         selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
         mapping = Mapping(exchange, routing_key)
-        found = [detect(path, mapping) for path in archives]
-        archive = replace(
-            found[0],
-            path=", ".join(archives),
-            files=tuple([file for each in found for file in each.files]),
-            others=tuple([other for each in found for other in each.others]),
-        )
+        topics = [place for place in archives if place.startswith(TOPIC)]
+        found = [detect(place, mapping) for place in archives if place not in topics]
+        if topics and (where.no_spark or keep_bad is not None):
+            raise InputError(f"{topics[0]}: topics are read by Spark alone, without --no-spark and --keep-bad")
         bad = {"keep_bad": keep_bad, "max_bad": max_bad}
-        passed = _passed(archive, topologies, selection, verify, where, bad)
-        report = _report(topologies, [Archived.of(each) for each in found], passed, selection, judge, verify)
+        studies = _studies(topologies, verify=verify)
+        passed = _passed(_joined(found), topics, studies, selection, mapping, where, bad)
+        told = [*map(Archived.of, found), *[_followed(topic, mapping) for topic in topics]]
+        report = _report(topologies, told, passed, selection, judge, verify)
         put_out(report, passed.values[0], outputs)
     sys.exit(report.exit_code)
 
@@ -232,7 +235,7 @@ def follow_command(
             if every is not None:
                 write_out(report_on(update.total), update.total.values[0], outputs)
 
-        with session(where.master, where.remote) as spark:
+        with session(where.master, where.remote, where.settings) as spark:
             following = follow(
                 spark, archive, [CoverageStudy(topology)], state, every=every, selection=Selection(wanted),
                 mapping=mapping, on_update=told,
@@ -258,33 +261,64 @@ class _Topologies(NamedTuple):
     other: Topology | None
 
 
+def _studies(topologies: _Topologies, *, verify: bool) -> list[Any]:
+    from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
+
+    _, topology, _, other = topologies
+    studies: list[Any] = [CoverageStudy(topology)]
+    if verify:
+        studies.append(VerifyStudy(topology))
+    if other is not None:
+        studies.append(CompareStudy(topology, other))
+    return studies
+
+
+def _joined(archives: Sequence[Archive]) -> Archive | None:
+    """All of them as one."""
+    if not archives:
+        return None
+    return replace(
+        archives[0],
+        path=", ".join([each.path for each in archives]),
+        files=tuple([file for each in archives for file in each.files]),
+        others=tuple([other for each in archives for other in each.others]),
+    )
+
+
 def _passed(
-    archive: Archive,
-    topologies: _Topologies,
+    archive: Archive | None,
+    topics: Sequence[str],
+    studies: Sequence[Any],
     selection: Selection,
-    verify: bool,
+    mapping: Mapping,
     where: Where,
     bad: dict[str, Any],
 ) -> Pass:
-    """One pass over all archives."""
-    from bindings.audit.here import here
-    from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
+    """One pass over all files, one over each topic, and their sum."""
+    if where.no_spark and archive is not None:
+        from bindings.audit.here import here
 
-    studies: list[Any] = [CoverageStudy(topologies.topology)]
-    if verify:
-        studies.append(VerifyStudy(topologies.topology))
-    if topologies.other is not None:
-        studies.append(CompareStudy(topologies.topology, topologies.other))
-    if where.no_spark:
-        with progress("bytes") as step:
+        with progress() as step:
             return here(archive, studies, selection, step=step, **bad)
     from bindings.audit.job import run
     from bindings.audit.session import session, watched
 
-    with progress("tasks") as step:
+    passes = []
+    with progress() as step:
         step(0, 0)
-        with session(where.master, where.remote) as spark, watched(spark, step):
-            return run(spark, archive, studies, selection, **bad)
+        with session(where.master, where.remote, where.settings) as spark, watched(spark, step):
+            if archive is not None:
+                passes.append(run(spark, archive, studies, selection, **bad))
+            for url in topics:
+                from bindings.audit.kafka import run_on_topic, topic_at
+
+                max_bad = bad["max_bad"]
+                passes.append(run_on_topic(spark, topic_at(url), studies, selection, mapping, max_bad=max_bad))
+    total = passes[0]
+    for each in passes[1:]:
+        values = tuple([one + other for one, other in zip(total.values, each.values, strict=True)])
+        total = total._replace(values=values, account=total.account + each.account)
+    return total
 
 
 def _report(

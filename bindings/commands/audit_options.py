@@ -71,7 +71,19 @@ class Where:
 
     master: str | None
     remote: str | None
+    conf: tuple[str, ...]
     no_spark: bool
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Spark's settings. Raises InputError."""
+        found = {}
+        for text in self.conf:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise InputError(f"--conf: a setting of Spark such as spark.driver.memory=4g, not {text!r}")
+            found[name.strip()] = value.strip()
+        return found
 
 
 def _gathered(
@@ -96,6 +108,7 @@ def _gathered(
 spark_options = _gathered("where", Where, [
     click.option("--master", metavar="URL", help="Where Spark runs, in its own notation; local[*]: here, all cores."),
     click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://HOST:15002."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, as spark-submit takes it."),
     click.option(
         "--no-spark", is_flag=True, help="Count in this process, on one core: the same numbers, no Java needed."
     ),

@@ -43,7 +43,7 @@ def need_arrow() -> None:
 
 
 @contextmanager
-def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
+def progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal that goes when it is done; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda done, of: None

@@ -1,0 +1,70 @@
+"""``hashstar audit`` on Spark: the same report as in one process, and a running one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from bridge.cli import hashstar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPOLOGY = """\
+exchange orders: topic
+queue billing
+queue mail
+
+orders -> billing: "order.*.created"
+orders -> mail: "mail.#"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a topology and an archive of two files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.bindings").write_text(TOPOLOGY)
+    (tmp_path / "archive").mkdir()
+    for number in range(2):
+        write(tmp_path / "archive" / f"{number}.jsonl", 50)
+    return tmp_path
+
+
+def write(path: Path, messages: int) -> None:
+    """An archive of messages, a third of which go nowhere."""
+    keys = ("order.eu.created", "order.us.created", "order.eu.paid")
+    lines = [
+        json.dumps({"exchange": "orders", "routing_key": keys[n % 3], "timestamp": 1_793_491_200 + n})
+        for n in range(messages)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def report(*arguments: str) -> dict[str, Any]:
+    """The report of a run as JSON, without the time when it was made."""
+    result = CliRunner().invoke(hashstar, ["audit", *arguments, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    del found["made"]
+    return found
+
+
+def test_spark_and_one_process_report_the_same(spark: SparkSession, folder: Path) -> None:
+    there = ("-t", "orders.bindings", "archive", "--compare", "orders.bindings", "--verify")
+    assert report(*there) == report(*there, "--no-spark")
+
+
+def test_what_is_followed_is_counted_once(spark: SparkSession, folder: Path) -> None:
+    follow = ("follow", "-t", "orders.bindings", "--state", "state", "archive")
+    assert report(*follow)["totals"]["messages"]["all"] == 100
+    assert report(*follow)["totals"]["messages"]["all"] == 100
+    write(folder / "archive" / "2.jsonl", 20)
+    found = report(*follow)
+    whole = report("-t", "orders.bindings", "archive", "--no-spark")
+    for part in ("totals", "bindings", "queues", "exchanges", "timeline", "unroutable"):
+        assert found[part] == whole[part], part
