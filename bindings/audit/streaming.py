@@ -124,6 +124,7 @@ def follow(
     A micro-batch takes about ``step_bytes`` of files. Raises InputError if the archive is not there, or if the state is
     of another one.
     """
+    state = str(Path(state).absolute())  # the JVM and workers have working directories of their own
     if archive.startswith(kafka.SCHEME):
         topic = kafka.topic_at(archive)
         rows = kafka.rows_to_follow(spark, topic, headers=kafka.needs_headers(studies, selection, mapping))
