@@ -19,9 +19,12 @@ def bridge_command() -> None:
 
 
 @bridge_command.command("run")
+@click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Which of the workers this is.")
 @click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
-def run_command(config: Path) -> None:
+def run_command(worker: int | None, config: Path) -> None:
     """Run a bridge until its sources end, or until it is told to stop: SIGTERM or Ctrl-C, twice to stop at once.
+
+    SIGUSR1 pauses it, SIGUSR2 has it go on.
 
     Exit codes: 0 all that was read is settled, 1 some is not and will be read again, 2 bad usage or input.
     """
@@ -30,16 +33,20 @@ def run_command(config: Path) -> None:
         from bridge.daemon import run
         from bridge.journal import Journal
         from bridge.metrics import Metrics
+        from bridge.workers import command_for, run_workers
 
-        async def started() -> bool:
-            found = read_config(config)
-            return await run(found, Journal(found.log_format, found.log_level), Metrics())
+        async def started() -> int:
+            found = read_config(config, worker=worker)
+            journal = Journal(found.log_format, found.log_level, worker=worker)
+            if found.workers > 1 and worker is None:
+                return await run_workers(found, journal, command_for(str(config)))
+            return 0 if await run(found, journal, Metrics(), is_worker=worker is not None) else 1
 
-        settled = asyncio.run(started())
+        code = asyncio.run(started())
     except HashstarError as error:
         click.echo(f"hashstar: {error}", err=True)
         sys.exit(2)
-    sys.exit(0 if settled else 1)
+    sys.exit(code)
 
 
 @bridge_command.command("check")

@@ -59,11 +59,14 @@ class Config:
         return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
 
 
+DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
 
 
-def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """The configuration in a file. Raises InputError naming the key, and the way out."""
+def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
+    """The configuration in a file; of one of several workers, its own. Raises InputError naming the key, and the way
+    out.
+    """
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -73,11 +76,20 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
     table = Table(values, str(path), environment=environment)
     topology = _topology(table, path.parent)
     policy = _policy(table.table("policy"))
-    inlets = [_inlet(name, each, policy, topology) for name, each in table.tables("sources").items()]
-    if not inlets:
+    workers = table.integer("workers", 1, least=1)
+    described = table.tables("sources")
+    if not described:
         raise table.error("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+    inlets = {name: _inlet(name, each, policy, topology) for name, each in described.items()}
+    shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
+    if workers > 1 and not shared:
+        raise table.error("workers", "its sources are archives, and those are read by one; write workers = 1")
+    if worker is not None and worker > 1:
+        inlets = shared
     targets: dict[str, Target] = {}
     for name, each in table.tables("targets").items():
+        if name in described or name == DEAD_LETTERS:
+            raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
         target, queues = target_of(name, each)
         for queue in queues:
             if queue not in topology.queues:
@@ -91,13 +103,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
         str(path),
         topology,
         policy,
-        tuple(inlets),
+        tuple(inlets.values()),
         targets,
-        dead_letter_target_of(dead) if (dead := table.maybe_table("dead_letters")) is not None else None,
+        dead_letter_target_of(dead) if (dead := table.maybe_table(DEAD_LETTERS)) is not None else None,
         ignored,
-        _http(table),
+        _http(table, worker or 1),
         table.flag("coverage", default=False),
-        table.integer("workers", 1, least=1),
+        workers,
         table.choice("log_format", ("text", "json"), "text"),
         table.choice("log_level", ("debug", "info", "warning", "error"), "info"),
     )
@@ -158,11 +170,12 @@ def _check_queues(table: Table, topology: Topology, targets: Mapping[str, Target
             )
 
 
-def _http(table: Table) -> Http | None:
+def _http(table: Table, worker: int) -> Http | None:
     listen = table.text("http", DEFAULT_HTTP)
     if listen == "off":
         return None
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
-    return Http(host.strip("[]"), int(port))
+    # Each worker has the port behind the one before; 0 is any that is free.
+    return Http(host.strip("[]"), int(port) and int(port) + worker - 1)

@@ -1,7 +1,7 @@
 """``hashstar bridge run``: a configuration at work, until it ends or is told to.
 
-SIGTERM and SIGINT stop reading and wait for what was read; a second one does not wait. SIGUSR1 pauses, SIGUSR2 resumes.
-What was read and is not settled comes again, whenever the end comes.
+SIGTERM and SIGINT stop reading and wait for what was read, `Policy.drain` seconds at most; a second one does not wait.
+SIGUSR1 pauses, SIGUSR2 resumes. What was read and is not settled comes again, whenever the end comes.
 """
 
 from __future__ import annotations
@@ -9,65 +9,131 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol, runtime_checkable
 
 from bridge.config import Config
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.journal import Journal
 from bridge.metrics import Metrics
-from bridge.pump import Pump, PumpEvents
+from bridge.progress import progress_of
+from bridge.pump import Inlet, Pump, PumpEvents
 from bridge.web import Web
+from exchange.errors import InputError
 from exchange.router import Router
 
 __all__ = ["run"]
 
+AT_ONCE: Final = 3.0
+"""Seconds that endpoints may take to close once a second signal came."""
 
-async def run(config: Config, journal: Journal, metrics: Metrics) -> bool:
-    """Run until all sources have ended or a signal came; whether everything that was read is settled."""
+
+async def run(config: Config, journal: Journal, metrics: Metrics, *, is_worker: bool = False) -> bool:
+    """Run until all sources have ended or a signal came; whether everything that was read is settled.
+
+    A worker also stops when its standard input ends, as its parent is gone then. Raises InputError.
+    """
+    journal.listen()
+    for inlet in config.inlets:
+        if isinstance(inlet.source, Unreadable):
+            metrics.unreadable[inlet.source.name] = inlet.source.unreadable
+    events = _Both(journal, metrics)
+    coverage = None
+    if config.coverage:
+        try:
+            from bridge.coverage import Coverage  # pyarrow and numpy, which nobody else needs
+        except ImportError as error:
+            raise InputError(f"{config.path}: coverage: needs {error.name}: pip install 'hashstar[audit]'") from None
+        coverage = Coverage(config.path, config.topology)
+        events = _WithCoverage(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(
-        config.inlets,
-        Router(config.topology),
-        config.targets,
-        _Both(journal, metrics),
-        config.policy,
-        config.dead_letters,
+        config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,
         config.ignored,
-    )
+    )  # fmt: skip
     loop = asyncio.get_running_loop()
-    running = asyncio.ensure_future(pump.run())
-    asked = 0
-
-    def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            journal.tell("info", "stopping", in_flight=pump.in_flight, within=config.policy.drain)
-            pump.stop()
-        else:
-            journal.tell("warning", "stopping at once", in_flight=pump.in_flight)
-            running.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGUSR1, pump.pause)
-    loop.add_signal_handler(signal.SIGUSR2, pump.resume)
     web = None
     if config.http is not None:
-        web = Web(config, pump, metrics, loop)
-        address = web.start()
-        journal.tell("info", "serving", address=address)
+        web = Web(config, pump, metrics, loop, coverage)
+        journal.tell("info", "serving", address=web.start())
     journal.tell("info", "started", config=config.path, process=os.getpid())
+    running = asyncio.ensure_future(pump.run())
     try:
-        await running
-    except asyncio.CancelledError:
-        pass
+        with _signals(pump, running, journal, config.policy.drain, is_worker=is_worker):
+            if sys.stderr.isatty() and not is_worker:
+                showing = asyncio.ensure_future(progress_of(config, metrics))
+                running.add_done_callback(lambda _: showing.cancel())
+            await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
     finally:
         if web is not None:
             web.stop()
     left = pump.in_flight
     journal.tell("info" if not left else "warning", "stopped", not_settled=left)
     return not left
+
+
+@contextmanager
+def _signals(
+    pump: Pump, running: asyncio.Future[None], journal: Journal, drain: float, *, is_worker: bool
+) -> Iterator[None]:
+    """What signals do while a pump runs."""
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            journal.tell("info", "stopping", in_flight=pump.in_flight, within=drain)
+            pump.stop()
+        else:
+            journal.tell("warning", "stopping at once", in_flight=pump.in_flight)
+            running.cancel()
+            loop.call_later(AT_ONCE, running.cancel)  # should closing take long, which the first one began
+
+    def orphaned() -> None:
+        if not os.read(0, 1):
+            loop.remove_reader(0)
+            journal.tell("warning", "the parent is gone")
+            stop()
+
+    def pause() -> None:
+        journal.tell("info", "paused")
+        pump.pause()
+
+    def resume() -> None:
+        journal.tell("info", "resumed")
+        pump.resume()
+
+    for number, act in _acts(stop, pause, resume).items():
+        loop.add_signal_handler(number, act)
+    if is_worker:
+        loop.add_reader(0, orphaned)
+    try:
+        yield
+    finally:
+        for number in _acts(stop, pause, resume):
+            loop.remove_signal_handler(number)
+        if is_worker:
+            loop.remove_reader(0)
+
+
+def _acts(
+    stop: Callable[[], None], pause: Callable[[], None], resume: Callable[[], None]
+) -> dict[signal.Signals, Callable[[], None]]:
+    return {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGUSR1: pause, signal.SIGUSR2: resume}
+
+
+@runtime_checkable
+class Unreadable(Protocol):
+    """A source that counts what it cannot read."""
+
+    name: str
+    unreadable: Counter[str]
 
 
 class _Both(PumpEvents):
@@ -108,16 +174,20 @@ class _Both(PumpEvents):
         self._metrics.ended(source)
 
 
-def gauges(pump: Pump) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """What only the moment knows of a pump, for `bridge.metrics.Metrics.lines`."""
-    outlets: dict[str, Any] = {"in_flight": {}, "held": {}}
-    for outlet in pump.outlets:
-        label = (("target", outlet.target.name),)
-        outlets["in_flight"][label] = outlet.in_flight
-        outlets["held"][label] = outlet.held
-    return {
-        "hashstar_unsettled_messages": {(): pump.in_flight},
-        "hashstar_paused": {(): pump.paused},
-        "hashstar_in_flight_messages": outlets["in_flight"],
-        "hashstar_held_messages": outlets["held"],
-    }
+class _WithCoverage(_Both):
+    """Counts bindings too."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        metrics: Metrics,
+        inlets: dict[str, Inlet],
+        count: Callable[[Inlet, Sequence[Delivery]], None],
+    ) -> None:
+        super().__init__(journal, metrics)
+        self._inlets = inlets
+        self._count = count
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        super().read(source, deliveries)
+        self._count(self._inlets[source], deliveries)

@@ -11,6 +11,8 @@ hashstar-routing-key        and the key
 hashstar-queue              the topology's queue whose target refused it; "" when no queue got it
 hashstar-target             the target, or the source when no queue got it
 hashstar-attempts           how often the target was asked
+hashstar-content-header     only where the message's headers cannot be read: flags and properties as the bytes
+                            they came as. Then none of them is a header or property of the dead letter.
 ==========================  ===========================================================================
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bridge.amqp import MalformedHeader, content_of
 from bridge.endpoint import Delivery
 from exchange.message import Message
 from exchange.values import Typed
@@ -41,4 +44,8 @@ def dead_letter_of(delivery: Delivery, reason: str, target: str, queue: str, att
         "hashstar-target": target,
         "hashstar-attempts": attempts,
     }
-    return replace(message, headers={**message.headers, **told})
+    try:
+        return replace(message, headers={**message.headers, **told}, properties=dict(message.properties))
+    except MalformedHeader:
+        told["hashstar-content-header"] = content_of(message).raw
+        return replace(message, headers=told, properties={})

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -103,6 +103,8 @@ class Source(ABC):
     """Where messages are read; one reader at a time."""
 
     name: str
+    shared: ClassVar[bool] = True
+    """Whether another process that reads the same gets other messages, and not these once more."""
 
     @abstractmethod
     async def open(self) -> None:

@@ -8,8 +8,10 @@ filled with when things go wrong.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from time import time
 from typing import Any, Final, TextIO
@@ -22,14 +24,21 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 AGAIN_AFTER: Final = 1.0
 """Seconds between two lines of one kind about messages."""
+KINDS: Final = 1_000
 
 
 class Journal:
-    """Writes events. ``form`` is text or json, ``level`` the least that is told."""
+    """Writes events. ``form`` is text or json, ``level`` the least that is told, ``worker`` is told with each."""
 
     def __init__(
-        self, form: str = "text", level: str = "info", out: TextIO = sys.stderr, clock: Callable[[], float] = time
+        self,
+        form: str = "text",
+        level: str = "info",
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time,
+        worker: int | None = None,
     ) -> None:
+        self._always = {} if worker is None else {"worker": worker}
         self._json = form == "json"
         self._least = LEVELS.index(level)
         self._out = out
@@ -40,14 +49,19 @@ class Journal:
         """Write an event."""
         if LEVELS.index(level) < self._least:
             return
+        fields = {**self._always, **fields}
         now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self._json:
             line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
         else:
             told = "".join([f" {name}={_shown(value)}" for name, value in fields.items()])
             line = f"{now} {level:7} {event}{told}"
-        self._out.write(line + "\n")
-        self._out.flush()
+        # Names of brokers are bytes, and may be no UTF-8.
+        # What standard error is, is looked up each time: while there is a progress bar, lines go above it.
+        out = self._out or sys.stderr
+        with suppress(OSError):  # a disk that is full, or a reader that is gone, stops the log and no message
+            out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+            out.flush()
 
     def tell_rarely(self, level: str, event: str, kind: Sequence[str], **fields: Any) -> None:
         """Write an event if none of its kind was written in the last second; the next one says how many were not."""
@@ -57,8 +71,17 @@ class Journal:
         if now - last < AGAIN_AFTER:
             self._told[key] = last, missed + 1
             return
+        if len(self._told) > KINDS:  # reasons may name messages, of which there are very many
+            self._told.clear()
         self._told[key] = now, 0
         self.tell(level, event, **fields, **({"also": missed} if missed else {}))
+
+    def listen(self) -> None:
+        """Tell what libraries log too, from warnings on, and from our own endpoints all that is told."""
+        handler = _Logged(self)
+        logging.getLogger().addHandler(handler)
+        logging.getLogger("bridge").setLevel(logging.DEBUG)
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs as errors what the pump is told, and tells
 
     # As `bridge.pump.PumpEvents` has them.
 
@@ -93,6 +116,24 @@ class Journal:
 
     def ended(self, source: str) -> None:
         self.tell("info", "ended", source=source)
+
+
+class _Logged(logging.Handler):
+    """Brings what is logged into the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = next((name for least, name in LOGGED if record.levelno >= least), "debug")
+        fields = {"by": record.name, "text": record.getMessage()}
+        if record.exc_info is not None:
+            fields["error"] = repr(record.exc_info[1])
+        self._journal.tell(level, "log", **fields)
+
+
+LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
 def _of(delivery: Delivery) -> dict[str, Any]:

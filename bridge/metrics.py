@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "Metrics"]
+__all__ = ["BUCKETS", "Gauges", "Metrics", "labels_of"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of latencies, in seconds."""
+
+
+Gauges = Mapping[str, tuple[str, Mapping[tuple[tuple[str, str], ...], float]]]
+"""Name -> what it is, and its values by their labels."""
 
 
 class Metrics:
@@ -39,7 +43,10 @@ class Metrics:
         self.ended_sources: set[str] = set()
         self.latencies: dict[str, list[int]] = {}
         """Target -> how many confirmations took so long, from reading to confirmation; the last for all above."""
-        self.latency_sums = Counter[str]()
+        self.latency_sums: dict[str, float] = {}
+        """Target -> seconds."""
+        self.unreadable: dict[str, Counter[str]] = {}
+        """Source -> why records could not be read -> how many; the sources that read archives count themselves."""
 
     def connected(self, name: str) -> None:
         self.up[name] = True
@@ -68,7 +75,7 @@ class Metrics:
             took = now - outgoing.context.since
             total += took
             counts[bisect_left(BUCKETS, took)] += 1
-        self.latency_sums[target] += total  # type: ignore[assignment]  # seconds
+        self.latency_sums[target] = self.latency_sums.get(target, 0.0) + total
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
         reason = failure.reason.partition(":")[0]  # the rest may name messages, of which there are very many
@@ -83,8 +90,11 @@ class Metrics:
     def ended(self, source: str) -> None:
         self.ended_sources.add(source)
 
-    def lines(self, gauges: dict[str, dict[tuple[tuple[str, str], ...], float]]) -> Iterator[str]:
-        """Prometheus's text format; ``gauges`` are what only the moment knows: name -> labels -> value."""
+    def lines(self, gauges: Gauges) -> Iterator[str]:
+        """Prometheus's text format; ``gauges`` are what only the moment knows."""
+        unreadable = {
+            (source, reason): count for source, counts in self.unreadable.items() for reason, count in [*counts.items()]
+        }
         for name, told, labels, counts in (
             ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
             ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
@@ -92,15 +102,17 @@ class Metrics:
             ("hashstar_written_messages_total", "Messages confirmed.", ("target", "queue"), self.written),
             ("hashstar_refusals_total", "Messages a target refused.", ("target", "reason"), self.refusals),
             ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
+            ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
         ):
             yield from _family(name, "counter", told, labels, dict(counts))
         yield from _family("hashstar_up", "gauge", "Whether it is connected.", ("endpoint",), dict(self.up))
-        for name, values in gauges.items():
+        for name, (told, values) in gauges.items():
+            yield f"# HELP {name} {told}"
             yield f"# TYPE {name} gauge"
             for pairs, value in values.items():
-                yield f"{name}{_labels(pairs)} {value:g}"
+                yield f"{name}{labels_of(pairs)} {value:g}"
         yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
         yield "# TYPE hashstar_latency_seconds histogram"
         for target, counts_of in list(self.latencies.items()):
@@ -108,9 +120,9 @@ class Metrics:
             for bound, count in zip((*BUCKETS, float("inf")), counts_of, strict=True):
                 below += count
                 le = "+Inf" if bound == float("inf") else f"{bound:g}"
-                yield f"hashstar_latency_seconds_bucket{_labels((('target', target), ('le', le)))} {below}"
-            yield f"hashstar_latency_seconds_sum{_labels((('target', target),))} {self.latency_sums[target]:g}"
-            yield f"hashstar_latency_seconds_count{_labels((('target', target),))} {below}"
+                yield f"hashstar_latency_seconds_bucket{labels_of((('target', target), ('le', le)))} {below}"
+            yield f"hashstar_latency_seconds_sum{labels_of((('target', target),))} {self.latency_sums[target]:g}"
+            yield f"hashstar_latency_seconds_count{labels_of((('target', target),))} {below}"
 
 
 def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict[Any, Any]) -> Iterator[str]:
@@ -118,13 +130,15 @@ def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict
     yield f"# TYPE {name} {kind}"
     for key, value in values.items():
         parts = key if isinstance(key, tuple) else (key,)
-        yield f"{name}{_labels(tuple(zip(labels, parts, strict=True)))} {int(value)}"
+        yield f"{name}{labels_of(tuple(zip(labels, parts, strict=True)))} {int(value)}"
 
 
-def _labels(pairs: Sequence[tuple[str, str]]) -> str:
+def labels_of(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels as Prometheus's text format has them; bytes that are not UTF-8 stand for themselves as they can."""
     escaped = [
         f'{name}="{value}"'
         for name, raw in pairs
-        for value in [raw.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
+        for text in [raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")]
+        for value in [text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
     ]
     return "{" + ",".join(escaped) + "}" if escaped else ""

@@ -107,6 +107,7 @@ class Outlet:
         attempt = 0
         while True:
             connection = Connection(self)
+            self._gone.clear()  # not after opening, which a loss may come just before the end of
             try:
                 await self.target.open(connection)
             except Disconnected as error:
@@ -115,7 +116,6 @@ class Outlet:
                 self._events.disconnected(self.target.name, error, wait)
                 await asyncio.sleep(wait)
                 continue
-            self._gone.clear()
             self._connection = connection
             self._events.connected(self.target.name)
             self._send_again()

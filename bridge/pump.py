@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from random import random as any_random
 from time import time
@@ -23,13 +23,15 @@ from bridge.policy import Policy, Unroutable
 from bridge.window import Pending, Window
 from exchange.errors import HashstarError
 from exchange.message import Message
-from exchange.route import Route
+from exchange.route import Placement
 from exchange.router import Router
 
 __all__ = ["Inlet", "Pump", "PumpEvents"]
 
 BATCH: Final = 1_000
 """So many deliveries are asked for at once, at most."""
+
+NOWHERE: Final[Mapping[str, Placement]] = {}
 
 
 class PumpEvents(Events, Protocol):
@@ -62,10 +64,12 @@ class Inlet:
         """The message as it is published in the topology."""
         if self.exchange is None and self.routing_key is None:
             return message
-        return replace(
-            message,
-            exchange=message.exchange if self.exchange is None else self.exchange,
-            routing_key=message.routing_key if self.routing_key is None else self.routing_key,
+        return Message(
+            message.exchange if self.exchange is None else self.exchange,
+            message.routing_key if self.routing_key is None else self.routing_key,
+            message.headers,
+            message.properties,
+            message.body,
         )
 
 
@@ -233,22 +237,20 @@ class Pump:
         if not route.queues:
             self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
             return
-        pending.copies = 0
-        for outgoing, outlet in self._copies(message, delivery, route):
-            outgoing.context = pending
-            pending.copies += 1
-            ready.setdefault(outlet, []).append(outgoing)
-        if not pending.copies:
-            pending.copies = 1
+        placements = {placement.queue: placement for placement in route.placements} if route.placements else NOWHERE
+        copies = 0
+        for queue in route.queues:
+            if queue not in self._ignored:
+                copies += 1
+                outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(self._numbers), 0, pending)
+                outlet = self._outlets[queue]
+                if outlet in ready:
+                    ready[outlet].append(outgoing)
+                else:
+                    ready[outlet] = [outgoing]
+        pending.copies = copies or 1
+        if not copies:
             inlet.window.done(pending)
-
-    def _copies(self, message: Message, delivery: Delivery, route: Route) -> list[tuple[Outgoing, Outlet]]:
-        placements = {placement.queue: placement for placement in route.placements} if route.placements else {}
-        return [
-            (Outgoing(message, delivery, queue, placements.get(queue), next(self._numbers)), self._outlets[queue])
-            for queue in route.queues
-            if queue not in self._ignored
-        ]
 
     def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
         fate = self._policy.unroutable

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,6 +22,9 @@ __all__ = ["Secret", "Table"]
 T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+
+LOGIN: Final = re.compile(r"://[^/@]*@")
+"""User and password of an address, which no message shows."""
 
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -89,6 +93,30 @@ class Table:
     def maybe_number(self, key: str) -> float | None:
         """A number above zero, or None if the key is not there."""
         return self.number(key) if self._look(key) else None
+
+    def number_or(self, key: str, word: str, default: str) -> float | None:
+        """A number above zero, or None for a word that stands for no number."""
+        value = self._take(key, default)
+        if value == word:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+            raise self.error(key, f'must be a number above zero or "{word}", and is {_shown(value)}')
+        return float(value)
+
+    def moment(self, key: str) -> int | None:
+        """A date with a time, microseconds since 1970; without an offset, UTC. None if the key is not there."""
+        if not self._look(key):
+            return None
+        value = self._values.pop(key)
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        if not isinstance(value, datetime):
+            raise self.error(key, f"must be a date, and is {_shown(value)}: {key} = 2026-11-21T08:00:00Z")
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+    def is_list(self, key: str) -> bool:
+        """Whether the value is a list."""
+        return self._look(key) and isinstance(self._values[key], list)
 
     def seconds(self, key: str, default: float | None = None) -> float:
         """A span of time: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
@@ -203,7 +231,7 @@ class Table:
 def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
-    return "true" if value is True else "false" if value is False else repr(value)
+    return "true" if value is True else "false" if value is False else LOGIN.sub("://***@", repr(value))
 
 
 def _meant(word: str, words: Collection[str]) -> str:

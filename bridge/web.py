@@ -6,7 +6,8 @@
 ``GET /live``         200 as long as the event loop turns
 ``GET /ready``        200 while every endpoint is connected and nothing is paused, else 503 and why
 ``GET /metrics``      Prometheus's text format
-``POST /pause``       read nothing more; ``POST /resume``: go on
+``GET /coverage``     which bindings are used, as `hashstar audit --json` tells it, where ``coverage = true``
+``POST /pause``       read nothing more; ``POST /resume``: go on; with the header ``X-Hashstar``, of whatever value
 ====================  ==================================================================================
 
 It is served by a thread, which reads counters and never waits for the event loop but to see whether it turns.
@@ -16,17 +17,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.config import Config
-from bridge.metrics import Metrics
+from bridge.metrics import Gauges, Metrics
 from bridge.pump import Pump
 from exchange.errors import InputError
+
+if TYPE_CHECKING:  # they need pyarrow
+    from bindings.tally import Tally
+    from bridge.coverage import Coverage
 
 __all__ = ["Web"]
 
@@ -37,7 +44,15 @@ SLOW: Final = 5.0
 class Web:
     """The server of one pump."""
 
-    def __init__(self, config: Config, pump: Pump, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: Config,
+        pump: Pump,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+        coverage: Coverage | None = None,
+    ) -> None:
+        self._coverage = coverage
         self._config = config
         self._pump = pump
         self._metrics = metrics
@@ -52,12 +67,12 @@ class Web:
         assert self._config.http is not None  # noqa: S101  whoever calls has looked
         host, port = self._config.http.host, self._config.http.port
         try:
-            self._server = _Server((host, port), _handler(self))
+            self._server = (_Server6 if ":" in host else _Server)((host, port), _handler(self))
         except OSError as error:
             raise InputError(f"http: {host}:{port} cannot be served: {error.strerror}") from None
         threading.Thread(target=self._server.serve_forever, name="hashstar-http", daemon=True).start()
         self._turn()
-        return f"http://{host}:{self._server.server_address[1]}/"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._server.server_address[1]}/"
 
     def stop(self) -> None:
         """Serve no more."""
@@ -105,6 +120,7 @@ class Web:
                     "bytes": metrics.read_bytes[inlet.source.name],
                     "redelivered": metrics.redelivered[inlet.source.name],
                     "unsettled": inlet.window.messages,
+                    "unreadable": sum(metrics.unreadable.get(inlet.source.name, {}).values()),
                 }
                 for inlet in self._config.inlets
             ],
@@ -127,9 +143,43 @@ class Web:
 
     def metrics_text(self) -> str:
         """What Prometheus reads."""
-        from bridge.daemon import gauges
+        lines = [*self._metrics.lines(self._gauges())]
+        if self._coverage is not None:
+            lines += self._coverage.lines(self._tally(self._coverage))
+        return "\n".join(lines) + "\n"
 
-        return "\n".join(self._metrics.lines(gauges(self._pump))) + "\n"
+    def coverage(self) -> bytes | None:
+        """The report on the bindings, None if they are not counted."""
+        return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
+
+    def _tally(self, coverage: Coverage) -> Tally:
+        """What was counted so far, from the thread that counts; the rest of a report is made here."""
+        found: Future[Tally] = Future()
+
+        def take() -> None:
+            try:
+                found.set_result(coverage.tally())
+            except Exception as error:  # noqa: BLE001  whoever asked is told
+                found.set_exception(error)
+
+        self._loop.call_soon_threadsafe(take)
+        return found.result(SLOW)
+
+    def _gauges(self) -> Gauges:
+        pump = self._pump
+        by_target = {(("target", outlet.target.name),): outlet for outlet in pump.outlets}
+        return {
+            "hashstar_unsettled_messages": ("Messages read and not settled.", {
+                (("source", inlet.source.name),): inlet.window.messages for inlet in self._config.inlets
+            }),
+            "hashstar_in_flight_messages": ("Messages sent and not confirmed.", {
+                label: outlet.in_flight for label, outlet in by_target.items()
+            }),
+            "hashstar_held_messages": ("Messages of keys that are held back.", {
+                label: outlet.held for label, outlet in by_target.items()
+            }),
+            "hashstar_paused": ("Whether nothing is read for now.", {(): pump.paused}),
+        }  # fmt: skip
 
     def ask(self, what: str) -> None:
         """Have the pump paused or resumed, on its own thread."""
@@ -144,6 +194,13 @@ def _of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: whoever asked has gone, or is told nothing as the event loop does not turn."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
@@ -163,8 +220,12 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
                 self._say(not (missing := web.missing()), missing)
             elif path == "/metrics":
                 self._answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
+            elif path == "/coverage" and (report := web.coverage()) is not None:
+                self._answer(200, "application/json", report)
+            elif path == "/coverage":
+                self._answer(404, "text/plain", b"write coverage = true in the configuration\n")
             else:
-                self._answer(404, "text/plain", b"there are /, /status, /live, /ready and /metrics\n")
+                self._answer(404, "text/plain", b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
         def do_POST(self) -> None:
             what = self.path.partition("?")[0].strip("/")

@@ -7,7 +7,7 @@ all are done: a delivery that is held up holds up the settling of its lane, not 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from bridge.endpoint import Delivery
@@ -80,6 +80,15 @@ class Window:
             if not lane:
                 del self._lanes[name]
         self._touched.clear()
+
+    def last_done(self, lane: Hashable, copies: Mapping[Pending, int]) -> Delivery | None:
+        """The last one of a lane's prefix that would be done if so many more copies were; None: not even the first."""
+        last = None
+        for pending in self._lanes.get(lane, ()):
+            if pending.copies > copies.get(pending, 0):
+                break
+            last = pending.delivery
+        return last
 
     def drop(self) -> None:
         """The source's connection is gone: what is not settled will be read again."""

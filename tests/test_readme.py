@@ -92,7 +92,13 @@ def test_a_topology_is_as_it_is_told(block: Block, tmp_path: Path) -> None:
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_bridge_is_the_one_of_the_guide() -> None:
+    """Which tests/bridge/test_daemon_live.py runs between real brokers."""
+    [block] = [b for b in blocks() if b.language == "toml"]
+    assert f"```toml\n{block.text}```" in (ROOT / "docs" / "bridge.md").read_text("utf-8")
+
+
 def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language."""
-    assert {block.language for block in blocks()} == {"python", "console", "bindings"}
+    assert {block.language for block in blocks()} == {"python", "console", "bindings", "toml"}
     assert len(commands()) >= 4

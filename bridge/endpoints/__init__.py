@@ -25,7 +25,7 @@ SCHEMES: Final = {
 }
 """Scheme -> the module of its endpoints."""
 
-NEEDS: Final = {"rabbitmq": "hashstar[rabbitmq]", "kafka": "hashstar[kafka]", "archive": "hashstar[spark]"}
+NEEDS: Final = {"rabbitmq": "hashstar[rabbitmq]", "kafka": "hashstar[kafka]", "archive": "hashstar[audit]"}
 """Module -> what must be installed."""
 
 
@@ -60,7 +60,8 @@ def _module(table: Table) -> tuple[str, Any]:
     scheme = url.partition(":")[0]
     module = SCHEMES.get(scheme)
     if module is None:
-        raise table.error("url", f"must begin with one of {', '.join(f'{each}:' for each in SCHEMES)}; it is {url!r}")
+        begin = ", ".join(f"{each}:" for each in SCHEMES)
+        raise table.error("url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}")
     try:
         return url, import_module(f"{__name__}.{module}")
     except ImportError as error:

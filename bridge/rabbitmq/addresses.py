@@ -32,7 +32,8 @@ def broker_of(
     try:
         parts = urlsplit(url)
         _ = parts.port
-        parameters = pika.URLParameters(url)
+        # pika takes a user for one with a password.
+        parameters = pika.URLParameters(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
     except (ValueError, TypeError):
         raise InputError("not an AMQP address; write amqp://USER@HOST:PORT/VHOST") from None
     parameters.virtual_host = unquote(parts.path[1:]) or "/"

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import pika
@@ -18,10 +20,10 @@ import pika.frame
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
-from bridge.rabbitmq.frames import HEAD, OVERHEAD, Contents, Event
+from bridge.rabbitmq.frames import HEAD, METHOD, OVERHEAD, Contents, Event
 from exchange.errors import BrokerError, InputError
 
-__all__ = ["SECONDS", "Channel", "Connection"]
+__all__ = ["SECONDS", "Channel", "Connection", "Refused"]
 
 RECEIVE_BYTES: Final = 1 << 18
 """What is read from a socket at once."""
@@ -29,9 +31,25 @@ RECEIVE_BYTES: Final = 1 << 18
 SECONDS: Final = 30.0
 """How long a broker may take to answer."""
 
+CLOSE_SECONDS: Final = 2.0
+"""How long it may take to bid farewell."""
+
 T = TypeVar("T")
 
-logging.getLogger("pika").addHandler(logging.NullHandler())  # what it would print is raised here
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it would print is raised here
+
+
+WRITE_BYTES: Final = 1 << 18
+"""What is handed to the socket at once: what it does not take of a piece is copied."""
+
+
+class Refused(Disconnected):
+    """The broker has ended a channel or the connection over something that it was sent."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code: Final = code
+        """AMQP's reply code."""
 
 
 class _Wire(AsyncioConnection):  # type: ignore[misc]
@@ -57,6 +75,9 @@ class _Wire(AsyncioConnection):  # type: ignore[misc]
             if stop > end:
                 break
             listener = contents.get(channel)
+            if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, end)):
+                at = behind
+                continue
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
                 _, frame = pika.frame.decode_frame(data[at:stop])
                 if frame is not None:
@@ -69,7 +90,11 @@ class _Wire(AsyncioConnection):  # type: ignore[misc]
     def emit(self, data: bytes) -> None:
         """Write frames."""
         self.bytes_sent += len(data)
-        self._adapter_emit_data(data)
+        if len(data) <= WRITE_BYTES:
+            self._adapter_emit_data(data)
+            return
+        for start in range(0, len(data), WRITE_BYTES):
+            self._adapter_emit_data(data[start : start + WRITE_BYTES])
 
 
 class Connection:
@@ -79,6 +104,7 @@ class Connection:
         self._wire = wire
         self._on_lost = on_lost
         self._channels: list[Channel] = []
+        self._waiting: set[asyncio.Future[Any]] = set()
         self._over = False
         self.blocked = False
         """Whether the broker has asked not to be written to (connection.blocked)."""
@@ -119,9 +145,21 @@ class Connection:
             self._wire.channel(on_open_callback=lambda channel: _tell(opened, channel))
         except pika.exceptions.AMQPError as error:
             raise Disconnected(_words(error)) from None
-        channel = Channel(self, await _answer(opened, "channel.open"))
+        channel = Channel(self, await self.answer(opened, "channel.open"))
         self._channels.append(channel)
         return channel
+
+    async def answer(self, future: asyncio.Future[T], what: str) -> T:
+        """Wait for the broker's answer to a method. Raises as `Channel.ask`."""
+        if self._over:
+            raise Disconnected("the connection is closed")
+        self._waiting.add(future)
+        try:
+            return await asyncio.wait_for(future, SECONDS)
+        except TimeoutError:
+            raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
+        finally:
+            self._waiting.discard(future)
 
     def write(self, data: bytes) -> None:
         """Write whole frames."""
@@ -130,14 +168,16 @@ class Connection:
 
     def lose(self, error: BaseException) -> None:
         """It, or a channel of it, has ended: tell, once."""
+        self._after_data()  # what was read before it is told before it
         if self._over:
             return
         self._over = True
-        for channel in self._channels:
-            channel.fail(error)
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(_asked(error))
         if not self._wire.is_closed and not self._wire.is_closing:
             self._wire.close()
-        self._on_lost(error if isinstance(error, Disconnected) else Disconnected(_words(error)))
+        self._on_lost(_trouble(error))
 
     async def close(self) -> None:
         """Write what waits to be written, and end it; the owner is not told."""
@@ -149,15 +189,18 @@ class Connection:
         if not self._wire.is_closing:
             self._wire.close()
         try:
-            await asyncio.wait_for(closed, 2.0)
+            await asyncio.wait_for(asyncio.shield(closed), CLOSE_SECONDS)
         except TimeoutError:
             self._wire._adapter_disconnect_stream()
+            await asyncio.wait([closed], timeout=CLOSE_SECONDS)
 
     def listen(self, number: int, contents: Contents) -> None:
         """Read the contents of a channel."""
         self._wire.contents[number] = contents
 
     def _after_data(self) -> None:
+        if self._over:
+            return
         for channel in self._channels:
             channel.dispatch()
 
@@ -177,7 +220,6 @@ class Channel:
         self._connection = connection
         self._channel = channel
         self._contents = Contents()
-        self._waiting: set[asyncio.Future[Any]] = set()
         channel.add_on_close_callback(lambda _, error: connection.lose(error))
         channel.add_on_cancel_callback(
             lambda _: connection.lose(Disconnected("the broker cancelled the consumer: is the queue still there?"))
@@ -190,26 +232,15 @@ class Channel:
         Raises BrokerError with the broker's words if it closes the channel instead, Disconnected if all ends.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.add(answer)
         try:
             getattr(self._channel, method)(*arguments, **named, callback=lambda frame: _tell(answer, frame))
-            return await _answer(answer, method)
         except pika.exceptions.AMQPError as error:
             raise Disconnected(_words(error)) from None
-        finally:
-            self._waiting.discard(answer)
+        return await self._connection.answer(answer, method)
 
     async def confirms(self) -> None:
-        """Switch publisher confirms on; they come as events."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.add(answer)
-        try:
-            self._channel.confirm_delivery(
-                ack_nack_callback=lambda _: None, callback=lambda frame: _tell(answer, frame)
-            )
-            await _answer(answer, "confirm.select")
-        finally:
-            self._waiting.discard(answer)
+        """Switch publisher confirms on; they come as events. Raises as `ask`."""
+        await self.ask("confirm_delivery", lambda _: None)
 
     async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
         """Have deliveries of a queue come as events, so many unacknowledged at most."""
@@ -224,22 +255,13 @@ class Channel:
             events, self._contents.events = self._contents.events, []
             self.on_events(events)
 
-    def fail(self, error: BaseException) -> None:
-        """Nothing that is waited for will come."""
-        trouble: Exception
-        if isinstance(error, pika.exceptions.ChannelClosedByBroker):
-            trouble = _refusal(error.reply_code, error.reply_text)
-        else:
-            trouble = error if isinstance(error, Disconnected) else Disconnected(_words(error))
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(trouble)
-
 
 async def _opened(parameters: pika.URLParameters) -> _Wire:
     opened: asyncio.Future[_Wire] = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
 
     def fail(_: Any, error: BaseException) -> None:
+        ended.set()
         if not opened.done():
             opened.set_exception(_connect_error(parameters, error))
 
@@ -251,13 +273,16 @@ async def _opened(parameters: pika.URLParameters) -> _Wire:
     )
     try:
         await asyncio.wait_for(asyncio.shield(opened), SECONDS + 5)
-    except TimeoutError:
-        if opened.done():
-            opened.exception()
-        raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s") from None
-    except asyncio.CancelledError:
+    except BaseException as error:
+        # Whoever gives up waits until the socket is closed, which nobody else will.
         if not wire.is_closed and not wire.is_closing:
             wire.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
+        if opened.done():
+            opened.exception()
+        if isinstance(error, TimeoutError):
+            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s") from None
         raise
     wire._transport._MAX_RECV_BYTES = RECEIVE_BYTES
     wire._transport._MAX_CONSUME_BYTES = 4 * RECEIVE_BYTES
@@ -269,33 +294,45 @@ def _tell(future: asyncio.Future[T], value: T) -> None:
         future.set_result(value)
 
 
-async def _answer(future: asyncio.Future[T], what: str) -> T:
-    try:
-        return await asyncio.wait_for(future, SECONDS)
-    except TimeoutError:
-        raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
-
-
 def _connect_error(parameters: pika.URLParameters, error: BaseException) -> Exception:
     where = f"{parameters.host}:{parameters.port}"
     found: list[BaseException] = []
     while error not in found:  # pika wraps what happened in what it was about
         found.append(error)
-        inner = getattr(error, "exceptions", None) or error.args
+        inner = (*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args)
         error = next((each for each in reversed(inner) if isinstance(each, BaseException)), error)
-    for each in found:
-        if isinstance(each, pika.exceptions.ProbableAuthenticationError):
+    told = CLOSED.search(" ".join([repr(each) for each in found]))
+    if told is not None and int(told[1]) in NOT_ALLOWED:  # else pika only guesses, from how far it had come
+        if any(isinstance(each, pika.exceptions.ProbableAuthenticationError) for each in found):
             user = getattr(parameters.credentials, "username", "")
             return InputError(f"{where}: the broker refuses user {user!r} with this password")
-        if isinstance(each, pika.exceptions.ProbableAccessDeniedError | pika.exceptions.ConnectionClosedByBroker):
-            return InputError(f"{where}: virtual host {parameters.virtual_host!r}: {_words(each)}")
+        return InputError(f"{where}: virtual host {parameters.virtual_host!r}: {_words(found[-1])}")
     return Disconnected(f"{where}: {_words(found[-1])}")
 
 
-def _refusal(code: int, text: str) -> BrokerError:
-    refusal = BrokerError(text)
-    refusal.code = code
-    return refusal
+CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
+"""The broker's own refusal, which is in what pika says of it, at times as text."""
+
+NOT_ALLOWED: Final = (402, 403, 530)
+"""Reply codes for a user or a virtual host that is not there or not allowed; one that is only down has others."""
+
+
+def _trouble(error: BaseException) -> Disconnected:
+    """The end of a connection or channel, as users are told."""
+    if isinstance(error, Disconnected):
+        return error
+    if isinstance(error, pika.exceptions.ChannelClosedByBroker | pika.exceptions.ConnectionClosedByBroker):
+        return Refused(error.reply_code, error.reply_text)
+    return Disconnected(_words(error))
+
+
+def _asked(error: BaseException) -> Exception:
+    """The end of it, as those are told who wait for an answer."""
+    if isinstance(error, pika.exceptions.ChannelClosedByBroker):
+        refusal = BrokerError(error.reply_text)
+        refusal.code = error.reply_code
+        return refusal
+    return _trouble(error)
 
 
 def _words(error: BaseException) -> str:

@@ -36,6 +36,10 @@ TAG: Final = Struct(">QB")
 CONTENT: Final = Struct(">HHQ")
 """A content header's class, weight and body size; what follows are the properties."""
 
+DELIVER_HEAD: Final = Struct(">BHII")
+LEAST_DELIVERY: Final = 45
+"""Bytes of a delivery without names, properties and body."""
+
 ACK_FRAME: Final = Struct(">BHIIQBB")
 PUBLISH_HEAD: Final = Struct(">BHIIH")
 HEADER_HEAD: Final = Struct(">BHIHHQ")
@@ -72,6 +76,9 @@ class Acked(NamedTuple):
     nack: bool
 
 
+_arrived: Final = tuple.__new__
+"""Of a named tuple, without the call of a function written in Python."""
+
 Event: TypeAlias = Arrived | Returned | Acked
 
 
@@ -85,6 +92,35 @@ class Contents:
         self._properties = b""
         self._missing = 0
         self._pieces: list[bytes] = []
+
+    def delivery(self, data: bytes, at: int, end: int) -> int:
+        """Take a delivery with all of its frames, if one begins at ``at`` and its body is one frame at most.
+
+        Where it ends, or 0 if there is no such there before ``end``: then it is for `feed`, frame by frame.
+        """
+        if end - at < LEAST_DELIVERY or self._begun is not None:
+            return 0
+        _, _, size, method = DELIVER_HEAD.unpack_from(data, at)
+        header = at + OVERHEAD + size
+        if method != DELIVER or header + HEADER_HEAD.size > end:
+            return 0
+        kind, _, size, _, _, body_size = HEADER_HEAD.unpack_from(data, header)
+        body = header + OVERHEAD + size
+        stop = body + OVERHEAD + body_size if body_size else body
+        if kind != HEADER or stop > end or (body_size and HEAD.unpack_from(data, body)[2] != body_size):
+            return 0
+        at += 11
+        at += 1 + data[at]
+        tag, redelivered = TAG.unpack_from(data, at)
+        at += 10
+        key = at + data[at - 1]
+        self.events.append(
+            _arrived(Arrived, (
+                tag, redelivered != 0, data[at:key], data[key + 1 : key + 1 + data[key]],
+                data[header + 19 : body - 1], data[body + 7 : stop - 1] if body_size else b"",
+            ))
+        )  # fmt: skip
+        return int(stop)
 
     def feed(self, kind: int, data: bytes, start: int, stop: int) -> bool:
         """Take a frame's payload, ``data[start:stop]``. False: it is none of these, and pika's to read."""

@@ -197,7 +197,7 @@ def test_what_no_queue_gets_is_a_dead_letter_by_default() -> None:
     dead = MemoryTarget("dead")
     source, told = pumped(
         [Message("in", "other", {"n": 1}), *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
-    )  # noqa: E501
+    )
     assert numbers(dead) == [1]
     assert dead.messages[0].message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
     assert len(told.named("unroutable")) == 1
@@ -217,7 +217,7 @@ def test_a_message_that_a_broker_would_refuse_is_a_dead_letter() -> None:
     dead = MemoryTarget("dead")
     pumped(
         [Message("in", "k.1", {"CC": "no array", "n": 0})], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
-    )  # noqa: E501
+    )
     assert "unacceptable_type_in_header" in dead.messages[0].message.headers["hashstar-reason"]
 
 

@@ -1,0 +1,203 @@
+"""Reading an archive as a stream that can be taken up again where it was left.
+
+The records of a file are counted from 0 as its format gives them, so a file and a number are a place, whatever the
+format. The files of an archive are read in the order of their names, which for our own is that of time within a folder.
+How far a replay is settled is kept in a small file, by file of the archive: `Settled`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from bindings.archive.detect import Archive, detect
+from bindings.archive.reading import Bad, Format, Skipped, Split
+from bindings.archive.record import Record, records_of
+from exchange.errors import InputError
+
+__all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
+
+ROWS: Final = 1_000
+"""Records that are made at once."""
+VERSION: Final = 1
+
+
+class Window(NamedTuple):
+    """The records wanted: from ``since`` on and before ``until``, microseconds since 1970; None: no bound."""
+
+    since: int | None = None
+    until: int | None = None
+
+    def has(self, time: int | None) -> bool:
+        """Whether a record of this time is wanted; one without a time only if there are no bounds."""
+        if self.since is None and self.until is None:
+            return True
+        return (
+            time is not None
+            and (self.since is None or time >= self.since)
+            and (self.until is None or time < self.until)
+        )
+
+
+class Chunk(NamedTuple):
+    """Some records of a file."""
+
+    file: str
+    records: list[tuple[int, Record]]
+    """Those wanted, with their numbers in the file."""
+    unreadable: list[Bad]
+    skipped: list[Skipped]
+
+
+class Done(NamedTuple):
+    """A file was read to its end."""
+
+    file: str
+    records: int
+    size: int
+    """Of the file as it was then, in bytes."""
+
+
+Item: TypeAlias = Chunk | Done
+
+
+@dataclass(slots=True, eq=False)
+class Settled:
+    """What is settled of an archive's files, kept at ``path``; without one, for as long as this lives."""
+
+    path: Path | None
+    files: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    """File, relative to the archive -> its records that are settled, and its size if those are all."""
+
+    @classmethod
+    def read(cls, path: Path | None) -> Settled:
+        """What was kept there, nothing if there is no such file. Raises InputError if it is something else."""
+        if path is None:
+            return cls(None)
+        try:
+            told = json.loads(path.read_text("utf-8"))
+            if told["version"] != VERSION:
+                raise InputError(f"{path}: written by another version of this program")
+            return cls(path, {name: (int(n), size) for name, (n, size) in told["files"].items()})
+        except FileNotFoundError:
+            return cls(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{path}: does not say how far a replay is; remove it to begin anew") from None
+
+    def write(self, files: Mapping[str, tuple[int, int | None]]) -> None:
+        """Keep these, all or nothing. Raises OSError."""
+        if self.path is None:
+            return
+        partial = self.path.with_name(f"{self.path.name}.part")
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, "files": files}, file, separators=(",", ":"))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)
+
+
+class Replay:
+    """Gives the records of an archive behind what is settled, and again those of files that have grown or come since.
+
+    Everything here waits for the disk.
+    """
+
+    def __init__(
+        self, path: str, window: Window, settled: Mapping[str, tuple[int, int | None]], *, grows: bool
+    ) -> None:
+        self._path = path
+        self._window = window
+        self._grows = grows
+        """Whether what is written by halves is left for later, and nothing at all is no error."""
+        self._read: dict[str, tuple[int, int | None]] = dict(settled)
+        """File -> its records that were given, or need not be, and the file's size if it was read to its end."""
+        self._ends: dict[str, int] = {}
+        """File -> up to where it was complete, as its format counts, where this has read it from its beginning."""
+
+        self._sizes: dict[str, int] = {}
+        """Of all files, in bytes."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of files that were read to their end, and of all files."""
+        read = sum([size or 0 for _, size in list(self._read.values())])
+        return read, max(read, sum(list(self._sizes.values())))
+
+    def items(self) -> Iterator[Item]:
+        """All that is there now and was not given yet. Raises InputError if that is no archive."""
+        files = self._archive().files
+        self._sizes = {file: Path(file).stat().st_size for file, _ in files}
+        for file, form in files:
+            name = self._relative(file)
+            before, known = self._read.get(name, (0, None))
+            size = self._sizes[file]
+            if known == size and not form.in_place:
+                continue
+            number = before if file in self._ends else 0
+            for split in self._splits(form, file):
+                for item in form.read(split):
+                    if isinstance(item, pa.RecordBatch):
+                        yield from self._chunks(name, item, number, before)
+                        number += item.num_rows
+                        self._read[name] = max(number, before), None
+                    elif number >= before:
+                        yield Chunk(name, [], *_troubles(item))
+            self._read[name] = max(number, before), size
+            yield Done(name, max(number, before), size)
+
+    def _archive(self) -> Archive:
+        if not self._grows:
+            return detect(self._path)
+        try:
+            return detect(self._path)
+        except InputError:
+            if Path(self._path).exists():
+                return Archive(self._path, ())
+            raise
+
+    def _relative(self, file: str) -> str:
+        return Path(file).name if file == self._path else os.path.relpath(file, self._path)
+
+    def _splits(self, form: Format, file: str) -> Sequence[Split]:
+        if not self._grows:
+            return form.plan(file)
+        settled = form.settled(file, self._ends.get(file, 0))
+        self._ends[file] = settled.end
+        return settled.splits
+
+    def _chunks(self, name: str, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
+        for start in range(max(before - number, 0), batch.num_rows, ROWS):
+            rows = batch.slice(start, ROWS)
+            found, unreadable = [], []
+            for place, record in enumerate(_records(rows), number + start):
+                if isinstance(record, Bad):
+                    unreadable.append(record)
+                elif self._window.has(record.time):
+                    found.append((place, record))
+            yield Chunk(name, found, unreadable, [])
+
+
+def _records(batch: pa.RecordBatch) -> list[Record | Bad]:
+    try:
+        return list(records_of(batch))
+    except InputError:
+        return [_record(batch.slice(n, 1)) for n in range(batch.num_rows)]
+
+
+def _record(row: pa.RecordBatch) -> Record | Bad:
+    try:
+        return records_of(row)[0]
+    except InputError as error:
+        return Bad(row.column("source")[0].as_py(), row.column("offset")[0].as_py(), str(error))
+
+
+def _troubles(item: Bad | Skipped) -> tuple[list[Bad], list[Skipped]]:
+    return ([item], []) if isinstance(item, Bad) else ([], [item])

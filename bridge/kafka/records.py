@@ -1,0 +1,170 @@
+"""Records that were consumed as deliveries, and messages as records with their partition.
+
+The partition is the one that the topology's partitioning says of the queue; of a queue that is not partitioned it is
+the one that the Java producer chooses for the record: murmur2 of its key over the partitions that the topic has.
+librdkafka's own partitioners are never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from bridge.amqp import Headers
+from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.kafka.topics import Topic
+from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from exchange.message import Message
+from exchange.partition.key_source import ROUTING_KEY, KeySource
+from exchange.partition.keys import serialized
+from exchange.partition.partitioning import Partitioning
+
+__all__ = ["Destination", "Reader", "Writer"]
+
+FIXED_BYTES: Final = 512
+"""What a delivery takes beside its value, about."""
+
+REMEMBERED: Final = 65_536
+"""Keys of a topic whose partition is remembered, at most."""
+
+NAME_BYTES: Final = 200
+"""Names of headers up to here have a place in AMQP, whatever is put in front of them."""
+
+
+class Reader:
+    """Makes deliveries of the records of one partition."""
+
+    __slots__ = ("_identity", "_origin", "_partition", "_source", "_topic")
+
+    def __init__(self, source: str, topic: str, partition: int) -> None:
+        self._source = source
+        self._topic = topic
+        self._partition = partition
+        self._identity = "/".join(["kafka", *[quote(part, safe="") for part in (source, topic, str(partition))], ""])
+        self._origin = f"{topic}-{partition} at "
+
+    def delivery(self, found: Any, lane: Any) -> Delivery:
+        """The delivery of a `confluent_kafka.Message` that is no error."""
+        kind, time = found.timestamp()
+        offset, value, headers = found.offset(), found.value(), found.headers() or ()
+        record = Record(
+            self._topic, found.key(), value, headers, time if kind else None, kind == 2, self._partition, offset
+        )
+        identity = f"{self._identity}{offset}"
+        for name, _ in headers:
+            if name == IDENTITY:
+                identity = identity_of_record(self._source, record) or identity
+        try:
+            message = to_amqp(record)
+        except Unmappable as error:
+            message = refused(record, error)
+        size = FIXED_BYTES if value is None else FIXED_BYTES + len(value)
+        micros = time * 1_000 if kind else None
+        return Delivery(message, lane, offset, identity, micros, False, size, f"{self._origin}{offset}")
+
+
+class Refused(Headers):
+    """Headers of a message that must not be routed: asked for what the router asks first, they say why."""
+
+    __slots__ = ("_problem",)
+
+    def __init__(self, headers: Headers, problem: Unmappable) -> None:
+        super().__init__(headers.content)
+        self._problem: Final = problem
+
+    def __contains__(self, key: object) -> bool:
+        raise self._problem
+
+
+def refused(record: Record, problem: Unmappable) -> Message:
+    """A record that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
+    headers = [
+        (name, value)
+        for name, value in record.headers
+        if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES and not name.startswith("amqp.")
+    ]
+    message = to_amqp(record._replace(headers=headers), None, "")
+    marked = Refused(message.headers, problem)  # type: ignore[arg-type]  # what `to_amqp` gives
+    return Message(message.exchange, "", marked, message.properties, message.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where messages of a topology's queue go."""
+
+    topic: str
+    key: KeySource | None = None
+    """What decides the partition of a queue that the topology does not partition, and is the key of records that have
+    none of their own; None: the routing key."""
+
+
+class Spread:
+    """Which partition of a topic a key belongs to."""
+
+    def __init__(self, topic: str, count: int) -> None:
+        self.topic = topic
+        self.count = count
+        self._murmur2 = Partitioning.parse(f"kafka.murmur2 over {count}")
+        self._known: dict[bytes, int] = {}
+        self.agreed: dict[str, Partitioning] = {}
+        """Queue -> its partitioning in the topology, whose number of partitions is this topic's."""
+
+    def partition_of(self, key: bytes | None, number: int) -> int:
+        """A message's partition; without a key any will do, and this one is the same in every run."""
+        if key is None:
+            return number % self.count
+        partition = self._known.get(key)
+        if partition is None:
+            chosen = self._murmur2.choose_for(key).partition
+            partition = number % self.count if chosen is None else chosen
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = partition
+        return partition
+
+    def agree(self, queue: str, partitioning: Partitioning) -> None:
+        """Raises Disconnected if the topology spreads the queue over another number of partitions."""
+        count = len(list(partitioning.partitions))
+        if count != self.count:
+            raise Disconnected(
+                f"topic {self.topic!r} has {self.count} partitions, and the topology spreads queue {queue!r} over "
+                f"{count}: change one of them"
+            )
+        self.agreed[queue] = partitioning
+
+
+class Writer:
+    """Makes records of messages, and chooses their partitions."""
+
+    def __init__(self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic]) -> None:
+        self._spreads = {name: Spread(name, topic.partitions) for name, topic in topics.items()}
+        self._destinations = {
+            queue: (each.topic, each.key, self._spreads[each.topic]) for queue, each in destinations.items()
+        }
+
+    def record(self, outgoing: Outgoing) -> tuple[Record, int]:
+        """The record of a message and its partition.
+
+        Raises Disconnected if topic and topology disagree; what is wrong with the message raises another of
+        `HashstarError`, TypeError or ValueError.
+        """
+        topic, key_source, spread = self._destinations[outgoing.queue]
+        message = with_identity(outgoing.message, outgoing.delivery.identity)
+        placement = outgoing.placement
+        if placement is not None:
+            queue = outgoing.queue
+            if spread.agreed.get(queue) is not placement.partitioning:
+                spread.agree(queue, placement.partitioning)
+            key = serialized(placement.key)
+            record = to_kafka(message, topic, key)
+            if placement.partition is not None:
+                return record, placement.partition
+        elif key_source is None or key_source is ROUTING_KEY:
+            record = to_kafka(message, topic, message.routing_key.encode("utf-8", "surrogateescape"))
+            key = record.key  # its own, of one that comes home
+        else:
+            key = serialized(key_source.of(outgoing.message))
+            record = to_kafka(message, topic, key)
+        return record, spread.partition_of(key, outgoing.number)

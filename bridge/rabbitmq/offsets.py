@@ -1,0 +1,53 @@
+"""Where a stream was read to: a broker keeps no acknowledgements of one, so that its reader must.
+
+The offset of the last message that is done with is kept in a file, if there is one; a file that is behind costs
+duplicates, one that is ahead would cost messages, so it is written after the fact, and never half.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from exchange.errors import InputError
+
+__all__ = ["Offsets"]
+
+
+class Offsets:
+    """The last settled offset of one stream. ``path`` is a file of this reader alone; None: forgotten at the end."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._last: int | None = None
+        self._written: int | None = None
+
+    @property
+    def next(self) -> int | None:
+        """The first offset to read; None when nothing was settled yet. Raises InputError for a file that is wrong."""
+        if self._last is None and self._path is not None:
+            try:
+                self._last = self._written = int(self._path.read_text("ascii"))
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
+            except ValueError:
+                raise InputError(f"{self._path}: must hold the last offset that was settled, a number") from None
+        return None if self._last is None else self._last + 1
+
+    def settle(self, offset: int) -> None:
+        """All up to this one is done with; remembered, and not written yet."""
+        self._last = offset
+
+    def write(self) -> None:
+        """Write what is not written. Raises OSError."""
+        if self._path is None or self._last in (None, self._written):
+            return
+        new = self._path.with_name(f"{self._path.name}.new")
+        with new.open("w", encoding="ascii") as file:
+            file.write(f"{self._last}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+        self._written = self._last

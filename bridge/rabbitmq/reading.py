@@ -1,0 +1,222 @@
+"""A queue or a stream as a source.
+
+Deliveries of a connection are one lane, acknowledged as a prefix with one basic.ack. Of a stream, where
+acknowledgements only ask for more, the offset is kept in `bridge.rabbitmq.offsets`, and reading goes on behind it.
+Messages keep their content header as the bytes it came as, see `bridge.amqp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+
+from bridge.amqp import ContentHeader, MalformedHeader, content_of, message_of
+from bridge.endpoint import Delivery, Disconnected, Source
+from bridge.mapping import identity_of_message
+from bridge.rabbitmq.connection import Channel, Connection
+from bridge.rabbitmq.frames import Arrived, Event, ack
+from bridge.rabbitmq.offsets import Offsets
+from exchange.errors import BrokerError, InputError
+from exchange.values import type_and_value
+
+__all__ = ["RabbitmqSource"]
+
+PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
+"""Words of refusals that say that somebody else consumes exclusively."""
+
+FIXED_BYTES: Final = 512
+"""What a delivery takes beside its body, about."""
+
+OFFSET: Final = "x-stream-offset"
+
+WRITE_SECONDS: Final = 1.0
+"""The file of offsets is behind by so much at most."""
+
+
+class RabbitmqSource(Source):
+    """A queue, or a stream.
+
+    ``prefetch`` deliveries are unacknowledged at most; the pump's window should not be larger. A stream is read from
+    behind what was settled, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, an age as ``1h``.
+    ``offsets`` is the file that remembers what was settled; without it, each start begins at ``offset``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brokers: Sequence[pika.URLParameters],
+        queue: str,
+        *,
+        prefetch: int = 1_000,
+        exclusive: bool = False,
+        offsets: Path | None = None,
+        offset: str | int = "first",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._queue = queue
+        self._prefetch = prefetch
+        self._exclusive = exclusive
+        self._offsets: Final = Offsets(offsets)
+        self._offset = offset
+        self._arguments = arguments or {}
+        self._origin: Final = f"queue {queue}"
+        self._connection: Connection | None = None
+        self._channel: Channel | None = None
+        self._arrived: deque[Arrived] = deque()
+        self._news = asyncio.Event()
+        self._trouble: Disconnected | None = None
+        self._was_open = False
+        self._is_stream: bool | None = None
+        """None: not known yet. RabbitMQ before 4 does not tell, and then they are all taken for streams."""
+        self._epoch = 0
+        self._settled = 0
+        self._acked = 0
+        self._writing: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        self._epoch += 1
+        self._arrived.clear()
+        self._news.clear()
+        self._trouble = None
+        self._settled = self._acked = 0
+        try:
+            await self._consume()
+        except InputError as error:
+            await self.close()
+            if self._was_open:  # it was right once, so that it may be so again
+                raise Disconnected(str(error)) from None
+            raise
+        except BaseException:
+            await self.close()
+            raise
+        self._was_open = True
+
+    async def _consume(self) -> None:
+        arguments = dict(self._arguments)
+        if self._is_stream is not False:
+            start = self._offsets.next
+            arguments.setdefault(OFFSET, self._offset if start is None else start)
+        self._connection = await Connection.open(self._brokers, self._lost)
+        self._channel = await self._connection.channel()
+        self._channel.on_events = self._take
+        try:
+            await self._channel.consume(
+                self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=self._prefetch
+            )
+        except BrokerError as error:
+            await self._connection.close()
+            if OFFSET in str(error) and self._is_stream is None:
+                self._is_stream = False
+                self._trouble = None
+                await self._consume()
+                return
+            words = f"{self.name}: queue {self._queue!r}: {error.code} {error}"
+            if any(each in str(error) for each in PASSING):
+                raise Disconnected(words) from None
+            raise InputError(words) from None
+        self._is_stream = self._is_stream is not False
+
+    def _take(self, events: list[Event]) -> None:
+        self._arrived += events  # type: ignore[arg-type]  # a channel that publishes nothing hears nothing else
+        self._news.set()
+
+    def _lost(self, error: Disconnected) -> None:
+        self._trouble = error
+        self._news.set()
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while not self._arrived or self._trouble is not None:
+            if self._trouble is not None:
+                raise self._trouble
+            if self._connection is None:
+                raise Disconnected(f"{self.name}: closed")
+            self._news.clear()
+            await self._news.wait()
+        arrived, epoch, origin = self._arrived, self._epoch, self._origin
+        deliveries = []
+        for _ in range(min(limit, len(arrived))):
+            tag, redelivered, exchange, key, properties, body = arrived.popleft()
+            content = ContentHeader(properties)
+            message = message_of(text(exchange), text(key), content, body)
+            size = len(body) + len(properties) + FIXED_BYTES
+            identity = time = None
+            if properties[1] & TOLD_BEHIND or (properties[0] & HEADERS and b"x-" in properties):
+                identity, time = self._told(content)
+            deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
+        return deliveries
+
+    def _told(self, content: ContentHeader) -> tuple[str | None, int | None]:
+        """Identity and time of a message, as far as its header can be read."""
+        with suppress(MalformedHeader):
+            stamp = content.property("timestamp")
+            time = None if stamp is None else stamp.value * 1_000_000
+            return identity_of_message(self.name, self._queue, content), time
+        return None, None
+
+    def settle(self, delivery: Delivery) -> None:
+        if delivery.lane != self._epoch:
+            return
+        if self._settled == self._acked:
+            asyncio.get_running_loop().call_soon(self._ack)
+        self._settled = delivery.position
+        if self._is_stream:
+            self._note(delivery)
+
+    def _note(self, delivery: Delivery) -> None:
+        """Remember the offset of a stream's delivery."""
+        kind, offset = type_and_value(content_of(delivery.message).header(OFFSET))
+        if kind == "long":
+            self._offsets.settle(offset)
+            if self._writing is None:
+                self._writing = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write)
+
+    def _write(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        try:
+            self._offsets.write()
+        except OSError as error:
+            trouble = Disconnected(f"{self.name}: offsets cannot be written: {error}")
+            if self._connection is not None:
+                self._connection.lose(trouble)
+
+    def _ack(self) -> None:
+        if self._settled > self._acked and self._channel is not None and self._connection is not None:
+            self._connection.write(ack(self._channel.number, self._settled, multiple=True))
+            self._acked = self._settled
+
+    async def close(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            self._ack()
+            self._connection = None
+            await connection.close()
+        self._write()
+        self._channel = None
+        self._epoch += 1
+        self._arrived.clear()
+        self._news.set()
+
+
+HEADERS: Final = 0x20
+"""In the first byte of a content header."""
+
+TOLD_BEHIND: Final = 0x80 | 0x40
+"""In the second: message_id, timestamp."""
+
+
+def text(name: bytes) -> str:
+    """A short string as the project writes it."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name.decode("utf-8", "surrogateescape")

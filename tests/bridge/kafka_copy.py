@@ -1,0 +1,61 @@
+"""A bridge from a topic to a topic, as a process that tests may kill: ``python -m tests.bridge.kafka_copy JSON``.
+
+It says ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.policy import Backoff, Policy
+from bridge.pump import Inlet, Pump
+from tests.bridge.behaviour import router_to
+
+__all__ = ["copying"]
+
+
+class Journal:
+    """Says what happens to connections."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def connected(self, name: str) -> None:
+        print("reading" if name == self._name else f"connected {name}", flush=True)
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        print(f"disconnected {name}: {error}; again in {wait:.1f} s", flush=True)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+async def copy(told: dict[str, Any]) -> None:
+    """Until SIGTERM."""
+    settings = {"bootstrap.servers": told["bootstrap"], "client.id": "copy", **told.get("settings", {})}
+    transactional, window = told["transactional"], told["window"]
+    group = {**settings, "group.id": told["group"], "session.timeout.ms": 6_000}
+    source = KafkaSource("read", group, [told["read"]], window=window, transactional=transactional)
+    make = TransactionalTarget if transactional else KafkaTarget
+    target = make("written", {**settings, "message.timeout.ms": 0}, {"queue": Destination(told["written"])})
+    policy = Policy(window, reconnect=Backoff(0.05, 0.5), drain=20.0)
+    pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Journal("read"), policy)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pump.stop)
+    await pump.run()
+
+
+def copying(told: dict[str, Any]) -> subprocess.Popen[str]:
+    """The process."""
+    command = [sys.executable, "-m", "tests.bridge.kafka_copy", json.dumps(told)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(copy(json.loads(sys.argv[1])))

@@ -1,0 +1,103 @@
+"""Topics of a live broker for the tests of Kafka's endpoints: made, written to, read, and deleted at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+__all__ = ["SECONDS", "Topics", "topics_at"]
+
+SECONDS = 60.0
+
+
+class Topics:
+    """Makes topics at some brokers."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any] | None = None) -> None:
+        self.settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2, **(settings or {})}
+        self.admin = AdminClient(self.settings)
+        self.made: list[str] = []
+
+    def make(self, partitions: int = 1, name: str = "", config: Mapping[str, str] | None = None) -> str:
+        """A new topic."""
+        topic = name or f"hashstar-{uuid4().hex[:12]}"
+        made = self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
+        made[topic].result(SECONDS)
+        self.made.append(topic)
+        deadline = time.monotonic() + SECONDS
+        while topic not in self.admin.list_topics(timeout=SECONDS).topics:
+            assert time.monotonic() < deadline
+        return topic
+
+    def put(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
+        """Keys and values, each key to the partition that the Java client chooses."""
+        producer = Producer({**self.settings, "partitioner": "murmur2_random", "linger.ms": 5, **settings})
+        for key, value in records:
+            while True:
+                try:
+                    producer.produce(topic, value, key)
+                except BufferError:
+                    producer.poll(0.1)
+                else:
+                    break
+        assert producer.flush(SECONDS) == 0
+        producer.close()
+
+    def read(self, topic: str, count: int, seconds: float = SECONDS, **settings: Any) -> list[Any]:
+        """All messages, waiting until they are so many, each partition in its order; with aborted ones left out."""
+        consumer = Consumer({**self.settings, "group.id": uuid4().hex, "enable.partition.eof": True, **settings})
+        found: list[Any] = []
+        try:
+            partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+            deadline = time.monotonic() + seconds
+            ends: set[int | None] = set()
+            while (len(found) < count or len(ends) < len(partitions)) and time.monotonic() < deadline:
+                for message in consumer.consume(1_000, 0.1):
+                    if message.error() is None:
+                        ends.discard(message.partition())
+                        found.append(message)
+                    else:
+                        ends.add(message.partition())
+        finally:
+            consumer.close()
+        return found
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Partition -> the offset that the group committed."""
+        consumer = Consumer({**self.settings, "group.id": group})
+        try:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                try:
+                    partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions
+                    found = consumer.committed([TopicPartition(topic, number) for number in partitions], SECONDS)
+                except KafkaException:  # as from a broker that is starting
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
+                else:
+                    return {each.partition: each.offset for each in found}
+        finally:
+            consumer.close()
+
+    def delete(self) -> None:
+        """All that were made."""
+        if self.made:
+            for deleted in self.admin.delete_topics(self.made).values():
+                deleted.result(SECONDS)
+
+
+@contextmanager
+def topics_at(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Iterator[Topics]:
+    """Topics that are deleted at the end."""
+    topics = Topics(bootstrap, settings)
+    try:
+        yield topics
+    finally:
+        topics.delete()

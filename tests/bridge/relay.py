@@ -1,0 +1,113 @@
+"""A TCP relay on 127.0.0.1 that can cut, stall and encrypt the connections that pass through it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+__all__ = ["Relay", "relay_to"]
+
+T = TypeVar("T")
+
+
+class Relay:
+    """Listens at ``port``, and connects whoever comes to a server; with ``tls`` it speaks TLS to those who come.
+
+    It lives on a thread of its own, so that tests may block theirs.
+    """
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self.port = 0
+        self.accepted = 0
+        """How many connections there were."""
+        self._server = host, port
+        self._tls = tls
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run(ready)), daemon=True)
+        self._thread.start()
+        ready.wait(10)
+
+    def cut(self) -> None:
+        """End all connections there are."""
+        self._call(self._abort)
+
+    def stall(self) -> None:
+        """Let nothing through, and keep the connections."""
+        self._call(self._flowing.clear)
+
+    def go_on(self) -> None:
+        """Let through again."""
+        self._call(self._flowing.set)
+
+    def close(self) -> None:
+        """End all, and listen no more."""
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _call(self, function: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def call() -> None:
+            function()
+            done.set()
+
+        self._loop.call_soon_threadsafe(call)
+        done.wait(10)
+
+    def _abort(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _run(self, ready: threading.Event) -> None:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await self._ending.wait()
+        server.close()
+        self._abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self._writers.add(to_client)
+        writers = [to_client]
+        with suppress(OSError, asyncio.CancelledError):
+            from_server, to_server = await asyncio.open_connection(*self._server)
+            self._writers.add(to_server)
+            writers.append(to_server)
+            await asyncio.gather(self._copy(from_client, to_server), self._copy(from_server, to_client))
+        for writer in writers:
+            writer.transport.abort()
+            self._writers.discard(writer)
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        if not writer.is_closing():
+            writer.close()
+
+
+@contextmanager
+def relay_to(host: str, port: int, tls: ssl.SSLContext | None = None) -> Iterator[Relay]:
+    """A relay, closed at the end."""
+    relay = Relay(host, port, tls)
+    try:
+        yield relay
+    finally:
+        relay.close()

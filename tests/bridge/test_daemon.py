@@ -1,0 +1,308 @@
+"""``hashstar bridge`` as a process: how it starts, is told to stop, and ends; with archives, which need no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exchange import Message
+from tests.bridge.test_archive import bodies_in, parts_in, write_part
+
+TOPOLOGY = """
+vhost "/"
+exchange events: topic
+queue all
+queue some: partitioned kafka.murmur2 over 3
+events -> all: "#"
+events -> some: "key.1"
+"""
+
+BRIDGE = """
+topology = "t.bindings"
+http = "127.0.0.1:0"
+log_format = "json"
+coverage = true
+[policy]
+window = 200
+drain = "20 s"
+[sources.replay]
+url = "archive:in"
+exchange = "events"
+"""
+
+OUT = """
+[targets.out]
+url = "archive:out"
+queues = { all = ".", some = "some" }
+"""
+
+SECONDS = 60.0
+
+
+def written(tmp_path: Path, text: str, count: int = 300) -> Path:
+    """A configuration of this text, and an archive for it."""
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    if not (tmp_path / "in").exists():
+        (tmp_path / "in").mkdir()
+        write_part(tmp_path / "in" / "a", [Message("", f"key.{n % 5}", body=b"%d" % n) for n in range(count)])
+    path = tmp_path / "bridge.toml"
+    path.write_text(text)
+    return path
+
+
+def program(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "bridge.cli", "bridge", *arguments]
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, to its end."""
+    return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+class Running:
+    """A bridge at work."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = path.with_name("log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(program("run", str(path)), stderr=log)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it told so far."""
+        return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def event(self, name: str, **fields: Any) -> dict[str, Any]:
+        """The first event of this name with these fields, when it is told."""
+
+        def found() -> dict[str, Any] | None:
+            return next((e for e in self.events() if e["event"] == name and fields.items() <= e.items()), None)
+
+        told: dict[str, Any] = waited(found)
+        return told
+
+    def asked(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        """What it answers on HTTP."""
+        host = self.event("serving")["address"].removeprefix("http://").rstrip("/")
+        connection = HTTPConnection(host, timeout=10)
+        try:
+            connection.request(method, path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.asked("GET", "/status")[1])
+        return found
+
+    def ended(self) -> int:
+        """Its exit code."""
+        return self.process.wait(SECONDS)
+
+
+def waited(look: Callable[[], Any]) -> Any:
+    """What is found, when it is."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail("it does not come")
+
+
+@contextmanager
+def running(path: Path) -> Iterator[Running]:
+    bridge = Running(path)
+    try:
+        yield bridge
+    finally:
+        bridge.process.kill()
+        bridge.process.wait()
+
+
+def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None:
+    done = ran("run", str(written(tmp_path, BRIDGE + OUT)))
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert events[0]["event"] == "serving"
+    assert [event["event"] for event in events][-2:] == ["ended", "stopped"]
+    assert sorted(
+        int(body) for path in parts_in(tmp_path / "out") if "some" not in str(path) for body in bodies_in(path)
+    ) == [*range(300)]
+    assert sorted(int(body) for body in bodies_in(tmp_path / "out" / "some")) == list(range(1, 300, 5))
+    assert {path.parts[-3] for path in parts_in(tmp_path / "out" / "some")} == {"partition=2"}
+    again = ran("run", str(tmp_path / "bridge.toml"))
+    assert "goes on behind 300 records" in again.stderr
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_it_tells_how_it_is_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + "follow = true\n" + OUT)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
+        assert bridge.asked("GET", "/live") == (200, "ok\n")
+        assert bridge.asked("GET", "/ready") == (200, "ok\n")
+        status, metrics = bridge.asked("GET", "/metrics")
+        assert status == 200
+        assert 'hashstar_written_messages_total{target="out",queue="some"} 60' in metrics
+        assert 'destination="some",routing_key="key.1"} 60' in metrics
+        report = json.loads(bridge.asked("GET", "/coverage")[1])
+        assert [row["messages"] for row in report["bindings"]] == [300, 60]
+        assert bridge.asked("POST", "/pause")[0] == 403
+        assert bridge.status()["paused"] is False
+        assert bridge.asked("POST", "/pause", {"X-Hashstar": "1"}) == (202, "paused\n")
+        waited(lambda: bridge.status()["paused"])
+        assert bridge.asked("GET", "/ready") == (503, "paused\n")
+        bridge.process.send_signal(signal.SIGUSR2)
+        bridge.event("resumed")
+        assert bridge.asked("GET", "/ready")[0] == 200
+        bridge.process.send_signal(signal.SIGUSR1)
+        bridge.event("paused")
+        assert bridge.asked("POST", "/resume", {"X-Hashstar": "1"})[0] == 202
+        assert "hashstar bridge" in bridge.asked("GET", "/")[1]
+        assert bridge.asked("GET", "/nothing")[0] == 404
+        assert bridge.asked("POST", "/nothing")[0] == 404
+        bridge.process.terminate()
+        assert bridge.ended() == 0
+    assert bridge.event("stopping")["within"] == 20.0
+    assert bridge.event("stopped")["not_settled"] == 0
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".spool-x.arrow").write_bytes(b"hashstar spool 1\n")
+    (tmp_path / "out" / ".making-x").write_bytes(b"in the way")
+    with running(path) as bridge:
+        bridge.event("disconnected", endpoint="out")
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        status, told = bridge.asked("GET", "/ready")
+        assert status == 503
+        assert told.startswith("out: ")
+        bridge.process.terminate()
+        assert bridge.ended() == 1
+    assert bridge.event("stopped")["not_settled"] == 200
+    (tmp_path / "out" / ".making-x").unlink()
+    done = ran("run", str(path))
+    assert done.returncode == 0, done.stderr
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + OUT)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".spool-x.arrow").write_bytes(b"hashstar spool 1\n")
+    (tmp_path / "out" / ".making-x").write_bytes(b"in the way")
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        began = time.monotonic()
+        bridge.process.send_signal(signal.SIGINT)
+        bridge.event("stopping")
+        bridge.process.send_signal(signal.SIGINT)
+        assert bridge.ended() == 1
+        assert time.monotonic() - began < 15
+    bridge.event("stopping at once")
+
+
+def test_a_rate_is_kept(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + "follow = true\n[sources.replay.policy]\nrate = 50\n" + OUT)
+    with running(path) as bridge:
+        bridge.event("connected", endpoint="replay")
+        time.sleep(2)
+        assert 20 <= bridge.status()["sources"][0]["messages"] <= 250
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BRIDGE + "nonsense = 1" + OUT, "[sources.replay] nonsense: is not known here"),
+        (BRIDGE.replace("archive:in", "archive:none") + OUT, "none: there is no such file or folder"),
+        (BRIDGE.replace("127.0.0.1:0", "192.0.2.1:9410") + OUT, "http: 192.0.2.1:9410 cannot be served"),
+    ],
+)
+def test_what_cannot_work_ends_with_2_and_a_line_that_says_why(tmp_path: Path, text: str, told: str) -> None:
+    done = ran("run", str(written(tmp_path, text)))
+    assert done.returncode == 2
+    assert told in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_check_connects_and_says_what_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + OUT)
+    good = ran("check", str(path))
+    assert (good.returncode, good.stdout) == (0, "")
+    assert not parts_in(tmp_path / "out")
+    wrong = written(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
+    found = ran("check", str(wrong))
+    assert found.returncode == 1
+    assert "replay: " in found.stdout
+    assert ran("check", "--offline", str(wrong)).returncode == 0
+    assert ran("check", str(tmp_path / "none.toml")).returncode == 2
+
+
+RABBIT = """
+[sources.rabbit]
+url = "amqp://guest@127.0.0.1:1"
+password = { env = "BRIDGE_PASSWORD" }
+queue = "q"
+"""
+
+
+LAPIN = RABBIT.replace('{ env = "BRIDGE_PASSWORD" }', '"x"')
+
+
+def test_a_password_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIDGE_PASSWORD", "hush-hush")
+    path = written(tmp_path, BRIDGE.replace('"json"', '"json"\nlog_level = "debug"') + OUT + RABBIT)
+    with running(path) as bridge:
+        bridge.event("disconnected", endpoint="rabbit")
+        told = [bridge.asked("GET", each)[1] for each in ("/", "/status", "/ready", "/metrics")]
+        bridge.process.terminate()
+        bridge.ended()
+    assert ran("check", str(path)).returncode == 1
+    for text in (*told, bridge.log.read_text(), ran("check", str(path)).stdout):
+        assert "hush" not in text
+
+
+def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Path) -> None:
+    with running(written(tmp_path, "workers = 2\n" + BRIDGE + OUT + LAPIN)) as bridge:
+        first = bridge.event("started", worker=1)["process"]
+        bridge.event("started", worker=2)
+        os.kill(first, signal.SIGKILL)
+        bridge.event("worker died", worker=1)
+        waited(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
+        bridge.event("ended", worker=1)
+        bridge.process.send_signal(signal.SIGINT)
+        assert bridge.ended() == 0
+    assert sorted(e["worker"] for e in bridge.events() if e["event"] == "stopped") == [1, 2]
+    assert set(bodies_in(tmp_path / "out")) == {b"%d" % n for n in range(300)}
+    assert not [
+        e for e in bridge.events() if e["event"] == "connected" and e.get("worker") == 2 and e["endpoint"] == "replay"
+    ]
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with running(
+        written(
+            tmp_path,
+            "workers = 2\n" + BRIDGE + "follow = true\n" + OUT + LAPIN,
+        )
+    ) as bridge:
+        bridge.event("connected", worker=1, endpoint="out")
+        bridge.event("connected", worker=2, endpoint="out")
+        bridge.process.kill()
+        bridge.event("stopped", worker=1)
+        bridge.event("stopped", worker=2)

@@ -1,0 +1,95 @@
+"""A process that copies a topic is killed in the middle, again and again: what is in the other topic at the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.bridge.kafka_broker import Broker, brokers
+from tests.bridge.kafka_copy import copying
+from tests.bridge.kafka_topics import Topics, topics_at
+
+pytestmark = pytest.mark.live
+
+SECONDS = 90.0
+KEYS = 100
+WINDOW = 500
+KILLS = 4
+COUNT = 40_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with brokers() as started:
+        yield started
+
+
+@pytest.fixture
+def topics(broker: Broker) -> Iterator[Topics]:
+    with topics_at(broker.url) as made:
+        yield made
+
+
+def done(topics: Topics, topic: str) -> int:
+    """Up to where the group is, over all partitions."""
+    return sum(max(0, offset) for offset in topics.committed(topic, topic).values())
+
+
+def wait_for(topics: Topics, topic: str, count: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while done(topics, topic) < count:
+        assert process.poll() is None
+        assert time.monotonic() < deadline, f"{done(topics, topic)} of {count}"
+        time.sleep(0.02)
+
+
+def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
+    """All records of the other topic, in the order of their partitions."""
+    topic, written = topics.make(4), topics.make(4)
+    topics.put(topic, [(b"%d" % (n % KEYS), b"%d" % n) for n in range(COUNT)])
+    told = {
+        "bootstrap": topics.settings["bootstrap.servers"], "read": topic, "written": written, "group": topic,
+        "transactional": transactional, "window": WINDOW,
+    }  # fmt: skip
+    random = Random(5)
+    for _ in range(KILLS):
+        process = copying(told)
+        wait_for(topics, topic, done(topics, topic) + random.randrange(1_000, 4_000), process)
+        time.sleep(random.random() / 5)
+        process.kill()
+        process.communicate()
+        assert done(topics, topic) < COUNT, "it was killed when all was over"
+    process = copying(told)
+    wait_for(topics, topic, COUNT, process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    return topics.read(written, COUNT)
+
+
+def first_arrivals(found: list[Any]) -> dict[bytes, list[int]]:
+    first: dict[bytes, dict[int, None]] = {}
+    for message in found:
+        first.setdefault(message.key(), {})[int(message.value())] = None
+    return {key: list(numbers) for key, numbers in first.items()}
+
+
+EXPECTED = {b"%d" % key: list(range(key, COUNT, KEYS)) for key in range(KEYS)}
+
+
+def test_nothing_is_lost_or_out_of_order_and_at_most_a_window_comes_twice_for_each_kill(topics: Topics) -> None:
+    found = copied_with_kills(topics, transactional=False)
+    assert first_arrivals(found) == EXPECTED
+    assert len(found) - COUNT <= KILLS * WINDOW
+
+
+def test_in_transactions_each_message_arrives_exactly_once_and_in_order(topics: Topics) -> None:
+    found = copied_with_kills(topics, transactional=True)
+    assert len(found) == COUNT
+    assert first_arrivals(found) == EXPECTED

@@ -1,0 +1,339 @@
+"""What a consumer group promises as a source, on a live broker: what is read, what is committed, what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+from bridge.amqp import content_of
+from bridge.endpoint import Delivery, Disconnected, EndOfStream
+from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget
+from bridge.endpoints.memory import MemoryTarget
+from bridge.mapping import to_kafka
+from bridge.pump import Inlet, Pump
+from exchange.errors import InputError
+from tests.bridge.behaviour import QUICK, Silent, nothing_more, on_a_loop, opened, read_all_of, router_to
+from tests.bridge.kafka_broker import PASSWORD, USER, Broker, brokers
+from tests.bridge.kafka_topics import Topics, topics_at
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with brokers() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> Iterator[Topics]:
+    with topics_at(broker.url) as made:
+        yield made
+
+
+def source_of(
+    topics: Topics, topic: str, window: int = 1_000, settings: Mapping[str, Any] | None = None
+) -> KafkaSource:
+    own = {**topics.settings, "group.id": f"group-{topic.strip('^')}", **(settings or {})}
+    return KafkaSource("read", own, [topic], window=window)
+
+
+async def to_the_end(source: KafkaSource) -> list[Delivery]:
+    found: list[Delivery] = []
+    while True:
+        try:
+            found += await source.read(100)
+        except EndOfStream:
+            return found
+
+
+@on_a_loop
+async def test_keys_values_and_headers_are_told_from_missing_ones(topics: Topics) -> None:
+    topic = topics.make()
+    producer = Producer(topics.settings)
+    headers: list[tuple[str, Any]] = [("a", b"1"), ("b", None), ("a", b"2"), ("a", b"")]
+    records: list[tuple[bytes | None, bytes | None]] = [
+        (b"k", b"v"),
+        (b"", b""),
+        (None, b"v"),
+        (b"k", None),
+        (None, None),
+    ]
+    for key, value in records:
+        producer.produce(topic, value, key, headers=headers, timestamp=1_700_000_000_123)
+    assert producer.flush(30) == 0
+    source = source_of(topics, topic)
+    await source.open()
+    found = await read_all_of(source, 5)
+    again = [to_kafka(delivery.message, topic) for delivery in found]
+    assert [(record.key, record.value) for record in again] == records
+    assert all(list(record.headers) == headers for record in again)
+    assert [record.timestamp for record in again] == [1_700_000_000_123] * 5
+    assert [delivery.message.routing_key for delivery in found] == ["k", "", "", "k", ""]
+    assert {delivery.time for delivery in found} == {1_700_000_000_123_000}
+    assert [delivery.origin for delivery in found] == [f"{topic}-0 at {n}" for n in range(5)]
+    assert [delivery.identity for delivery in found] == [f"kafka/read/{topic}/0/{n}" for n in range(5)]
+    await source.close()
+
+
+@on_a_loop
+async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -> None:
+    topic = topics.make()
+    topics.put(topic, [(b"k" * 300, b"long"), (b"k", b"fine")])
+    dead, target = MemoryTarget("dead"), MemoryTarget()
+    pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(wait_for, topics, topic, 2)
+    pump.stop()
+    await running
+    [letter] = dead.messages
+    assert letter.message.body == b"long"
+    assert "routing key" in letter.message.headers["hashstar-reason"]
+    assert to_kafka(letter.message, topic).key == b"k" * 300
+    assert topics.committed(f"group-{topic}", topic) == {0: 2}
+
+
+@on_a_loop
+async def test_only_what_is_committed_is_read_and_offsets_have_gaps(topics: Topics) -> None:
+    topic = topics.make()
+    producer = Producer({**topics.settings, "transactional.id": topic})
+    await asyncio.to_thread(producer.init_transactions, 30)
+    for number, commit in enumerate([True, False, True]):
+        producer.begin_transaction()
+        for n in range(10):
+            producer.produce(topic, b"%d" % (10 * number + n), b"k")
+        producer.flush(30)
+        await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, 30)
+    source = KafkaSource("read", {**topics.settings, "group.id": topic}, [topic], until_end=True, window=15)
+    await source.open()
+    found = list(await read_all_of(source, 10))
+    source.settle(found[-1])
+    found += await to_the_end(source)
+    assert [int(d.message.body) for d in found] == [*range(10), *range(20, 30)]
+    source.settle(found[-1])
+    await source.close()
+    assert topics.committed(topic, topic) == {0: found[-1].position + 1}
+    await source.open()
+    assert await to_the_end(source) == []
+    await source.close()
+
+
+@on_a_loop
+async def test_no_more_is_read_than_a_window_beyond_what_is_committed(topics: Topics) -> None:
+    topic = topics.make(2)
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
+    source = source_of(topics, topic, window=50)
+    await source.open()
+    found = await read_all_of(source, 50)
+    await nothing_more(source)
+    for delivery in found[:25]:
+        source.settle(delivery)
+    await nothing_more_than(source, 25, found)
+    assert sum(max(0, offset) for offset in topics.committed(f"group-{topic}", topic).values()) >= 20
+    await source.close()
+
+
+async def nothing_more_than(source: KafkaSource, count: int, found: list[Delivery]) -> None:
+    more: list[Delivery] = []
+    while len(more) < count:
+        try:
+            more += await asyncio.wait_for(source.read(100), 1.0)
+        except TimeoutError:
+            break
+    # Of the lanes a prefix is settled, which may be less than what was asked for.
+    assert len(more) <= count
+    found += more
+
+
+@on_a_loop
+async def test_partitions_move_between_members_while_messages_are_in_flight(topics: Topics) -> None:
+    topic, written = topics.make(4), topics.make(4)
+    keys = 40
+
+    def pump_of() -> Pump:
+        target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
+        return Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
+
+    first, second = pump_of(), pump_of()
+    runs = [asyncio.ensure_future(first.run())]
+    for start in range(0, 6_000, 1_000):
+        records = [(b"%d" % (n % keys), b"%d" % n) for n in range(start, start + 1_000)]
+        await asyncio.to_thread(topics.put, topic, records)
+        if start == 1_000:
+            runs.append(asyncio.ensure_future(second.run()))
+        if start == 4_000:
+            first.stop()
+    await asyncio.to_thread(wait_for, topics, topic, 6_000)
+    second.stop()
+    await asyncio.gather(*runs)
+    found = await asyncio.to_thread(topics.read, written, 6_000)
+    in_order(found, 6_000, keys)
+
+
+def wait_for(topics: Topics, topic: str, count: int) -> None:
+    """Until the group is through with so many messages."""
+    while sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values()) < count:
+        time.sleep(0.2)
+
+
+def in_order(found: Sequence[Any], count: int, keys: int) -> int:
+    """Assert that nothing is missing, and that of each key the first arrivals are in order; how many came again."""
+    first: dict[bytes, dict[int, None]] = {}
+    for message in found:
+        first.setdefault(message.key(), {})[int(message.value())] = None
+    assert {int(key): list(numbers) for key, numbers in first.items()} == {
+        key: list(range(key, count, keys)) for key in range(keys)
+    }
+    return len(found) - count
+
+
+@on_a_loop
+async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics) -> None:
+    topic = topics.make(2)
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100)])
+    source = source_of(topics, topic, settings={"max.poll.interval.ms": 8_000, "session.timeout.ms": 6_000})
+    await source.open()
+    found = await read_all_of(source, 100)
+    await asyncio.sleep(11)
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100, 300)])
+    await asyncio.sleep(3)
+    found += await read_all_of(source, 200)
+    assert sorted(int(d.message.body) for d in found) == list(range(300))
+    assert len({d.lane for d in found}) == 2
+    await source.close()
+
+
+@on_a_loop
+async def test_topics_may_appear_later_and_be_patterns(topics: Topics) -> None:
+    early = topics.make(name=f"later-{time.time_ns()}")
+    prefix = early + "-"
+    source = source_of(topics, f"^{prefix}.*", settings={"topic.metadata.refresh.interval.ms": 500})
+    missing = source_of(topics, prefix + "named")
+    await source.open()
+    with pytest.raises(Disconnected, match="there is no topic"):
+        await missing.open()
+    await missing.close()
+    topics.make(name=prefix + "named")
+    topics.put(prefix + "named", [(b"k", b"1")])
+    [delivery] = await source.read(10)
+    assert delivery.message.exchange == prefix + "named"
+    await missing.open()
+    assert len(await missing.read(10)) == 1
+    await source.close()
+    await missing.close()
+
+
+@on_a_loop
+async def test_new_partitions_are_read(topics: Topics) -> None:
+    topic = topics.make(1)
+    source = source_of(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
+    await source.open()
+    topics.put(topic, [(b"k", b"0")])
+    await read_all_of(source, 1)
+    for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
+        made.result(30)
+    producer = Producer(topics.settings)
+    await asyncio.sleep(1)
+    producer.produce(topic, b"1", b"k", partition=2)
+    assert await asyncio.to_thread(producer.flush, 30) == 0
+    [delivery] = await source.read(10)
+    assert delivery.origin == f"{topic}-2 at 0"
+    await source.close()
+
+
+@on_a_loop
+async def test_offsets_that_are_gone_are_told_or_passed_by(topics: Topics) -> None:
+    topic = topics.make(1)
+    topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
+    for deleted in topics.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        deleted.result(30)
+    strict = source_of(topics, topic, settings={"auto.offset.reset": "error"})
+    await strict.open()
+    with pytest.raises(Disconnected, match="_AUTO_OFFSET_RESET"):
+        await strict.read(10)
+    await strict.close()
+    source = source_of(topics, topic)
+    await source.open()
+    assert [int(d.message.body) for d in await read_all_of(source, 5)] == list(range(5, 10))
+    await source.close()
+
+
+@on_a_loop
+async def test_a_topic_that_is_deleted_is_told(topics: Topics) -> None:
+    topic = topics.make(1)
+    topics.put(topic, [(b"k", b"0")])
+    source = source_of(topics, topic, settings={"topic.metadata.refresh.interval.ms": 500})
+    await source.open()
+    await read_all_of(source, 1)
+    topics.admin.delete_topics([topic])[topic].result(30)
+    topics.made.remove(topic)
+    with pytest.raises(Disconnected, match="UNKNOWN_TOPIC"):
+        await asyncio.wait_for(source.read(10), 30)
+    await source.close()
+    with pytest.raises(Disconnected, match="there is no topic"):
+        await source.open()
+    await source.close()
+
+
+@on_a_loop
+async def test_what_keeps_a_client_out_is_said(broker: Broker, topics: Topics) -> None:
+    topic = topics.make(1)
+    login = {
+        "bootstrap.servers": broker.login_url, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.username": USER, "group.id": topic, "log_level": 0,
+    }  # fmt: skip
+    allowed = KafkaSource("read", {**login, "sasl.password": PASSWORD}, [topic])
+    await allowed.open()
+    topics.put(topic, [(b"k", b"0")])
+    await read_all_of(allowed, 1)
+    await allowed.close()
+    refused = KafkaSource("read", {**login, "sasl.password": "wrong"}, [topic])
+    with pytest.raises(Disconnected, match=r"_AUTHENTICATION: .*Authentication failed"):
+        await refused.open()
+    await refused.close()
+    nowhere = KafkaSource("read", {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}, [topic])
+    with pytest.raises(Disconnected, match="Connection refused"):
+        await nowhere.open()
+    await nowhere.close()
+    wrong = KafkaSource("read", {**login, "no.such.setting": 1}, [topic])
+    with pytest.raises(InputError, match=r"no\.such\.setting"):
+        await wrong.open()
+    await wrong.close()
+
+
+@on_a_loop
+async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None:
+    topic, written = topics.make(3), topics.make(3)
+    keys, count = 30, 9_000
+    records = [(b"%d" % (n % keys), b"%d" % n) for n in range(count)]
+    await asyncio.to_thread(topics.put, topic, records)
+    target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
+    inlet = Inlet(source_of(topics, topic), "in", policy=replace(QUICK, rate=4_000.0))
+    pump = Pump([inlet], router_to("queue"), {"queue": target}, Silent(), QUICK)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(broker.stop)
+    await asyncio.to_thread(broker.start)
+    await asyncio.to_thread(broker.wait)
+    await asyncio.to_thread(wait_for, topics, topic, count)
+    pump.stop()
+    await running
+    assert in_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= 2 * QUICK.window
+
+
+@on_a_loop
+async def test_deliveries_know_their_content_without_being_decoded(topics: Topics) -> None:
+    topic = topics.make()
+    topics.put(topic, [(b"k", b"v")])
+    source = source_of(topics, topic)
+    await opened(source)
+    [delivery] = await source.read(1)
+    assert content_of(delivery.message).header("x-kafka-topic") == topic
+    await source.close()

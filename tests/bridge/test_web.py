@@ -1,0 +1,159 @@
+"""What is served: to whom it may, even when the event loop does not turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import time
+from http.client import HTTPConnection
+
+import pytest
+
+from bridge import web as web_module
+from bridge.config import Config, Http
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.metrics import Metrics
+from bridge.policy import Policy
+from bridge.pump import Inlet, Pump
+from bridge.web import Web
+from exchange import Binding, Exchange, InputError, Queue, Router, Topology
+from tests.bridge.behaviour import Silent, on_a_loop
+from tests.bridge.test_metrics import parsed
+
+TOPOLOGY = (
+    Topology().declare_exchange(Exchange("e", "topic")).declare_queue(Queue("q")).bind(Binding.to_queue("e", "q", "#"))
+)
+
+
+def served(host: str = "127.0.0.1", port: int = 0) -> tuple[Web, Metrics, Pump, str]:
+    """A web server of a pump that does nothing, and its address; on a loop."""
+    inlets = (Inlet(MemorySource(name="in")),)
+    targets = {"q": MemoryTarget("out")}
+    config = Config(
+        "bridge.toml",
+        TOPOLOGY,
+        Policy(),
+        inlets,
+        targets,
+        None,
+        frozenset(),
+        Http(host, port),
+        False,
+        1,
+        "text",
+        "info",
+    )
+    metrics = Metrics()
+    pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
+    web = Web(config, pump, metrics, asyncio.get_running_loop())
+    return web, metrics, pump, web.start()
+
+
+def ask(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
+    connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+async def asked(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
+    return await asyncio.to_thread(ask, address, method, path, headers)
+
+
+@on_a_loop
+async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused() -> None:
+    web, metrics, pump, address = served()
+    assert (await asked(address, "/ready"))[::2] == (503, "in: not connected yet\nout: not connected yet\n")
+    metrics.connected("in")
+    metrics.connected("out")
+    assert (await asked(address, "/ready"))[::2] == (200, "ok\n")
+    metrics.disconnected("out", OSError("gone"), 1.0)
+    assert (await asked(address, "/ready"))[::2] == (503, "out: gone\n")
+    metrics.connected("out")
+    metrics.disconnected("in", OSError("gone"), 1.0)
+    metrics.ended("in")  # it is not needed any more
+    pump.pause()
+    assert (await asked(address, "/ready"))[::2] == (503, "paused\n")
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+@on_a_loop
+async def test_every_page_says_what_it_is() -> None:
+    web, _, _, address = served()
+    code, kind, metrics = await asked(address, "/metrics?name=x")
+    assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert parsed(metrics)["hashstar_paused"] == ("gauge", {("hashstar_paused", frozenset()): 0.0})
+    code, kind, status = await asked(address, "/status")
+    assert (code, kind, json.loads(status)["version"]) == (200, "application/json", 1)
+    assert (await asked(address, "/coverage"))[0] == 404
+    code, kind, page = await asked(address, "/")
+    assert (code, kind) == (200, "text/html; charset=utf-8")
+    web.stop()
+    # Names are put into the page as texts only, and nothing is fetched from elsewhere.
+    assert "innerHTML" not in page
+    assert not re.search(r'(src|href)="?(https?:)?//', page)
+    shown = {*re.findall(r"\beach\.(\w+)", page)}
+    told = json.loads(status)
+    assert shown <= {key for part in ("sources", "targets") for row in told[part] for key in row} | {"endpoint", "fate"}
+
+
+@on_a_loop
+async def test_only_who_sends_the_header_may_pause() -> None:
+    web, _, pump, address = served()
+    assert (await asked(address, "/pause", "POST"))[0] == 403
+    assert (await asked(address, "/pause", "POST", Origin="http://elsewhere"))[0] == 403
+    assert (await asked(address, "/pause", "OPTIONS", Origin="http://elsewhere"))[0] == 501
+    assert (await asked(address, "/pause", "GET"))[0] == 404
+    assert not pump.paused
+    assert (await asked(address, "/pause", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    await asyncio.sleep(0)
+    assert web.status()["paused"]
+    assert (await asked(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    await asyncio.sleep(0)
+    assert not pump.paused
+    web.stop()
+
+
+@on_a_loop
+async def test_a_loop_that_does_not_turn_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_module, "SLOW", 0.2)
+    web, _, _, address = served()
+    assert (await asked(address, "/live"))[0] == 200
+    time.sleep(0.5)  # noqa: ASYNC251  so that it does not turn
+    assert ask(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
+    await asyncio.sleep(0.1)
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+@on_a_loop
+async def test_an_address_that_cannot_be_had_is_told() -> None:
+    web, _, _, address = served()
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(InputError, match=f"http: 127.0.0.1:{port} cannot be served: Address already in use"):
+        served(port=port)
+    web.stop()
+
+
+@on_a_loop
+async def test_an_address_of_ip_6_may_be_served() -> None:
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    web, _, _, address = served("::1")
+    assert re.fullmatch(r"http://\[::1\]:\d+/", address)
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
