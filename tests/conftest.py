@@ -8,6 +8,9 @@ import pytest
 
 from tests.servers import SERVERS, Server, running
 
+# Its asserts are those of tests, in a module that is none.
+pytest.register_assert_rewrite("tests.bridge.behaviour")
+
 
 @pytest.fixture(scope="session")
 def rabbitmq_servers() -> Iterator[list[Server]]:
@@ -29,9 +32,12 @@ def kafka_servers() -> Iterator[list[Server]]:
         yield servers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rocketmq_servers() -> Iterator[list[Server]]:
-    """All RocketMQ name servers of this run, at least one; each has one broker."""
+    """All RocketMQ name servers of this run, at least one; each has one broker.
+
+    For one module, as an idle broker of 5.x keeps a core busy.
+    """
     with running(SERVERS["rocketmq"]) as servers:
         yield servers
 
