@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchmarks import audit, audit_kernel, bindings, bridge, broker, matching, partition, structures
+from benchmarks import audit, audit_kernel, bindings, bridge, broker, codec, matching, partition, structures
 
 BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "dense-1k": matching.dense,
@@ -19,6 +19,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "partition": partition.partition,
     "audit-kernel": audit_kernel.audit_kernel,
     "audit": audit.audit,
+    "codec": codec.codec,
     "bridge": bridge.bridge,
     "structures": structures.structures,
 }
