@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from bindings.archive.names import unescaped
 from bindings.archive.reading import Bad, Format, Item, Skipped, Split
 
-__all__ = ["COLUMNS", "Inspection", "inspect", "inspected"]
+__all__ = ["COLUMNS", "OTHER", "REASONS", "SAMPLES", "Inspection", "inspect", "inspected"]
 
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
 """All that an inspection reads."""

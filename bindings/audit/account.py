@@ -7,22 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.inspection import OTHER, REASONS, SAMPLES
 from bindings.archive.reading import Bad
 
-__all__ = ["OTHER", "REASONS", "SAMPLES", "Account", "Accounting", "BadFacts"]
-
-REASONS: Final = 100
-"""Reasons for bad records that are told apart; some name the value that was wrong."""
-
-OTHER: Final = "other reasons"
-
-SAMPLES: Final = 3
-"""Bad records of each reason that are kept."""
+__all__ = ["Account", "Accounting", "BadFacts"]
 
 
 class BadFacts(NamedTuple):

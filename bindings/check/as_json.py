@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bindings.check.finding import Finding
-from bindings.check.report import Report, part_json
+from bindings.check.report import Report, finding_json, part_json
 
 __all__ = ["to_json"]
 
@@ -22,16 +22,4 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    rule = finding.rule
-    return {
-        "code": rule.code,
-        "name": rule.name,
-        "severity": rule.severity,
-        "message": finding.message,
-        "says": rule.says,
-        "way_out": rule.way_out,
-        "witness": finding.witness,
-        "line": finding.line,
-        "part": None if finding.part is None else part_json(finding.part),
-        "related": list(map(part_json, finding.related)),
-    }
+    return {**finding_json(finding), "related": list(map(part_json, finding.related))}

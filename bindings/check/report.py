@@ -10,7 +10,7 @@ from bindings.check.finding import SEVERITIES, Finding, Part, Severity
 from exchange.parts import Binding
 from exchange.typed_json import encode_table
 
-__all__ = ["Report", "VhostFindings", "counted", "part_json"]
+__all__ = ["Report", "VhostFindings", "counted", "finding_json", "part_json"]
 
 
 class VhostFindings(NamedTuple):
@@ -43,6 +43,22 @@ class Report(NamedTuple):
 def counted(number: int, what: str) -> str:
     """``1 error``, ``2 errors``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding and its rule; ``part`` is null of an expectation, or of a file as a whole."""
+    rule = finding.rule
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity,
+        "message": finding.message,
+        "says": rule.says,
+        "way_out": rule.way_out,
+        "witness": finding.witness,
+        "line": finding.line,
+        "part": None if finding.part is None else part_json(finding.part),
+    }
 
 
 def part_json(part: Part) -> dict[str, Any]:

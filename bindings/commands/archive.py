@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bindings.check.report import counted
 from bindings.commands.messages import fail
+from bindings.report.figures import moment, shown
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def convert_command(
     except HashstarError as error:
         fail(error)
     _tell_bad(found)
-    click.echo(f"{target}: {_count(found.records, 'record')}", err=True)
+    click.echo(f"{target}: {counted(found.records, 'record')}", err=True)
 
 
 class _TooManyBad(Exception):
@@ -208,11 +209,11 @@ def _why_nothing(found: Inspection) -> str:
     if not found.bad:
         return "there are no records in it"
     reason, count = found.bad.most_common(1)[0]
-    return f"no record can be audited; of {_count(count, 'record')}: {reason}"
+    return f"no record can be audited; of {counted(count, 'record')}: {reason}"
 
 
 def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
-    yield f"{archive.path}: {', '.join(archive.names)}; {_count(len(archive.files), 'file')}"
+    yield f"{archive.path}: {', '.join(archive.names)}; {counted(len(archive.files), 'file')}"
     if archive.others:
         more = f" and {len(archive.others) - 3} more" if len(archive.others) > 3 else ""
         yield f"not read, as they are no archive: {', '.join(archive.others[:3])}{more}"
@@ -231,7 +232,7 @@ def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
         yield "exchanges:"
         for (vhost, name), count in found.exchanges.most_common(LISTED):
             where = "" if vhost is None else f"  in {vhost!r}"
-            yield f"  {count:>12,}  {_shown(name) or '(default exchange)'}{where}"
+            yield f"  {count:>12,}  {shown(name) or '(default exchange)'}{where}"
         if len(found.exchanges) > LISTED:
             yield f"  and {len(found.exchanges) - LISTED} more"
     yield from _skipped_lines(found)
@@ -245,34 +246,19 @@ def _skipped_lines(found: Inspection) -> Iterator[str]:
 
 def _bad_lines(found: Inspection) -> Iterator[str]:
     for reason, count in found.bad.most_common(LISTED):
-        yield f"bad: {count:,}: {_shown(reason)}"
+        yield f"bad: {count:,}: {shown(reason)}"
         for bad in found.samples[reason]:
-            sample = f": {_shown(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
+            sample = f": {shown(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
             yield f"  {bad.source} at {bad.offset}{sample}"
     if len(found.bad) > LISTED:
         yield f"bad: and {len(found.bad) - LISTED} more reasons"
-
-
-def _shown(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def _window(found: Inspection) -> str:
     if found.first is None or found.last is None:
         return "unknown; no record has a time" if found.records else "none"
     unknown = f"; {found.without_time:,} records without a time" if found.without_time else ""
-    return f"{_moment(found.first)} to {_moment(found.last)}{unknown}"
-
-
-def _moment(time: int) -> str:
-    seconds, rest = divmod(time, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest):%Y-%m-%dT%H:%M:%S.%f}Z".replace(
-        ".000000", ""
-    )
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return f"{moment(found.first)} to {moment(found.last)}{unknown}"
 
 
 def _as_json(archive: Archive, found: Inspection) -> dict[str, Any]:
@@ -288,8 +274,8 @@ def _as_json(archive: Archive, found: Inspection) -> dict[str, Any]:
         "records": found.records,
         "skipped": dict(found.skipped),
         "window": {
-            "first": None if found.first is None else _moment(found.first),
-            "last": None if found.last is None else _moment(found.last),
+            "first": None if found.first is None else moment(found.first),
+            "last": None if found.last is None else moment(found.last),
             "records_without_time": found.without_time,
         },
         "bodies": {"bytes": found.body_bytes, "records_without_size": found.without_size},

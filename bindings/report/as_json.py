@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from bindings.check.report import part_json
+from bindings.check.report import finding_json
 from bindings.coverage import AlternateUse
 from bindings.report.figures import moment
 from bindings.report.gates import Gate, IgnoreUse
@@ -289,18 +289,8 @@ def _flow(flow: Flow) -> dict[str, Any]:
 
 
 def _finding(row: FindingRow) -> dict[str, Any]:
-    finding = row.finding
-    rule = finding.rule
     return {
-        "code": rule.code,
-        "name": rule.name,
-        "severity": rule.severity,
-        "message": finding.message,
-        "says": rule.says,
-        "way_out": rule.way_out,
-        "witness": finding.witness,
-        "line": finding.line,
-        "part": None if finding.part is None else part_json(finding.part),
+        **finding_json(row.finding),
         "bindings": list(row.bindings),
         "messages": row.messages,
         "evidence": row.evidence.replace(" ", "_") or None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bindings.report.figures import counted, percent
+from bindings.check.report import counted
+from bindings.report.figures import percent
 
 if TYPE_CHECKING:
     from bindings.report.report import Report

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bindings.check.finding import Finding
+from bindings.check.report import counted
 from bindings.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
-from bindings.report.figures import counted
 from bindings.report.report import Evidence, FindingRow
 from exchange.parts import Binding, Exchange, Queue
 

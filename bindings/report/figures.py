@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-__all__ = ["clipped", "counted", "minute", "moment", "percent", "share", "shown"]
+__all__ = ["clipped", "minute", "moment", "percent", "share", "shown"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,11 +26,6 @@ def percent(part: int, whole: int, precision: int) -> Decimal:
     if part > 0:
         rounded = max(rounded, 1)
     return Decimal(rounded).scaleb(-precision)
-
-
-def counted(number: int, what: str) -> str:
-    """``1 message``, ``2,000 messages``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def shown(text: str) -> str:

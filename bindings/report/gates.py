@@ -17,7 +17,8 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from bindings.report.figures import counted, percent
+from bindings.check.report import counted
+from bindings.report.figures import percent
 from exchange.parts import Binding
 
 if TYPE_CHECKING:

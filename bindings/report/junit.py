@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bindings.report.figures import counted, moment, share, shown
+from bindings.check.report import counted
+from bindings.report.figures import moment, share, shown
 from bindings.report.gates import Gate
 from bindings.report.report import BindingRow, Report
 from bindings.report.words import conditions, exchange

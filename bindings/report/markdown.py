@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.report.figures import clipped, counted, percent, share
+from bindings.check.report import counted
+from bindings.report.figures import clipped, percent, share
 from bindings.report.report import STATES, Report
 from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.changes import summary
+from bindings.check.report import counted
 from bindings.report.cells import (
     LONGEST,
     bar,
@@ -32,7 +33,7 @@ from bindings.report.cells import (
     shape_cell,
     steps,
 )
-from bindings.report.figures import clipped, counted, minute, percent, share
+from bindings.report.figures import clipped, minute, percent, share
 from bindings.report.report import (
     STATES,
     ExchangeRow,

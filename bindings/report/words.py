@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bindings.check.report import counted
 from bindings.comparison import Change
-from bindings.report.figures import counted, minute, percent
+from bindings.report.figures import minute, percent
 from bindings.report.report import Audited, Records, Report
 from bindings.verification import OTHERS, Difference
 from exchange.parts import Binding, Destination

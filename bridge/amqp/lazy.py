@@ -6,6 +6,7 @@ such a message's bytes back untouched. Routing by key decodes nothing.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,8 +16,8 @@ from exchange.message import Message
 __all__ = ["Headers", "Properties", "content_of", "message_of"]
 
 
-class Headers(Mapping[str, Any]):
-    """The headers of a content header, decoded on first use; whether a name is there is known before."""
+class _Decoding(Mapping[str, Any]):
+    """A part of a content header, decoded on first use."""
 
     __slots__ = ("_decoded", "content")
 
@@ -26,13 +27,39 @@ class Headers(Mapping[str, Any]):
 
     @property
     def decoded(self) -> Mapping[str, Any]:
-        """The table: a dict, or a `Repeated`. Raises MalformedHeader."""
+        """All of it; headers are a dict or a `Repeated`. Raises MalformedHeader."""
         if self._decoded is None:
-            self._decoded = self.content.headers()
+            self._decoded = self._decode()
         return self._decoded
+
+    @abstractmethod
+    def _decode(self) -> Mapping[str, Any]: ...
 
     def __getitem__(self, key: str) -> Any:
         return self.decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.decoded)
+
+    def __len__(self) -> int:
+        return len(self.decoded)
+
+    def __eq__(self, other: object) -> bool:
+        return self.decoded == (other.decoded if isinstance(other, type(self)) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decoded!r})"
+
+
+class Headers(_Decoding):
+    """The headers of a content header, decoded on first use; whether a name is there is known before."""
+
+    __slots__ = ()
+
+    def _decode(self) -> Mapping[str, Any]:
+        return self.content.headers()
 
     def __contains__(self, key: object) -> bool:
         if self._decoded is None and isinstance(key, str):
@@ -43,55 +70,19 @@ class Headers(Mapping[str, Any]):
         start, end = self.content.table
         return start < end
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.decoded)
-
-    def __len__(self) -> int:
-        return len(self.decoded)
-
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Headers):
-            return self.content == other.content or self.decoded == other.decoded
-        return self.decoded == other
+        return (isinstance(other, Headers) and self.content == other.content) or super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]  # as a dict
-
-    def __repr__(self) -> str:
-        return f"Headers({self.decoded!r})"
+    __hash__ = None  # as a dict
 
 
-class Properties(Mapping[str, Any]):
+class Properties(_Decoding):
     """The other properties of a content header, decoded on first use."""
 
-    __slots__ = ("_decoded", "content")
+    __slots__ = ()
 
-    def __init__(self, content: ContentHeader) -> None:
-        self.content: Final = content
-        self._decoded: Mapping[str, Any] | None = None
-
-    @property
-    def decoded(self) -> Mapping[str, Any]:
-        """All of them. Raises MalformedHeader."""
-        if self._decoded is None:
-            self._decoded = self.content.properties()
-        return self._decoded
-
-    def __getitem__(self, key: str) -> Any:
-        return self.decoded[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.decoded)
-
-    def __len__(self) -> int:
-        return len(self.decoded)
-
-    def __eq__(self, other: object) -> bool:
-        return self.decoded == (other.decoded if isinstance(other, Properties) else other)
-
-    __hash__ = None  # type: ignore[assignment]  # as a dict
-
-    def __repr__(self) -> str:
-        return f"Properties({self.decoded!r})"
+    def _decode(self) -> Mapping[str, Any]:
+        return self.content.properties()
 
 
 # The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.detect import detect
+from bindings.archive.inspection import OTHER, REASONS, SAMPLES
 from bindings.archive.json_lines import JsonLines
 from bindings.archive.reading import Bad, Split
 from bindings.archive.record import Record, batch_of
 from bindings.audit import planning
-from bindings.audit.account import OTHER, REASONS, SAMPLES, Account, Accounting
+from bindings.audit.account import Account, Accounting
 from bindings.audit.planning import File, planned, splits_of, tasks_of
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from exchange import Message

@@ -22,10 +22,11 @@ from bindings.batch.comparing import Comparer
 from bindings.batch.verifying import Verifier
 from bindings.changes import changes
 from bindings.check.check import check
+from bindings.check.report import counted
 from bindings.report import terminal
 from bindings.report.as_json import to_json, written
 from bindings.report.build import Sources, reported
-from bindings.report.figures import clipped, counted, minute, moment, share, shown
+from bindings.report.figures import clipped, minute, moment, share, shown
 from bindings.report.junit import junit
 from bindings.report.markdown import markdown, total
 from bindings.report.report import Compared, Report
