@@ -16,8 +16,10 @@ import pytest
 
 from bindings.definitions import topology_from
 from bindings.report.html import report_in
+from bindings.sources import load
 from examples.demo import generate
 from exchange import PROFILES, Message, Router
+from exchange.partition.hashes import murmur2
 from exchange.parts import PREDECLARED
 from exchange.typed_json import message_from_json
 from tests import oracle, topologies
@@ -52,8 +54,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
     into = tmp_path_factory.mktemp("demo")
     done = demo("--messages", 2_000, into=into)
     assert (done.returncode, done.stderr) == (0, "")
-    archive, page = sorted(into.iterdir())
-    assert done.stdout.rstrip().endswith(page.resolve().as_uri())
+    archive, moved, page = sorted(into.iterdir(), key=lambda path: (path.suffix, path.name))
+    assert f"  {page.resolve().as_uri()}\n" in done.stdout
+    assert moved.name == f"{archive.name}-partitioned"
     return done.stdout, report_in(page.read_text("utf-8")), messages_in(archive)
 
 
@@ -84,11 +87,33 @@ def test_report_tells_what_a_person_wants_to_know(small: tuple[str, dict[str, An
     assert max(map(len, output.splitlines()[:-2])) <= 140
 
 
+def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
+    small: tuple[str, dict[str, Any], list[Message]],
+) -> None:
+    """As many messages in each partition as the partitioner, asked of every message, says; what has no queue apart."""
+    output, _, messages = small
+    topology = load(str(ROOT / "examples" / "demo" / "partitioned.bindings"))
+    day = messages[: len(messages) // generate.DAYS]
+    expected: Counter[str] = Counter()
+    for message in day:
+        queues = oracle.route(topology, message, lambda _: 0) if message.exchange in topology.exchanges else ()
+        for queue in queues or ["dead-letters"]:
+            name = queue
+            if queues and topology.queues[queue].partitioning is not None:
+                count = {"orders.by-region": 4, "readings.by-device": 6}[queue]
+                key = message.routing_key.split(".")[1].encode()
+                name = f"{queue}, partition {(murmur2(key) & 0x7FFFFFFF) % count}"
+            expected[name] += 1
+    told = re.findall(r"^  (\S.*?) +█* +([\d,]+)$", output[output.index("\nReplayed ") :], re.MULTILINE)
+    assert {name: int(count.replace(",", "")) for name, count in told} == expected
+    assert len(expected) > 6
+
+
 def test_same_seed_makes_the_same_bytes(tmp_path: Path) -> None:
     """And another seed makes others; an archive that is there already is not written again."""
     for directory, seed in (("a", 3), ("b", 3), ("c", 4)):
         assert demo("--messages", 500, "--seed", seed, into=tmp_path / directory).returncode == 0
-    a, b, c = (next(each for each in (tmp_path / directory).iterdir() if each.is_dir()) for directory in "abc")
+    a, b, c = (min(each for each in (tmp_path / directory).iterdir() if each.is_dir()) for directory in "abc")
     assert a.name == b.name != c.name
     contents = [{file.name: file.read_bytes() for file in archive.iterdir()} for archive in (a, b, c)]
     assert contents[0] == contents[1] != contents[2]

@@ -1,4 +1,4 @@
-"""`make demo`: write an archive of messages if there is none, and audit it."""
+"""`make demo`: write an archive of messages if there is none, audit it, and bridge a day of it into partitions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bindings.audit.session import JAVA, java_version
 from bindings.commands.audit import audit_command
 from bindings.definitions import topology_from
 from examples.demo import generate
+from examples.demo.replay import CONFIG, replay
 from exchange import PROFILES, HashstarError, InputError, Topology
 
 SAMPLE: Final = Path(__file__).with_name("definitions.json")
@@ -46,6 +47,8 @@ def main(
 ) -> None:
     """Audit a month of messages, without any server: what became of them, and what that says about the bindings.
 
+    Then a bridge takes the first day of them through another topology into an archive by partition.
+
     A million generated messages through a sample topology; with --definitions through your own, the messages made from
     its bindings. For messages of your own: hashstar audit.
     """
@@ -71,6 +74,11 @@ def main(
             raise
     click.echo(f"\nAudited {messages:,} messages in {_seconds(started)}. The same as a page for a browser:")
     click.echo(f"  {page.resolve().as_uri()}")
+    if definitions is None:
+        moved = archive.with_name(f"{archive.name}-partitioned")
+        click.echo(f"\nA bridge, {_shown(CONFIG)}: an archive, the engine, an archive by partition.")
+        replay(min(archive.iterdir()), moved)
+        click.echo(f"\nThey are in {_shown(moved)}, an archive as any: hashstar audit reads it.")
 
 
 def _java() -> bool:
