@@ -13,6 +13,9 @@ hashstar-target             the target, or the source when no queue got it
 hashstar-attempts           how often the target was asked
 hashstar-content-header     only where the message's headers cannot be read: flags and properties as the bytes
                             they came as. Then none of them is a header or property of the dead letter.
+hashstar-user_id,           properties and headers of the message that would have a broker refuse, drop or
+hashstar-expiration,        copy its dead letter; they are not under their own names
+hashstar-CC, hashstar-BCC
 ==========================  ===========================================================================
 """
 
@@ -45,7 +48,11 @@ def dead_letter_of(delivery: Delivery, reason: str, target: str, queue: str, att
         "hashstar-attempts": attempts,
     }
     try:
-        return replace(message, headers={**message.headers, **told}, properties=dict(message.properties))
+        headers, properties = dict(message.headers), dict(message.properties)
+        for name, values in (("user_id", properties), ("expiration", properties), ("CC", headers), ("BCC", headers)):
+            if name in values:
+                told[f"hashstar-{name}"] = values.pop(name)
+        return replace(message, headers={**headers, **told}, properties=properties)
     except MalformedHeader:
         told["hashstar-content-header"] = content_of(message).raw
         return replace(message, headers=told, properties={})

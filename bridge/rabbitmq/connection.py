@@ -258,6 +258,7 @@ class Channel:
 
 async def _opened(parameters: pika.URLParameters) -> _Wire:
     opened: asyncio.Future[_Wire] = asyncio.get_running_loop().create_future()
+    opened.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may be left to hear it
     ended = asyncio.Event()
 
     def fail(_: Any, error: BaseException) -> None:
@@ -279,8 +280,6 @@ async def _opened(parameters: pika.URLParameters) -> _Wire:
             wire.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
-        if opened.done():
-            opened.exception()
         if isinstance(error, TimeoutError):
             raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s") from None
         raise

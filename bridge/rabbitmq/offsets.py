@@ -23,8 +23,8 @@ class Offsets:
         self._written: int | None = None
 
     @property
-    def next(self) -> int | None:
-        """The first offset to read; None when nothing was settled yet. Raises InputError for a file that is wrong."""
+    def last(self) -> int | None:
+        """The last that is settled; None when nothing was yet. Raises InputError for a file that is wrong."""
         if self._last is None and self._path is not None:
             try:
                 self._last = self._written = int(self._path.read_text("ascii"))
@@ -34,7 +34,12 @@ class Offsets:
                 raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
             except ValueError:
                 raise InputError(f"{self._path}: must hold the last offset that was settled, a number") from None
-        return None if self._last is None else self._last + 1
+        return self._last
+
+    @property
+    def way_out(self) -> str:
+        """What has the stream read from its beginning again, for people."""
+        return "start the bridge again" if self._path is None else f"remove {self._path}"
 
     def settle(self, offset: int) -> None:
         """All up to this one is done with; remembered, and not written yet."""

@@ -35,6 +35,9 @@ FIXED_BYTES: Final = 512
 
 OFFSET: Final = "x-stream-offset"
 
+FIND_SECONDS: Final = 10.0
+"""How long a stream may take to give the message that was settled last."""
+
 WRITE_SECONDS: Final = 1.0
 """The file of offsets is behind by so much at most."""
 
@@ -102,8 +105,8 @@ class RabbitmqSource(Source):
     async def _consume(self) -> None:
         arguments = dict(self._arguments)
         if self._is_stream is not False:
-            start = self._offsets.next
-            arguments.setdefault(OFFSET, self._offset if start is None else start)
+            last = self._offsets.last
+            arguments.setdefault(OFFSET, self._offset if last is None else last)
         self._connection = await Connection.open(self._brokers, self._lost)
         self._channel = await self._connection.channel()
         self._channel.on_events = self._take
@@ -123,6 +126,27 @@ class RabbitmqSource(Source):
                 raise Disconnected(words) from None
             raise InputError(words) from None
         self._is_stream = self._is_stream is not False
+        if self._is_stream and self._offsets.last is not None:
+            await self._find(self._offsets.last)
+
+    async def _find(self, last: int) -> None:
+        """Pass over the message that was settled last. Raises Disconnected when there is neither it nor a later one.
+
+        A stream keeps its newest segment, so then it is another stream of this name, of which a consumer at a large
+        offset would be given nothing until it has grown as large: all of that would be lost.
+        """
+        try:
+            await asyncio.wait_for(self._arrival(), FIND_SECONDS)
+        except TimeoutError:
+            raise Disconnected(
+                f"{self.name}: stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
+                f"deleted and declared anew, {self._offsets.way_out}"
+            ) from None
+        first = self._arrived[0]
+        if _offset(ContentHeader(first.properties)) == last:
+            self._arrived.popleft()
+            self._settled = first.tag
+            self._ack()
 
     def _take(self, events: list[Event]) -> None:
         self._arrived += events  # type: ignore[arg-type]  # a channel that publishes nothing hears nothing else
@@ -132,7 +156,8 @@ class RabbitmqSource(Source):
         self._trouble = error
         self._news.set()
 
-    async def read(self, limit: int) -> Sequence[Delivery]:
+    async def _arrival(self) -> None:
+        """Wait until something has arrived that was not read. Raises Disconnected."""
         while not self._arrived or self._trouble is not None:
             if self._trouble is not None:
                 raise self._trouble
@@ -140,6 +165,9 @@ class RabbitmqSource(Source):
                 raise Disconnected(f"{self.name}: closed")
             self._news.clear()
             await self._news.wait()
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        await self._arrival()
         arrived, epoch, origin = self._arrived, self._epoch, self._origin
         deliveries = []
         for _ in range(min(limit, len(arrived))):
@@ -172,8 +200,8 @@ class RabbitmqSource(Source):
 
     def _note(self, delivery: Delivery) -> None:
         """Remember the offset of a stream's delivery."""
-        kind, offset = type_and_value(content_of(delivery.message).header(OFFSET))
-        if kind == "long":
+        offset = _offset(content_of(delivery.message))
+        if offset is not None:
             self._offsets.settle(offset)
             if self._writing is None:
                 self._writing = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write)
@@ -205,6 +233,11 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._arrived.clear()
         self._news.set()
+
+
+def _offset(content: ContentHeader) -> int | None:
+    kind, offset = type_and_value(content.header(OFFSET))
+    return offset if kind == "long" else None
 
 
 HEADERS: Final = 0x20

@@ -128,7 +128,7 @@ def test_a_return_of_nothing_that_is_waited_for_is_about_nothing() -> None:
 
 def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:
     offsets = Offsets(None)
-    assert offsets.next is None
+    assert offsets.last is None
     offsets.settle(0)
     offsets.write()
-    assert offsets.next == 1
+    assert offsets.last == 0

@@ -16,7 +16,7 @@ import pika
 import pytest
 
 from bridge.amqp import ContentHeader, message_of
-from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Outgoing, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq import Address, RabbitmqSource, RabbitmqTarget
 from bridge.policy import Backoff, Policy
@@ -124,7 +124,16 @@ async def pumped(
     messages: Sequence[Message], target: RabbitmqTarget, act: Callable[[], None] = lambda: None
 ) -> MemoryTarget:
     """Pump messages to a target; the dead letters."""
-    source, dead = MemorySource(messages), MemoryTarget("dead")
+    dead = MemoryTarget("dead")
+    await pumped_or_dead(messages, target, dead, act)
+    return dead
+
+
+async def pumped_or_dead(
+    messages: Sequence[Message], target: RabbitmqTarget, dead: Target, act: Callable[[], None] = lambda: None
+) -> None:
+    """Pump messages to a target or to the dead letters."""
+    source = MemorySource(messages)
     source.end()
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
     running = asyncio.ensure_future(pump.run())
@@ -132,7 +141,6 @@ async def pumped(
     act()
     await running
     assert not source.unsettled
-    return dead
 
 
 # Returns.
@@ -264,6 +272,22 @@ async def test_one_message_with_a_foreign_user_id_is_a_dead_letter_and_the_other
     assert [o.message.body for o in dead.messages] == [b"70"]
     assert "user_id" in dead.messages[0].message.headers["hashstar-reason"]
     assert {int(body) for body in broker.bodies(queue)} == {*range(150)} - {70}
+
+
+@on_a_loop
+async def test_what_a_broker_refuses_or_would_drop_it_takes_as_a_dead_letter(broker: Broker) -> None:
+    queue, graveyard, other = broker.queue(), broker.queue(), broker.queue()
+    properties = {"user_id": "nobody", "expiration": "1"}
+    messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
+    dead = RabbitmqTarget("dead", [broker.address], {"": Address.queue(graveyard)})
+    await asyncio.wait_for(pumped_or_dead(messages, broker.target("", queue), dead), 20)
+    await asyncio.sleep(0.1)
+    _, letter, body = broker.get(graveyard)
+    assert body == b"bad"
+    assert letter.headers["hashstar-user_id"] == "nobody"
+    assert letter.headers["hashstar-expiration"] == "1"
+    assert letter.headers["hashstar-CC"] == [other]
+    assert (broker.bodies(queue), broker.bodies(other)) == ([b"good"], [])
 
 
 @on_a_loop
@@ -460,6 +484,31 @@ async def test_a_stream_without_a_file_is_read_from_its_beginning_and_goes_on_wh
     await late.open()
     assert [int(d.message.body) for d in await read_all_of(late, 5)] == list(range(45, 50))
     await late.close()
+
+
+@on_a_loop
+async def test_a_stream_that_was_made_anew_is_told_and_not_passed_over(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.rabbitmq.reading.FIND_SECONDS", 2.0)
+    queue, path = broker.queue(x_queue_type="stream"), tmp_path / "offsets"
+    broker.put(queue, b"a", b"b")
+    path.write_text("19\n")
+    source = broker.source(queue, offsets=path)
+    with pytest.raises(Disconnected, match=r"nothing from offset 19 on.*remove .*offsets"):
+        await source.open()
+    path.unlink()
+    again = broker.source(queue, offsets=path, prefetch=1)
+    await again.open()
+    for body in (b"a", b"b"):
+        [delivery] = await again.read(5)
+        assert delivery.message.body == body
+        again.settle(delivery)
+    await again.close()
+    await again.open()
+    broker.put(queue, b"c")
+    assert [d.message.body for d in await read_all_of(again, 1)] == [b"c"]
+    await again.close()
 
 
 @on_a_loop
