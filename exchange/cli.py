@@ -22,6 +22,7 @@ from exchange.partition.cli import partition_command
 from exchange.profile import PROFILES
 from exchange.route import Route
 from exchange.router import Router
+from exchange.selector.cli import selector_command
 from exchange.topology import Topology
 from exchange.typed_json import decode, json_line, message_from_line
 
@@ -119,7 +120,7 @@ def commands(load: Load) -> list[click.Command]:
             _fail(error)
         click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
 
-    return [route_command, explain_command, partition_command]
+    return [route_command, explain_command, partition_command, selector_command]
 
 
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:

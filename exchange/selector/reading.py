@@ -1,0 +1,274 @@
+"""The text of a SQL92 filter as an expression, refused where the broker refuses it, and with the place of the mistake.
+
+The broker's parser does not look for the end of the text: it stops at the first token that cannot go on and ignores the
+rest, so that ``a LIKE 'x%'`` reads as ``a``. `read` tells where that is; whether it is an error its caller decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from exchange.errors import TextError
+from exchange.selector.advice import advice, word_at
+from exchange.selector.expression import (
+    TRUTHS,
+    And,
+    Comparison,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    Negative,
+    Not,
+    Or,
+    Property,
+    Span,
+    TextTest,
+    Truth,
+    children,
+)
+from exchange.selector.meaning import evaluate
+from exchange.selector.numbers import double_of
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree, UnexpectedToken
+
+__all__ = ["MOST_LEVELS", "Reading", "SelectorError", "ignored", "read"]
+
+MOST_LEVELS: Final = 200
+"""An expression nested deeper is refused; the broker's stack takes some thousands, depending on its settings."""
+
+
+MOST_PARTS: Final = 1_000_000
+"""BETWEEN has the value on its left twice: nested in itself, it doubles what there is to evaluate at each level."""
+
+
+class SelectorError(TextError):
+    """A selector that the broker refuses, or of which it would ignore a part."""
+
+
+class Reading(NamedTuple):
+    """An expression and where it ends."""
+
+    expression: Expression
+    end: int
+    """The broker ignores what comes from here on; the length of the text where it reads all."""
+
+
+def read(text: str, *, text_operators: bool = True) -> Reading:
+    """Read as ``SelectorParser.parse`` does. Raises SelectorError with a caret.
+
+    ``text_operators``: whether CONTAINS, STARTSWITH and ENDSWITH are operators; before 5.1.3 they are names.
+    """
+    from lark import UnexpectedCharacters, UnexpectedToken
+
+    grammar = _grammar(text_operators)
+    end = len(text)
+    try:
+        tree = grammar.parse(text)
+    except UnexpectedCharacters as error:
+        at = error.pos_in_stream or 0
+        raise SelectorError(advice(text, at), text, word_at(text, at)) from None
+    except UnexpectedToken as error:
+        end = error.token.start_pos if error.token.type != "$END" else len(text)
+        if error.token.type == "$END" or not _could_end(error):
+            raise SelectorError(advice(text, end), text, word_at(text, end)) from None
+        tree = grammar.parse(text[:end])  # the same tokens, as it ends where one does
+    return Reading(_Builder(text).built(tree), end)
+
+
+def _could_end(error: UnexpectedToken) -> bool:
+    """Whether what came before the token is an expression."""
+    from lark import UnexpectedToken
+
+    try:
+        error.interactive_parser.copy().feed_eof(error.token)  # type: ignore[no-untyped-call]
+    except UnexpectedToken:
+        return False
+    return True
+
+
+def ignored(text: str, at: int) -> SelectorError:
+    """The error that says what the broker ignores, from here on."""
+    return SelectorError(f"{advice(text, at)}; the broker ignores the text from here on", text, word_at(text, at))
+
+
+@cache
+def _grammar(text_operators: bool) -> Lark:
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
+    from lark import Lark, Token  # only those who have a selector need it
+
+    def as_name(token: Token) -> Token:
+        return Token.new_borrow_pos("NAME", str(token), token)
+
+    return Lark(
+        files("exchange.selector").joinpath("sql92.lark").read_text("utf-8"),
+        parser="lalr",
+        lexer="basic",  # JavaCC's does not ask which tokens could come either
+        propagate_positions=True,
+        maybe_placeholders=True,
+        regex=False,
+        lexer_callbacks={} if text_operators else {"TEXT_OPERATOR": as_name},
+    )
+
+
+class _Builder:
+    """Makes expressions of the nodes of a tree, from the leaves up, and checks what the broker's constructors check."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._built: dict[int, Expression] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+
+    def built(self, tree: Tree[Token]) -> Expression:
+        """The expression of a tree, one that has a truth value."""
+        for node in tree.iter_subtrees():
+            span = (node.meta.start_pos, node.meta.end_pos)
+            parts = [self._built[id(child)] if hasattr(child, "data") else child for child in node.children]
+            made = BUILD[node.data](self, parts, span)
+            self._built[id(node)] = made
+            levels, parts_of_it = self._sizes[id(made)] = self._size(made)
+            if levels > MOST_LEVELS:
+                self._refuse(f"nested more than {MOST_LEVELS} levels deep", span)
+            if parts_of_it > MOST_PARTS:
+                self._refuse(f"more than {MOST_PARTS:,} parts", span)
+        return self._truth(self._built[id(tree)])
+
+    def _size(self, expression: Expression) -> tuple[int, int]:
+        """Its levels and its parts."""
+        known = self._sizes.get(id(expression))
+        if known is not None:
+            return known
+        sizes = [self._size(part) for part in children(expression)]
+        return 1 + max([levels for levels, _ in sizes], default=0), 1 + sum([parts for _, parts in sizes])
+
+    def _refuse(self, problem: str, span: Span) -> NoReturn:
+        raise SelectorError(problem, self._text, span)
+
+    def _truth(self, expression: Expression) -> Expression:
+        """``asBooleanExpression``."""
+        if isinstance(expression, TRUTHS) or _is_constant(expression, "Boolean", "null"):
+            return expression
+        if isinstance(expression, Property):
+            return Truth(expression, expression.span)
+        return self._refuse("this has no truth value; a comparison is wanted, as in: price > 10", expression.span)
+
+    # Literals and names.
+
+    def string(self, parts: list[Any], span: Span) -> Expression:
+        return Constant(_unquoted(parts[0]), "String", span)
+
+    def decimal(self, parts: list[Any], span: Span) -> Expression:
+        value = int(parts[0].rstrip("lL")[:20])
+        if value >= 1 << 63:
+            self._refuse("an integer has 64 bits, 9223372036854775807 at most; write it with a point: 1E19", span)
+        return Constant(value, "Integer" if value < 1 << 31 else "Long", span)
+
+    def float(self, parts: list[Any], span: Span) -> Expression:
+        value = double_of(parts[0])
+        if value == float("inf"):
+            self._refuse("more than a double holds, 1.7976931348623157E308", span)
+        if value == 0:
+            self._refuse("the broker takes no zero with a point; write 0", span)
+        return Constant(value, "Double", span)
+
+    def true(self, parts: list[Any], span: Span) -> Expression:
+        return Constant(True, "Boolean", span)
+
+    def false(self, parts: list[Any], span: Span) -> Expression:
+        return Constant(False, "Boolean", span)
+
+    def null(self, parts: list[Any], span: Span) -> Expression:
+        return Constant(None, "null", span)
+
+    def property(self, parts: list[Any], span: Span) -> Expression:
+        return Property(str(parts[0]), span)
+
+    # Operators.
+
+    def disjunction(self, parts: list[Any], span: Span) -> Expression:
+        return Or(tuple(map(self._truth, parts)), span)
+
+    def conjunction(self, parts: list[Any], span: Span) -> Expression:
+        return And(tuple(map(self._truth, parts)), span)
+
+    def negation(self, parts: list[Any], span: Span) -> Expression:
+        return Not(self._truth(parts[1]), span)
+
+    def negative(self, parts: list[Any], span: Span) -> Expression:
+        return Negative(parts[0], span)
+
+    def equal(self, parts: list[Any], span: Span) -> Expression:
+        left, right = parts
+        for side in parts:
+            if _is_constant(side, "null"):
+                self._refuse("nothing equals NULL; write IS NULL or IS NOT NULL", side.span)
+        if _is_constant(left, "Boolean") and isinstance(right, Constant) and right.type != "Boolean":
+            self._refuse("a truth value cannot be compared with this", right.span)
+        return Comparison(left, "=", right, span)
+
+    def unequal(self, parts: list[Any], span: Span) -> Expression:
+        return Not(self.equal(parts, span), span)
+
+    def is_null(self, parts: list[Any], span: Span) -> Expression:
+        return IsNull(parts[0], span)
+
+    def is_not_null(self, parts: list[Any], span: Span) -> Expression:
+        return Not(IsNull(parts[0], span), span)
+
+    def ordered(self, parts: list[Any], span: Span) -> Expression:
+        left, operator, right = parts
+        return self._order(left, str(operator), right, span)
+
+    def _order(self, left: Expression, operator: Any, right: Expression, span: Span) -> Comparison:
+        for side in (left, right):
+            if isinstance(side, Constant) and side.type not in ("Integer", "Long", "Double"):
+                self._refuse(f"{operator} compares numbers, and this is none", side.span)
+            if isinstance(side, TRUTHS):
+                self._refuse(f"{operator} compares numbers, and this is a truth value{_not_first(side)}", side.span)
+        return Comparison(left, operator, right, span)
+
+    def between(self, parts: list[Any], span: Span) -> Expression:
+        negated, value, low, high = parts[1], parts[0], *parts[2:]
+        if negated is not None:
+            return Or((self._order(value, "<", low, span), self._order(value, ">", high, span)), span)
+        both = And((self._order(value, ">=", low, span), self._order(value, "<=", high, span)), span)
+        constants = isinstance(low, Constant) and isinstance(high, Constant)
+        if constants and evaluate(Comparison(low, ">", high), {}).value:
+            self._refuse("the first bound is above the second", (low.span[0], high.span[1]))
+        return both
+
+    def within(self, parts: list[Any], span: Span) -> Expression:
+        value, negated, *texts = parts
+        if not isinstance(value, Property):
+            self._refuse(f"IN takes a property on its left{_not_first(value)}", value.span)
+        return In(value, frozenset(map(_unquoted, texts)), negated is not None, span)
+
+    def text_test(self, parts: list[Any], span: Span) -> Expression:
+        value, negated, operator, search = parts
+        return TextTest(value, operator.upper(), _unquoted(search), negated is not None, span)
+
+
+BUILD: Final[dict[str, Callable[[_Builder, list[Any], Span], Expression]]] = {
+    name: getattr(_Builder, name)
+    for name in (
+        "string", "decimal", "float", "true", "false", "null", "property", "disjunction", "conjunction", "negation",
+        "negative", "equal", "unequal", "is_null", "is_not_null", "ordered", "between", "within", "text_test",
+    )
+}  # fmt: skip
+"""Rule of the grammar -> what makes its expression."""
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+def _is_constant(expression: Expression, *types: str) -> bool:
+    return isinstance(expression, Constant) and expression.type in types
+
+
+def _not_first(expression: Expression) -> str:
+    return ": NOT goes with what is next to it; write NOT (...)" if isinstance(expression, Not) else ""

@@ -1,0 +1,87 @@
+"""What the broker takes without a word and hardly anybody means: with the place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from exchange.errors import TextError
+from exchange.selector.expression import (
+    Comparison,
+    Constant,
+    Expression,
+    IsNull,
+    Negative,
+    Not,
+    Property,
+    Span,
+    TextTest,
+    Truth,
+    walk,
+)
+
+__all__ = ["Remark", "remarks"]
+
+
+class Remark(NamedTuple):
+    """A part that always fails, never matches or means something else than it seems to."""
+
+    message: str
+    source: str
+    """The selector's text."""
+    span: Span
+
+    def __str__(self) -> str:
+        return str(TextError(*self))
+
+
+def remarks(expression: Expression, text: str) -> tuple[Remark, ...]:
+    """The remarks on an expression, in the order of its text."""
+    parts = list(walk(expression))
+    negated = [part for each in parts for part in _negated_alone(each)]  # of which the one remark is enough
+    return tuple([
+        Remark(told, text, each.span)
+        for each in parts
+        if not any(each is part for part in negated)
+        for told in _told(each)
+    ])  # fmt: skip
+
+
+def _negated_alone(part: Expression) -> Iterator[Expression]:
+    """The property that a NOT takes from the comparison behind it: ``a`` of ``NOT a = 5``."""
+    match part:
+        case Comparison(Not(Truth() as alone) as negated) | IsNull(Not(Truth() as alone) as negated):
+            if negated.span[0] == part.span[0]:  # else it is in parentheses
+                yield alone
+
+
+def _told(part: Expression) -> Iterator[str]:
+    match part:
+        case _ if any(_negated_alone(part)):
+            yield "NOT goes with what is next to it, and not with all of this; write NOT (...)"
+        case Truth(Property(name)):
+            yield f"a property is a text and never true; write {name} = TRUE, or {name} IS NOT NULL"
+        case Negative(operand) if _kind(operand) != "number":
+            yield "only a number that is written here has a negative: this is always null"
+        case Comparison(Constant(_, "Boolean"), "=", Property(name)):
+            yield f"the broker fails on every message that has {name}; write {name} = TRUE or {name} = FALSE"
+        case Comparison(left, "=", right) if {_kind(left), _kind(right)} == {"truth", "number"}:
+            yield "a truth value never equals a number"
+        case TextTest(_, operator, ""):
+            yield f"{operator} '' is false for every text"
+        case TextTest(operand, operator) if _kind(operand) != "text":
+            yield f"{operator} is for texts, and this is none: always false"
+
+
+def _kind(expression: Expression) -> str:
+    match expression:
+        case Property() | Constant(_, "String"):
+            return "text"
+        case Constant(_, "Integer" | "Long" | "Double"):
+            return "number"
+        case Negative(operand):
+            return _kind(operand) if _kind(operand) == "number" else "null"
+        case Constant(_, "null"):
+            return "null"
+        case _:
+            return "truth"

@@ -1,0 +1,85 @@
+"""Messages of AMQP as a selector sees them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from exchange.message import Message
+from exchange.selector import Selector, Tags, properties_of
+from exchange.selector.amqp import text_of
+from exchange.values import Typed
+
+MESSAGE = Message(
+    "orders",
+    "order.eu.paid",
+    {"region": "eu", "price": 11, "x-tenant": "shop", "x_tenant2": "", "gone": None, "priority": "mine"},
+    {"message_id": "m-1", "priority": 5, "timestamp": Typed("timestamp", 1_700_000_000)},
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("eu", "eu"),
+        (True, "true"),
+        (False, "false"),
+        (5, "5"),
+        (-5, "-5"),
+        (2.5, "2.5"),
+        (1e300, "1e+300"),
+        (Typed("float", 0.5), "0.5"),
+        (Typed("timestamp", 1_700_000_000), "1700000000"),
+        (datetime(2026, 11, 21, tzinfo=UTC), "1795219200"),
+        (Decimal("1.50"), "1.50"),
+        (Typed("decimal", Decimal(-3)), "-3"),
+        (b"\xc3\xbc\xff", "ü\ufffd"),
+        (Typed("longstr", b"x"), "x"),
+        ([1, "a"], '[1,"a"]'),
+        ({"a": True}, '{"a":true}'),
+        (None, None),
+    ],
+)
+def test_each_field_type_has_a_text(value: Any, text: str | None) -> None:
+    """As RocketMQ's properties are texts."""
+    assert text_of(value) == text
+
+
+def test_only_what_is_asked_for_is_there() -> None:
+    """And no more than the message has."""
+    assert properties_of(MESSAGE, ("region", "price", "missing", "gone", "x_tenant2", "exchange", "routing_key")) == {
+        "region": "eu", "price": "11", "exchange": "orders", "routing_key": "order.eu.paid",
+    }  # fmt: skip
+
+
+def test_a_header_goes_before_a_property() -> None:
+    """The basic properties have their AMQP names."""
+    names = ("priority", "message_id", "timestamp")
+    assert properties_of(MESSAGE, names) == {"priority": "mine", "message_id": "m-1", "timestamp": "1700000000"}
+
+
+def test_a_header_that_sql_cannot_name_has_underscores() -> None:
+    """Unless a header has that very name."""
+    assert properties_of(MESSAGE, ("x_tenant",)) == {"x_tenant": "shop"}
+    both = Message("", "", {"x-a": "1", "x_a": "2"})
+    assert properties_of(both, ("x_a",)) == {"x_a": "2"}
+
+
+def test_a_selector_filters_messages_of_amqp() -> None:
+    """Header integers compare as such."""
+    selector = Selector.parse("region = 'eu' AND price > 10 AND x_tenant = 'shop' AND routing_key STARTSWITH 'order.'")
+    assert selector(properties_of(MESSAGE, selector.names))
+    assert not selector(properties_of(Message("", "", {"region": "eu"}), selector.names))
+
+
+def test_what_came_from_rocketmq_has_its_properties() -> None:
+    """Those of its own are behind a prefix; a header of the very name goes first."""
+    message = Message("", "", {"x-rocketmq-KEYS": "k-1", "x-rocketmq-property-CC": "c"})
+    assert properties_of(message, ("KEYS", "CC", "TAGS")) == {"KEYS": "k-1", "CC": "c"}
+    tags = Tags.parse("a || b")
+    assert tags(properties_of(Message("", "", {"x-rocketmq-TAGS": "b"}), tags.names))
+    assert tags(properties_of(Message("", "", {"TAGS": "a", "x-rocketmq-TAGS": "c"}), tags.names))
+    assert not tags(properties_of(Message("", "", {}), tags.names))
