@@ -2,7 +2,7 @@
 
 A file is of the first format in `FORMATS` that recognises how it begins. A folder is an archive of all that is below
 it; files that are no archive are named, unless they are empty, or known companions of those that are (indexes, side
-files), or their names begin with ``.`` or ``_``.
+files), or their names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit log is the archive.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bindings.archive.queue_dump import QueueDump
 from bindings.archive.rabtap import Rabtap
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, Split, head_of
 from bindings.archive.rocketmq_log import RocketmqLog
+from bindings.archive.rocketmq_store import is_store, log_folder
 from bindings.archive.tracing import TracingJson, TracingText
 from exchange.errors import InputError
 
@@ -33,8 +34,8 @@ def formats(mapping: Mapping) -> tuple[Format, ...]:
     return (
         Connect(mapping),
         Parquet(),
+        RocketmqLog(mapping),  # a checksum of RocketMQ may be a length of Kafka's, but no offset is so high
         KafkaSegment(mapping),
-        RocketmqLog(mapping),
         TracingText(),
         TracingJson(),
         Rabtap(),
@@ -102,6 +103,8 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
 
 
 def _files(folder: str) -> Iterator[str]:
+    if is_store(folder):
+        folder = log_folder(folder)
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)

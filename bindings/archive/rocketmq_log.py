@@ -14,7 +14,6 @@ records here, all at the byte of that one.
 from __future__ import annotations
 
 import re
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
-import pyarrow as pa
-
-from bindings.archive.kafka_batches import streamed
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import (
@@ -41,29 +37,28 @@ from bindings.archive.reading import (
     sample_of,
 )
 from bindings.archive.record import Rows
+from bindings.archive.rocketmq_record import (
+    BATCH,
+    LEAST,
+    START,
+    V1,
+    V2,
+    Part,
+    messages_in,
+    pieces_at,
+    properties_of,
+    unpacked,
+)
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
 
-__all__ = ["RocketmqLog"]
+__all__ = ["COMMITTED", "NAME", "OWN_TOPICS", "TRANSACTION", "Found", "RocketmqLog", "log_records", "record_at"]
 
 NAME: Final = re.compile(r"\d{20}(?:\.gz)?")
-V1: Final = 0xDAA320A7
-V2: Final = 0xDAA320AB
-"""With two bytes for the length of the topic, since 5.0."""
 BLANK: Final = 0xCBD43194
 
-START: Final = struct.Struct(">iIiiiqqiq")
-"""Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born timestamp."""
-LEAST: Final = 91
-HOST_V6: Final = (0x10, 0x20)
-"""System flags: the host where it was born, that where it is stored, has an address of IPv6."""
-PACKED: Final = 0x1
-BATCH: Final = 0xC0
-"""System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
 TRANSACTION: Final = 0xC
 COMMITTED: Final = (0x0, 0x8)
-UNPACKERS: Final = {0: zlib.decompress, 1: streamed("lz4"), 2: streamed("zstd"), 3: zlib.decompress}
-"""System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""
 
 OWN_TOPICS: Final = (
     "%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%", "TRANS_CHECK_MAX_TIME_TOPIC",
@@ -85,11 +80,9 @@ SYSTEM: Final = frozenset({
 })  # fmt: skip
 """Properties that clients and brokers add (`MessageConst`), as users cannot."""
 CHUNK: Final = 1 << 20
-PART: Final = struct.Struct(">iIIii")
-"""Of a message in a batch: size, magic, checksum, flag, size of the body."""
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A record in the log."""
 
     size: int
@@ -147,7 +140,7 @@ class RocketmqLog(Format):
             if (
                 last >= 0
                 and _says_so(data, base, last)
-                and (not data[place - 1] or isinstance(_record_at(data, base, last), str))
+                and (not data[place - 1] or isinstance(record_at(data, base, last), str))
             ):  # it may be in the making, for zeros are what is not written yet; once something follows, it is told
                 place, is_open = last, True
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
@@ -157,7 +150,7 @@ class RocketmqLog(Format):
         rows = Rows(split.path, columns)
         with Mapped(split.path) as data:
             base = _base(split.path, data)
-            for place, found in _records(data, base, split):
+            for place, found in log_records(data, base, split):
                 if isinstance(found, str):
                     yield Bad(split.path, base + place, found, sample_of(data[place : place + 100]))
                     continue
@@ -170,9 +163,9 @@ class RocketmqLog(Format):
                 except InputError as error:
                     yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
                     continue
-                for body, properties in parts:
+                for body, properties, _ in parts:
                     try:
-                        self._add(rows, topic, body, _properties(properties), found.born, base + place)
+                        self._add(rows, topic, body, properties_of(properties), found.born, base + place)
                     except HashstarError as error:
                         yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
                 if len(rows) >= BATCH_ROWS:
@@ -204,43 +197,10 @@ def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
     return properties.get(wanted.removeprefix("header:"))
 
 
-def _properties(data: bytes) -> dict[str, str]:
-    """`MessageDecoder.string2messageProperties`; what has no value is none."""
-    text = data.decode("utf-8", "surrogateescape")
-    pairs = [entry.partition("\x01") for entry in text.split("\x02")]
-    return {name: value for name, found, value in pairs if found and name}
-
-
-def _parts(found: _Found) -> list[tuple[bytes, bytes]]:
-    """Body and properties of the message, or of each in a batch (`MessageDecoder.decodeMessages`)."""
-    body = _body(found)
-    if found.flag & BATCH != BATCH:
-        return [(body, found.properties)]
-    parts: list[tuple[bytes, bytes]] = []
-    place = 0
-    while place < len(body):
-        if place + PART.size > len(body):
-            raise InputError("a batch whose messages do not fit in it")
-        size, *_, length = PART.unpack_from(body, place)
-        at = place + PART.size + length
-        names = int.from_bytes(body[at : at + 2], "big")
-        if length < 0 or at + 2 + names != place + size or place + size > len(body):
-            raise InputError("a batch whose messages do not fit in it")
-        parts.append((body[place + PART.size : at], body[at + 2 : at + 2 + names]))
-        place += size
-    return parts
-
-
-def _body(found: _Found) -> bytes:
-    if not found.flag & PACKED:
-        return found.body
-    unpack = UNPACKERS.get(found.flag >> 8 & 7)
-    if unpack is None:
-        raise InputError("a body that is packed in an unknown way")
-    try:
-        return unpack(found.body)
-    except (zlib.error, pa.ArrowException, OSError) as error:
-        raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
+def _parts(found: Found) -> list[Part]:
+    """Body and properties of the message, or of each in a batch. Raises InputError."""
+    body = unpacked(found.body, found.flag)
+    return messages_in(body) if found.flag & BATCH == BATCH else [Part(body, found.properties, 0)]
 
 
 def _base(path: str, data: Bytes) -> int:
@@ -254,7 +214,7 @@ def _base(path: str, data: Bytes) -> int:
     return max(place, 0) if START.unpack_from(data)[1] in (V1, V2) else 0
 
 
-def _records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, _Found | str]]:
+def log_records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, Found | str]]:
     """The records that begin in a split, and what is wrong where there is none.
 
     What follows a record and is none is told with it, so the beginning of a split is passed over in silence; what says
@@ -267,8 +227,8 @@ def _records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, _Found
     while place < len(data):
         if place >= end and (split.exact or _says_so(data, base, place)):
             return
-        found = _record_at(data, base, place)
-        if isinstance(found, _Found):
+        found = record_at(data, base, place)
+        if isinstance(found, Found):
             yield place, found
             place += found.size
             continue
@@ -281,7 +241,7 @@ def _records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, _Found
         place = following
 
 
-def _record_at(data: Bytes, base: int, place: int) -> _Found | str:
+def record_at(data: Bytes, base: int, place: int) -> Found | str:
     """The record at a byte, or what is wrong with it."""
     if place + LEAST > len(data):
         return "not a record"
@@ -290,26 +250,15 @@ def _record_at(data: Bytes, base: int, place: int) -> _Found | str:
         return "not a record"
     if place + size > len(data):
         return "a record that is not whole"
-    hosts = [20 if flag & bit else 8 for bit in HOST_V6]
-    at, end = place + START.size + hosts[0] + 8 + hosts[1] + 12, place + size
-    parts: list[bytes] = []
-    for width in (4, 1 if magic == V1 else 2, 2):
-        if at + width > end:
-            return "a record whose parts do not fit in it"
-        length = int.from_bytes(data[at : at + width], "big")
-        at += width
-        if at + length > end:
-            return "a record whose parts do not fit in it"
-        parts.append(data[at : at + length])
-        at += length
-    if at != end:
+    pieces = pieces_at(data, place, size, magic, flag)
+    if pieces is None:
         return "a record whose parts do not fit in it"
-    body, topic, properties = parts
+    body, topic, properties = pieces
     if zlib.crc32(body) & 0x7FFFFFFF != crc & 0x7FFFFFFF:
         return "a body whose checksum is wrong"
     if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
         return "a record that is not whole"
-    return _Found(size, born, flag, body, topic, properties)
+    return Found(size, born, flag, body, topic, properties)
 
 
 def _next(data: Bytes, base: int, place: int) -> int:

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 from bindings.archive.detect import detect, formats
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import SPLIT_BYTES, Format, Settled, Split
+from bindings.archive.rocketmq_store import is_store, log_folder
 from exchange.errors import InputError
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
@@ -315,6 +316,10 @@ def _files(root: Path) -> Iterator[tuple[str, _Found]]:
 
 
 def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _Found]]:
+    if is_store(folder):
+        folder, prefix = log_folder(folder), f"{prefix}commitlog/"
+        if not Path(folder).is_dir():
+            return
     with os.scandir(folder) as entries:
         there = sorted(entries, key=lambda entry: entry.name)
     for entry in there:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bindings.check.report import counted
+from bindings.commands.archive_store import inspect_a_store
 from bindings.commands.messages import fail
+from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment, shown
 from exchange.errors import HashstarError, InputError
 
@@ -53,14 +56,31 @@ def archive_command() -> None:
 
 @archive_command.command("inspect")
 @with_mapping
+@click.option(
+    "--key", metavar="KEY", help="Of a RocketMQ broker's store: show the messages with this key or unique id."
+)
+@click.option("--topic", metavar="TOPIC", help="Of such a store: of this topic only.")
+@click.option("--message-id", metavar="ID", help="Of such a store: show the message with this offset id or unique id.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")
 @click.argument("path", metavar="PATH")
-def inspect_command(exchange: str, routing_key: str, as_json: bool, path: str) -> None:
+def inspect_command(
+    exchange: str, routing_key: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool,
+    path: str,
+) -> None:  # fmt: skip
     """Tell what a file or folder holds: format, records, window of time, exchanges, what cannot be read, and bias.
 
-    Exit codes: 0 read, bad records or not; 2 there is no archive, or none that can be audited.
+    Of the store of a RocketMQ broker: its topics with their queues, offsets and tags, consumer groups, what is delayed,
+    what does not fit together; or some of its messages.
+
+    Exit codes: 0 read, bad records or not; 1 no message has that key or id; 2 there is no archive, or none that can be
+    audited.
     """
     try:
+        if _is_store(path):
+            inspect_a_store(path, key, topic, message_id, as_json)
+            return
+        if key is not None or topic is not None or message_id is not None:
+            raise InputError(f"{path}: --key, --topic and --message-id are for the store of a RocketMQ broker")
         archive = _detected(path, exchange, routing_key)
         from bindings.archive.inspection import inspected
 
@@ -115,11 +135,24 @@ class _TooManyBad(Exception):
 
 
 def _detected(path: str, exchange: str, routing_key: str) -> Archive:
-    try:
+    with _told_what_is_needed():
         from bindings.archive.detect import detect
         from bindings.archive.mapping import Mapping
 
         return detect(path, Mapping(exchange, routing_key))
+
+
+def _is_store(path: str) -> bool:
+    with _told_what_is_needed():
+        from bindings.archive.rocketmq_store import is_store
+
+        return is_store(path)
+
+
+@contextmanager
+def _told_what_is_needed() -> Iterator[None]:
+    try:
+        yield
     except ImportError as error:  # also of the checksum of Kafka's batches, met when there are some
         raise InputError(f"archives need {error.name}: pip install 'hashstar[spark]'") from None
 
@@ -201,7 +234,7 @@ def _remove(folder: Path) -> None:
 
 
 def _tell_bad(found: Inspection) -> None:
-    for line in [*_skipped_lines(found), *_bad_lines(found)]:
+    for line in [*_skipped_lines(found), *bad_lines(found)]:
         click.echo(line, err=True)
 
 
@@ -236,22 +269,12 @@ def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
         if len(found.exchanges) > LISTED:
             yield f"  and {len(found.exchanges) - LISTED} more"
     yield from _skipped_lines(found)
-    yield from _bad_lines(found)
+    yield from bad_lines(found)
 
 
 def _skipped_lines(found: Inspection) -> Iterator[str]:
     for reason, count in found.skipped.most_common():
         yield f"skipped: {count:,}: {reason}"
-
-
-def _bad_lines(found: Inspection) -> Iterator[str]:
-    for reason, count in found.bad.most_common(LISTED):
-        yield f"bad: {count:,}: {shown(reason)}"
-        for bad in found.samples[reason]:
-            sample = f": {shown(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
-            yield f"  {bad.source} at {bad.offset}{sample}"
-    if len(found.bad) > LISTED:
-        yield f"bad: and {len(found.bad) - LISTED} more reasons"
 
 
 def _window(found: Inspection) -> str:
@@ -284,15 +307,5 @@ def _as_json(archive: Archive, found: Inspection) -> dict[str, Any]:
             {"vhost": vhost, "exchange": name, "records": count}
             for (vhost, name), count in found.exchanges.most_common()
         ],
-        "bad": [
-            {
-                "reason": reason,
-                "records": count,
-                "samples": [
-                    {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
-                    for bad in found.samples[reason]
-                ],
-            }
-            for reason, count in found.bad.most_common()
-        ],
+        "bad": bad_json(found),
     }

@@ -1,4 +1,4 @@
-// Sends what it is told to a broker, lets a consumer fail, and decodes commit logs: JSON in, JSON out.
+// Sends what it is told to a broker, asks it, lets a consumer fail, and decodes commit logs: JSON in, JSON out.
 
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.serializer.SerializerFeature;
@@ -22,6 +22,7 @@ import java.util.stream.Stream;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -31,6 +32,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 public class RocketmqLog {
     public static void main(String[] arguments) throws Exception {
@@ -40,6 +42,8 @@ public class RocketmqLog {
         List<Object> answers = new ArrayList<>();
         if (question.containsKey("log")) {
             decode(Paths.get((String) question.get("log")), answers);
+        } else if (question.containsKey("asks")) {
+            answer(question, answers);
         } else {
             send(question, answers);
         }
@@ -166,6 +170,48 @@ public class RocketmqLog {
         return told;
     }
 
+    /** What the broker itself answers of its queues and messages. */
+    static void answer(Map<?, ?> question, List<Object> answers) throws Exception {
+        DefaultMQProducer producer = producer("asking", (String) question.get("namesrv"), null);
+        for (int tries = 0; ; tries++) {
+            try { // from now on the broker's name is known
+                producer.fetchPublishMessageQueues((String) question.get("known"));
+                break;
+            } catch (MQClientException slow) {
+                if (tries == 20) {
+                    throw slow;
+                }
+            }
+        }
+        for (Object each : (Collection<?>) question.get("asks")) {
+            Map<?, ?> ask = (Map<?, ?>) each;
+            String topic = (String) ask.get("topic");
+            Map<String, Object> answer = new TreeMap<>();
+            for (Map.Entry<?, ?> told : ask.entrySet()) {
+                answer.put((String) told.getKey(), told.getValue());
+            }
+            if (ask.containsKey("queue")) {
+                int queue = ((Number) ask.get("queue")).intValue();
+                MessageQueue asked = new MessageQueue(topic, (String) question.get("broker"), queue);
+                answer.put("min", producer.minOffset(asked));
+                answer.put("max", producer.maxOffset(asked));
+            } else {
+                List<Object> ids = new ArrayList<>();
+                try {
+                    String key = (String) ask.get("key");
+                    for (MessageExt found : producer.queryMessage(topic, key, 64, 0, Long.MAX_VALUE).getMessageList()) {
+                        ids.add(told(found, 0).get("id"));
+                    }
+                } catch (MQClientException nothing) {
+                    // there is no message with this key
+                }
+                answer.put("ids", ids);
+            }
+            answers.add(answer);
+        }
+        producer.shutdown();
+    }
+
     /** Consume a topic's messages and fail, as often as is told; what is tried no more goes to the dead letters. */
     static void fail(String namesrv, Map<?, ?> told) throws Exception {
         CountDownLatch failures = new CountDownLatch(((Number) told.get("failures")).intValue());
@@ -248,6 +294,9 @@ public class RocketmqLog {
         told.put("properties", new TreeMap<>(message.getProperties()));
         told.put("body", Base64.getEncoder().encodeToString(digest));
         told.put("size", message.getBody().length);
+        told.put("id", MessageDecoder.createMessageId(message.getStoreHost(), message.getCommitLogOffset()));
+        told.put("stored", message.getStoreTimestamp());
+        told.put("stored size", message.getStoreSize());
         return told;
     }
 }

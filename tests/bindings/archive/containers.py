@@ -10,10 +10,11 @@ import pytest
 
 from tests.servers import Server
 
-__all__ = ["copied", "inside"]
+__all__ = ["container", "copied", "inside"]
 
 
-def _container(server: Server) -> str:
+def container(server: Server) -> str:
+    """The id of the server's container; a test whose server has none is skipped."""
     port = urlsplit(server.url if "://" in server.url else f"//{server.url}").port
     try:
         listed = subprocess.run(
@@ -30,7 +31,7 @@ def _container(server: Server) -> str:
 def inside(server: Server, *command: str) -> str:
     """What a command prints in the server's container."""
     done = subprocess.run(
-        ["docker", "exec", _container(server), *command], capture_output=True, text=True, check=True, timeout=120
+        ["docker", "exec", container(server), *command], capture_output=True, text=True, check=True, timeout=120
     )
     return done.stdout
 
@@ -38,6 +39,6 @@ def inside(server: Server, *command: str) -> str:
 def copied(server: Server, path: str, into: Path) -> Path:
     """A file or folder of the server's container, copied into a folder."""
     subprocess.run(
-        ["docker", "cp", "-q", f"{_container(server)}:{path}", str(into)], check=True, timeout=120, capture_output=True
+        ["docker", "cp", "-q", f"{container(server)}:{path}", str(into)], check=True, timeout=120, capture_output=True
     )
     return into / Path(path).name

@@ -1,0 +1,134 @@
+"""A message of RocketMQ in bytes, as brokers keep it in logs and as they send it to consumers (`MessageDecoder`).
+
+The answer to a pull is records of the commit log, copied; so what reads a file and what reads an answer share this.
+Nothing here needs more than Python; what unpacks LZ4 and Zstandard is pyarrow's and looked for when it is needed.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from bindings.archive.mapped import Bytes
+
+__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "Part", "host_bytes", "messages_in", "pieces_at"]
+__all__ += ["properties_of", "unpacked"]
+
+V1: Final = 0xDAA320A7
+V2: Final = 0xDAA320AB
+"""With two bytes for the length of the topic, since 5.0."""
+MAGICS: Final = (V1, V2)
+
+START: Final = struct.Struct(">iIiiiqqiq")
+"""Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born timestamp."""
+LEAST: Final = 91
+HOST_V6: Final = (0x10, 0x20)
+"""System flags: the host where it was born, that where it is stored, has an address of IPv6."""
+PACKED: Final = 0x1
+BATCH: Final = 0xC0
+"""System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
+PACKING: Final = 0x7
+PACKING_SHIFT: Final = 8
+
+PART: Final = struct.Struct(">iIIii")
+"""Of a message in a batch: size, magic, checksum, flag, size of the body."""
+BREAK: Final = "a batch whose messages do not fit in it"
+
+
+class Part(NamedTuple):
+    """A message of a batch."""
+
+    body: bytes
+    properties: bytes
+    flag: int
+
+
+def host_bytes(system_flag: int) -> tuple[int, int]:
+    """How many bytes the two hosts of a record take, with their ports."""
+    return 20 if system_flag & HOST_V6[0] else 8, 20 if system_flag & HOST_V6[1] else 8
+
+
+def pieces_at(data: Bytes, place: int, size: int, magic: int, system_flag: int) -> tuple[bytes, bytes, bytes] | None:
+    """Body, topic and properties of the record that begins at a byte; None if they do not fit exactly in its size.
+
+    All of the record must be in the data, and its ``size`` at least `LEAST`.
+    """
+    born, stored = host_bytes(system_flag)
+    at, end = place + START.size + born + 8 + stored + 12, place + size
+    parts: list[bytes] = []
+    for width in (4, 1 if magic == V1 else 2, 2):
+        if at + width > end:
+            return None
+        length = int.from_bytes(data[at : at + width], "big")
+        at += width
+        if at + length > end:
+            return None
+        parts.append(data[at : at + length])
+        at += length
+    return (parts[0], parts[1], parts[2]) if at == end else None
+
+
+def properties_of(data: bytes) -> dict[str, str]:
+    """`MessageDecoder.string2messageProperties`; what has no value is none."""
+    text = data.decode("utf-8", "surrogateescape")
+    pairs = [entry.partition("\x01") for entry in text.split("\x02")]
+    return {name: value for name, _, value in pairs if name and value}
+
+
+def messages_in(data: bytes) -> list[Part]:
+    """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError."""
+    parts: list[Part] = []
+    place = 0
+    while place < len(data):
+        if place + PART.size > len(data):
+            raise InputError(BREAK)
+        size, _, _, flag, length = PART.unpack_from(data, place)
+        at = place + PART.size + length
+        names = int.from_bytes(data[at : at + 2], "big")
+        if length < 0 or at + 2 + names != place + size or place + size > len(data):
+            raise InputError(BREAK)
+        parts.append(Part(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
+        place += size
+    return parts
+
+
+def unpacked(body: bytes, system_flag: int) -> bytes:
+    """The body, uncompressed if the system flag says that it is compressed. Raises InputError."""
+    if not system_flag & PACKED:
+        return body
+    unpack = UNPACKERS.get(system_flag >> PACKING_SHIFT & PACKING)
+    if unpack is None:
+        raise InputError("a body that is packed in an unknown way")
+    return unpack(body)
+
+
+def _inflated(data: bytes) -> bytes:
+    try:
+        return zlib.decompress(data)
+    except zlib.error as error:
+        raise InputError(f"a body that cannot be unpacked: {error}") from None
+
+
+def _streamed(name: str) -> Callable[[bytes], bytes]:
+    def unpack(data: bytes) -> bytes:
+        try:  # the bridge's client runs without pyarrow, as most messages of most producers are not compressed so
+            from pyarrow import ArrowException
+
+            from bindings.archive.kafka_batches import streamed
+        except ImportError as error:
+            raise InputError(f"a body that is packed with {name} needs {error.name}: pip install pyarrow") from None
+        try:
+            return streamed(name)(data)
+        except (ArrowException, OSError) as error:
+            raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
+
+    return unpack
+
+
+UNPACKERS: Final = {0: _inflated, 1: _streamed("lz4"), 2: _streamed("zstd"), 3: _inflated}
+"""System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""

@@ -1,0 +1,210 @@
+"""Stores that real RocketMQ brokers left: read as the brokers answered of them, and as their own decoder reads them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bindings.archive.reading import Bad
+from bindings.archive.rocketmq_commit import CommitLog, Stored
+from bindings.archive.rocketmq_find import with_id, with_key
+from bindings.archive.rocketmq_inspection import TopicKind, inspect_store
+from bindings.archive.rocketmq_queue import LAST_ADDRESS, Units, tag_code
+from bindings.archive.rocketmq_store import Store, open_store
+from bindings.commands.archive import archive_command
+from tests.bindings.archive.rocketmq_files import recorded_store
+from tests.recorders import golden
+from tests.recorders.rocketmq_log import COLLIDING
+
+RECORDINGS = golden.names("rocketmq-log-")
+
+
+@pytest.fixture(scope="module", params=RECORDINGS)
+def recording(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"name": request.param, **golden.read(request.param)}
+
+
+@pytest.fixture(scope="module")
+def folder(recording: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded_store(recording["name"], tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Store:
+    return open_store(str(folder))
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(archive_command, ["inspect", *[str(argument) for argument in arguments]])
+
+
+def test_a_store_that_was_closed_fits_together(store: Store, recording: dict[str, Any]) -> None:
+    found = inspect_store(store)
+    assert not found.problems.bad
+    assert not store.has_abort
+    records = Counter(held["topic"] for held in recording["held"])
+    assert {topic.name: topic.messages for topic in found.topics} == dict(records)
+    assert found.records == len({held["place"] for held in recording["held"]})
+    assert found.behind_index == 0
+    assert store.checkpoint is not None
+    assert store.checkpoint.log == found.last_stored == max(held["stored"] for held in recording["held"])
+
+
+def test_queues_end_where_the_broker_said(store: Store, recording: dict[str, Any]) -> None:
+    """But for those of transactions, which the broker goes on with."""
+    found = inspect_store(store)
+    ends = {
+        (topic.name, queue.queue): (queue.min_offset, queue.max_offset)
+        for topic in found.topics if topic.kind is not TopicKind.TRANSACTION
+        for queue in topic.queues
+    }  # fmt: skip
+    answered = {
+        (told["topic"], told["queue"]): (told["min"], told["max"])
+        for told in recording["answered"] if "queue" in told
+    }  # fmt: skip
+    assert ends == {where: each for where, each in answered.items() if where in ends}
+    assert {topic for topic, _ in answered} == {topic.name for topic in found.topics}
+    assert max(len(queue.files) for queue in store.queues) == 2
+
+
+def test_units_lead_to_the_messages_with_their_offsets_tags_and_sizes(store: Store, recording: dict[str, Any]) -> None:
+    held = {(each["topic"], each["queue"], each["offset"]): each for each in recording["held"]}
+    seen = 0
+    for queue in store.queues:
+        for units in queue.read():
+            assert isinstance(units, Units)
+            for offset, place, size, code, count in zip(*[column.tolist() for column in units], strict=True):
+                for at in range(offset, offset + count):
+                    message = held[queue.topic, queue.queue, at]
+                    assert (message["place"], message["stored size"]) == (place, size) or count > 1
+                    if queue.topic != "SCHEDULE_TOPIC_XXXX":
+                        assert code == tag_code(message["properties"].get("TAGS")) or count > 1
+                    seen += 1
+    assert seen == len(held)
+
+
+def test_queues_of_4_9_say_their_codes_in_extensions(store: Store, recording: dict[str, Any], folder: Path) -> None:
+    first = (folder / "consumequeue" / "orders" / "0" / f"{0:020}").read_bytes()
+    is_extended = int.from_bytes(first[12:20], "big", signed=True) <= LAST_ADDRESS
+    assert is_extended == recording["version"].startswith("4.")
+    assert all(bool(queue.extension) == is_extended for queue in store.queues)
+
+
+def test_keys_find_the_messages_that_the_broker_found(store: Store, recording: dict[str, Any]) -> None:
+    asked = [told for told in recording["answered"] if "key" in told]
+    assert {each["key"] for each in asked} >= set(COLLIDING)
+    for told in asked:
+        found = with_key(store, told["key"], (told["topic"],))
+        assert not found.problems
+        assert sorted(message.message_id for message in found.messages) == sorted(told["ids"])
+    assert with_key(store, "AaAa", ("alike",)).others == 10
+
+
+def test_every_message_is_found_by_both_its_ids(store: Store, recording: dict[str, Any]) -> None:
+    for held in recording["held"]:
+        (message,) = with_id(store, held["id"]).messages
+        told = held["topic"], held["queue"], held["place"], held["born"], held["stored"]
+        assert (message.topic, message.queue, message.place, message.born, message.stored) == told
+        assert f"/{message.born_host}" == held["born host"]
+        if message.messages == 1:
+            assert (message.offset, message.size) == (held["offset"], held["stored size"])
+            assert message.properties == held["properties"]
+            is_the_brokers = message.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+            assert (message.unique_id is None) == is_the_brokers
+            if message.unique_id is not None:
+                assert message in with_id(store, message.unique_id, (message.topic,)).messages
+
+
+def test_what_is_delayed_still_waits(store: Store, recording: dict[str, Any]) -> None:
+    found = inspect_store(store)
+    (waiting,) = [level for level in found.levels if level.waiting]
+    (held,) = [each for each in recording["held"] if each["properties"].get("DELAY") == "18"]
+    assert (waiting.level, waiting.delay, waiting.waiting) == (18, 7_200_000, 1)
+    assert waiting.first_due == waiting.last_due == held["stored"] + 7_200_000
+    due = [
+        int(each["properties"]["TIMER_OUT_MS"])
+        for each in recording["held"] if each["properties"].get("TIMER_DELAY_MS") == "3600000"
+    ]  # fmt: skip
+    assert (found.wheel.waiting, found.wheel.first_due) == ((1, due[0]) if due else (0, None))
+
+
+def test_the_log_cut_off_at_every_byte_of_its_last_message_loses_that_one_only(
+    recording: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = recorded_store(recording["name"], tmp_path)
+    last = max(recording["held"], key=lambda held: held["place"])
+    files = sorted((folder / "commitlog").iterdir())
+    path = next(path for path in reversed(files) if int(path.name) <= last["place"])
+    at = last["place"] - int(path.name)
+    whole = path.read_bytes()
+    last_files = int(files[-2].name)
+    before = len({held["place"] for held in recording["held"] if held["place"] >= last_files}) - 1
+    for cut in range(at, at + last["stored size"]):
+        path.write_bytes(whole[:cut].ljust(len(whole) if cut % 2 else cut, b"\0"))
+        items = list(CommitLog(open_store(str(folder)).log.files[-2:]).records())
+        assert sum(isinstance(item, Stored) for item in items) == before
+        bad = [item for item in items if isinstance(item, Bad)]
+        assert [each.offset for each in bad] == ([last["place"]] if any(whole[at:cut]) else [])
+    found = inspect_store(open_store(str(folder)))
+    assert found.problems.bad["a unit of a queue that points behind the end of the log"] == 1
+
+
+def test_the_command_tells_a_store_in_lines_and_as_json(folder: Path, recording: dict[str, Any]) -> None:
+    lines = run(folder)
+    assert lines.exit_code == 0
+    for told in (
+        f"{folder}: the store of a RocketMQ broker", "orders: 61 messages, ", "queue 0: offsets 0 to 15, 15 messages",
+        "größe 16 (98762257)", "(dead letters of a consumer group)", "level 18 (7200 s): 1 waiting, due ",
+        "of failing: 0 behind (queue: offset; ",
+    ):  # fmt: skip
+        assert told in lines.stdout, told
+    assert "bad:" not in lines.stdout
+    told = json.loads(run("--json", folder).stdout)
+    assert (told["version"], told["format"], told["bad"]) == (1, "RocketMQ store", [])
+    topics = {topic["topic"]: topic for topic in told["topics"]}
+    assert topics["orders"]["messages"] == 61
+    assert {"tag": "größe", "code": 98762257, "messages": 16} in topics["orders"]["tags"]
+    assert sum(topic["messages"] for topic in topics.values()) == len(recording["held"])
+    (one,) = json.loads(run("--json", "--topic", "lanes", folder).stdout)["topics"]
+    assert one == topics["lanes"]
+
+
+def test_the_command_shows_messages_by_key_and_by_id(folder: Path, recording: dict[str, Any]) -> None:
+    lines = run("--key", "C#Aa", "--topic", "alike", folder)
+    assert lines.exit_code == 0
+    assert lines.stdout.count("KEYS: C#Aa") == 2
+    assert "body: 1 byte: 4" in lines.stdout
+    assert "passed over: 10 messages with another key of the same hash" in lines.stdout
+    held = next(each for each in recording["held"] if each["topic"] == "packed")
+    for name in (held["id"], held["properties"]["UNIQ_KEY"]):
+        (found,) = json.loads(run("--json", "--message-id", name, folder).stdout)["messages"]
+        assert (found["topic"], found["offset"], found["message_id"]) == ("packed", held["offset"], held["id"])
+        assert found["bodies"][0]["size"] == held["size"]
+    missing = run("--key", "nothing", folder)
+    assert missing.exit_code == 1
+    assert "no message with the key 'nothing'" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--key", "k", "--message-id", "i"], "give one of them"),
+        (["--topic", "nothing"], "there are no queues of a topic 'nothing'"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_store_ends_with_2(folder: Path, arguments: list[str], told: str) -> None:
+    result = run(*arguments, folder)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_keys_are_asked_of_stores_only(folder: Path) -> None:
+    result = run("--key", "k", folder / "commitlog")
+    assert result.exit_code == 2
+    assert "are for the store of a RocketMQ broker" in result.stderr
+    assert run(folder / "commitlog").exit_code == 0

@@ -1,0 +1,194 @@
+"""The files of running RocketMQ brokers: what was sent is in them, equal to what the broker itself answers.
+
+Of a broker that writes, and of one that was killed, all that it has confirmed is there, and nothing else is wrong than
+that its queues are behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from bindings.archive.rocketmq_commit import Stored
+from bindings.archive.rocketmq_find import with_id, with_key
+from bindings.archive.rocketmq_inspection import NOT_YET, StoreInspection, inspect_store
+from bindings.archive.rocketmq_store import Store, open_store
+from bridge.rocketmq.client import Client, ClientSettings
+from bridge.rocketmq.codes import RequestCode
+from bridge.rocketmq.errors import RemotingError
+from bridge.rocketmq.message import RocketMessage, StoredMessage
+from bridge.rocketmq.producer import Producer
+from bridge.rocketmq.publishing import ProducerSettings, SendResult
+from bridge.rocketmq.stored import stored_messages
+from tests.bindings.archive.containers import container
+from tests.servers import SERVERS, Server
+
+pytestmark = pytest.mark.live
+
+DATA: Final = "/var/lib/rocketmq"
+COUNT: Final = 150
+TAGS: Final = ("red", "blue", "größe", "AaBB", "BBAa", None)
+LATEST: Final = str((1 << 63) - 1)
+Result = TypeVar("Result")
+Sent = list[tuple[RocketMessage, SendResult]]
+
+
+def copied(name: str, folder: Path) -> Store:
+    """The store of a broker's container, its log copied last: what is in a queue then is in the log."""
+    folder.mkdir()
+    for each in ("checkpoint", "abort", "config", "index", "consumequeue", "commitlog"):
+        command = ["docker", "cp", "-q", f"{name}:{DATA}/{each}", str(folder)]
+        subprocess.run(command, check=True, timeout=120, capture_output=True)
+    return open_store(str(folder))
+
+
+def message(topic: str, n: int) -> RocketMessage:
+    """One of many, with everything that the files tell of one."""
+    return RocketMessage.of(
+        topic, f"body {n} ".encode() * (n % 7 + 1), {"n": str(n), "größe": "ü" * (n % 5 + 1)},
+        tags=TAGS[n % len(TAGS)], keys=(f"key{n % 50}", f"Aa{n}"), flag=n,
+    )  # fmt: skip
+
+
+async def with_producer(server: Server, work: Callable[[Client, Producer], Awaitable[Result]]) -> Result:
+    async with Client(ClientSettings(server.url)) as client, Producer(client, ProducerSettings("files")) as producer:
+        return await work(client, producer)
+
+
+async def send(producer: Producer, topic: str, count: int, sent: Sent) -> None:
+    for n in range(count):
+        each = message(topic, n)
+        sent.append((each, await producer.send(each, timeout_ms=20_000)))
+
+
+def told(found: Stored | StoredMessage) -> tuple[Any, ...]:
+    """All of a message, as the file or as the broker tells it."""
+    if isinstance(found, Stored):
+        (part,) = found.parts()
+        return (
+            found.topic, found.queue, found.offset, found.place, part.body, found.properties, found.flag, found.born,
+            found.stored, found.born_host, found.stored_host, found.message_id, found.reconsumed,
+        )  # fmt: skip
+    return (
+        found.topic, found.queue_id, found.queue_offset, found.log_offset, found.body, dict(found.properties),
+        found.flag, found.born_time, found.store_time, found.born_host, found.store_host, found.offset_id,
+        found.reconsume_times,
+    )  # fmt: skip
+
+
+def all_are_there(store: Store, sent: Sent) -> list[Stored]:
+    """Each message that was confirmed, found by the id that the broker gave it, with all that was sent."""
+    found = []
+    for each, result in sent:
+        (stored,) = with_id(store, result.offset_message_id).messages
+        assert (stored.topic, stored.queue, stored.offset) == (
+            each.topic, result.queue.queue_id, result.queue_offset,
+        )  # fmt: skip
+        assert stored.unique_id == result.message_id
+        assert [part.body for part in stored.parts()] == [each.body]
+        assert (stored.tag, stored.keys, stored.flag) == (each.tags, tuple(each.keys), each.flag)
+        wanted = {name: value for name, value in each.properties.items() if name != "WAIT"}  # 4.9 does not store it
+        assert wanted.items() <= stored.properties.items()
+        found.append(stored)
+    return found
+
+
+def messages_of(found: StoreInspection, topic: str) -> int:
+    return next(each.messages for each in found.topics if each.name == topic)
+
+
+def test_files_tell_what_the_broker_answers(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+    for server in rocketmq_servers:
+        store_path = tmp_path / server.version
+
+        async def work(client: Client, producer: Producer, at: Path = store_path, of: Server = server) -> None:
+            sent: Sent = []
+            await send(producer, "files", COUNT, sent)
+            await asyncio.sleep(1)  # so that queues and index have them all
+            store = await asyncio.to_thread(copied, container(of), at)
+            stored = all_are_there(store, sent)
+            found = inspect_store(store)
+            assert not found.problems.bad
+            assert store.has_abort
+            assert messages_of(found, "files") == COUNT
+            assert found.behind_index == 0
+            (topic,) = [each for each in found.topics if each.name == "files"]
+            assert topic.tags == {tag: COUNT // len(TAGS) for tag in TAGS}
+            address = client.address(sent[0][1].queue.broker)
+
+            async def ask(code: RequestCode, **fields: str) -> Any:
+                return await client.ask(address, code, fields, timeout=20)
+
+            for queue in topic.queues:
+                where = {"topic": "files", "queueId": str(queue.queue)}
+                least = (await ask(RequestCode.GET_MIN_OFFSET, **where)).fields["offset"]
+                most = (await ask(RequestCode.GET_MAX_OFFSET, **where)).fields["offset"]
+                assert (str(queue.min_offset), str(queue.max_offset)) == (least, most)
+            for each in stored[::5]:
+                answer = await ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=str(each.place))
+                assert [told(one) for one in stored_messages(answer.body, "broker")] == [told(each)]
+            times = {"beginTimestamp": "0", "endTimestamp": LATEST}
+            for key in ("key7", "Aa9"):
+                answer = await ask(RequestCode.QUERY_MESSAGE, topic="files", key=key, maxNum="64", **times)
+                answered = sorted(map(told, stored_messages(answer.body, "broker")), key=str)
+                matches = with_key(store, key, ("files",))
+                assert sorted(map(told, matches.messages), key=str) == answered
+                assert len(answered) == (3 if key == "key7" else 1)
+
+        asyncio.run(with_producer(server, work))
+
+
+def test_a_broker_that_writes_has_all_that_it_has_confirmed(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+    for server in rocketmq_servers:
+
+        async def work(client: Client, producer: Producer, of: Server = server) -> None:
+            sent: Sent = []
+            sending = asyncio.create_task(send(producer, "busy", 100_000, sent))
+            try:
+                for n in range(2):
+                    await asyncio.sleep(0.5)
+                    confirmed = list(sent)
+                    assert confirmed
+                    store = await asyncio.to_thread(copied, container(of), tmp_path / f"{of.version}-{n}")
+                    assert len(all_are_there(store, confirmed)) == len(confirmed)
+                    found = await asyncio.to_thread(inspect_store, store)
+                    assert found.problems.bad.keys() <= {NOT_YET}
+                    assert messages_of(found, "busy") + found.problems.bad.total() >= len(confirmed)
+            finally:
+                sending.cancel()
+                with suppress(asyncio.CancelledError):
+                    await sending
+
+        asyncio.run(with_producer(server, work))
+
+
+def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+    """The last test of this module, whose brokers these are."""
+    for server in rocketmq_servers:
+        if server.origin == SERVERS["rocketmq"].url_variable:
+            pytest.skip("a broker that was started elsewhere is not killed")
+        name = container(server)
+        sent: Sent = []
+
+        async def work(client: Client, producer: Producer, of_name: str = name, into: Sent = sent) -> None:
+            sending = asyncio.create_task(send(producer, "killed", 100_000, into))
+            await asyncio.sleep(1)
+            killing = ["docker", "kill", "--signal", "KILL", of_name]
+            subprocess.run(killing, check=True, timeout=60, capture_output=True)  # noqa: ASYNC221  as sending goes on
+            with suppress(RemotingError, asyncio.TimeoutError):
+                await asyncio.wait_for(sending, 5)
+
+        asyncio.run(with_producer(server, work))
+        assert sent
+        store = copied(name, tmp_path / server.version)
+        assert store.has_abort
+        assert len(all_are_there(store, sent)) == len(sent)
+        found = inspect_store(store)
+        assert found.problems.bad.keys() <= {NOT_YET}
+        assert messages_of(found, "killed") + found.problems.bad[NOT_YET] >= len(sent)
