@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindings.sources import load
-from bridge.endpoint import Source, Target
+from bridge.endpoint import Layout, Misfit, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
+from bridge.filtering import filter_of
 from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet
 from bridge.table import Table
@@ -87,10 +88,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     if worker is not None and worker > 1:
         inlets = shared
     targets: dict[str, Target] = {}
-    for name, each in table.tables("targets").items():
+    writing: dict[str, Target] = {}
+    described_targets = table.tables("targets")
+    for name, each in described_targets.items():
         if name in described or name == DEAD_LETTERS:
             raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
         target, queues = target_of(name, each)
+        writing[name] = target
         for queue in queues:
             if queue not in topology.queues:
                 raise each.error("queues", f"the topology has no queue {queue!r}")
@@ -99,6 +103,11 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
             targets[queue] = target
     ignored = frozenset(table.texts("ignore", ()))
     _check_queues(table, topology, targets, ignored)
+    layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
+    for name, inlet in inlets.items():
+        _introduce(inlet.source, described[name], layout)
+    for name, target in writing.items():
+        _introduce(target, described_targets[name], layout)
     config = Config(
         str(path),
         topology,
@@ -151,8 +160,16 @@ def _inlet(name: str, table: Table, policy: Policy, topology: Topology) -> Inlet
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
     own_policy = table.maybe_table("policy")
     own = policy if own_policy is None else _policy(own_policy, policy)
+    wanted = filter_of(table)
     source = source_of(name, table, own)
-    return Inlet(source, exchange, routing_key, own)
+    return Inlet(source, exchange, routing_key, own, wanted)
+
+
+def _introduce(endpoint: Source | Target, table: Table, layout: Layout) -> None:
+    try:
+        endpoint.meet(layout)
+    except Misfit as misfit:
+        raise table.error(misfit.key, misfit.problem) from None
 
 
 def _check_queues(table: Table, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]) -> None:

@@ -45,11 +45,12 @@ class Coverage:
 
     def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         """Count these as they enter the topology."""
-        add, enter = self._rows.add, inlet.enter
+        add, enter, wanted = self._rows.add, inlet.enter, inlet.filter
         now = int(time() * 1_000_000)
         for delivery in deliveries:
             try:
-                add(enter(delivery.message), delivery.time or now)
+                if wanted is None or wanted.objection(delivery.message) is None:
+                    add(enter(delivery.message), delivery.time or now)
             except HashstarError as error:  # a broker would refuse it, and the pump does
                 self._bad[str(error)] += 1
         if len(self._rows) >= ROWS:

@@ -18,15 +18,27 @@ Endpoints connect, read, write and close. They do not reconnect, retry, route or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.route import Placement
+from exchange.topology import Topology
 
-__all__ = ["Delivery", "Disconnected", "EndOfStream", "Failure", "Outgoing", "Receiver", "Source", "Target"]
+__all__ = [
+    "Delivery",
+    "Disconnected",
+    "EndOfStream",
+    "Failure",
+    "Layout",
+    "Misfit",
+    "Outgoing",
+    "Receiver",
+    "Source",
+    "Target",
+]
 
 
 class Disconnected(HashstarError):
@@ -99,16 +111,30 @@ class Receiver(Protocol):
         """The connection is gone, and with it what was not answered."""
 
 
+class Misfit(Exception):
+    """An endpoint that is right in itself, and not in its bridge: the key of its table to change, and why."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
+        self.problem = problem
+
+
 class Source(ABC):
     """Where messages are read; one reader at a time."""
 
     name: str
     shared: ClassVar[bool] = True
     """Whether another process that reads the same gets other messages, and not these once more."""
+    transactional: bool = False
+    """Whether what is settled is told to its system by a target, with what that writes, and not by itself."""
+
+    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
+        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot."""
+        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot; then it is closed."""
 
     @abstractmethod
     async def read(self, limit: int) -> Sequence[Delivery]:
@@ -130,10 +156,25 @@ class Target(ABC):
     """Where messages are written."""
 
     name: str
+    transactional: bool = False
+    """Whether it tells sources' systems what is settled, in one transaction with what it writes."""
+
+    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
+        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        """What messages that are kept in order have in common.
+
+        It is their queue, and the key of its partitioning where it is partitioned, else the routing key.
+        """
+        if outgoing.placement is None:
+            return outgoing.queue, outgoing.message.routing_key
+        key = outgoing.placement.key
+        return outgoing.queue, outgoing.placement.partition, key if isinstance(key, Hashable) else repr(key)
 
     @abstractmethod
     async def open(self, receiver: Receiver) -> None:
-        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot."""
+        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot; then it is closed."""
 
     @abstractmethod
     def send(self, messages: Sequence[Outgoing]) -> None:
@@ -142,3 +183,14 @@ class Target(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Disconnect at once; what is not confirmed may or may not have been written. Never raises."""
+
+
+class Layout(NamedTuple):
+    """A bridge as its endpoints see it."""
+
+    sources: Sequence[Source]
+    targets: Mapping[str, Target]
+    """Queue of the topology -> the target of its messages."""
+    topology: Topology
+    workers: int
+    """Processes that each run all of it."""

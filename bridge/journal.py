@@ -44,6 +44,7 @@ class Journal:
         self._out = out
         self._clock = clock
         self._told: dict[tuple[str, ...], tuple[float, int]] = {}
+        self._filtering: set[str] = set()
 
     def tell(self, level: str, event: str, **fields: Any) -> None:
         """Write an event."""
@@ -114,6 +115,16 @@ class Journal:
             "warning", "unroutable", (source, fate, reason), source=source, fate=fate, reason=reason, **_of(delivery)
         )
 
+    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
+        """Once for each source that its filter is at work; and the messages that it fails for."""
+        kind, _, failure = reason.partition(":")
+        if failure:
+            where = {"source": source, "comparison": failure.strip()}
+            self.tell_rarely("warning", "filter fails", (*where.values(),), **where, **_of(delivery))
+        elif source not in self._filtering:
+            self._filtering.add(source)
+            self.tell("info", "filtered", source=source, reason=kind, only="the first is told", **_of(delivery))
+
     def ended(self, source: str) -> None:
         self.tell("info", "ended", source=source)
 
@@ -130,7 +141,9 @@ class _Logged(logging.Handler):
         fields = {"by": record.name, "text": record.getMessage()}
         if record.exc_info is not None:
             fields["error"] = repr(record.exc_info[1])
-        self._journal.tell(level, "log", **fields)
+        # Libraries say one thing again and again: librdkafka that a broker is not there, at every try.
+        kind = fields["text"].partition(" ")[0]
+        self._journal.tell_rarely(level, "log", (record.name, level, kind), **fields)
 
 
 LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))

@@ -36,6 +36,8 @@ class Metrics:
         """Target and reason -> how often."""
         self.fates = Counter[tuple[str, str]]()
         """Source or target, and dead-letter, hold or drop -> messages."""
+        self.filtered_messages = Counter[tuple[str, str]]()
+        """Source, and ``no match`` or ``fails`` -> messages that its filter does not want."""
         self.connections = Counter[str]()
         self.disconnections = Counter[str]()
         self.up: dict[str, bool] = {}
@@ -87,6 +89,9 @@ class Metrics:
     def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
         self.fates[source, fate] += 1
 
+    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
+        self.filtered_messages[source, reason.partition(":")[0]] += 1
+
     def ended(self, source: str) -> None:
         self.ended_sources.add(source)
 
@@ -102,6 +107,7 @@ class Metrics:
             ("hashstar_written_messages_total", "Messages confirmed.", ("target", "queue"), self.written),
             ("hashstar_refusals_total", "Messages a target refused.", ("target", "reason"), self.refusals),
             ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
+            ("hashstar_filtered_messages_total", "Messages not wanted.", ("source", "reason"), self.filtered_messages),
             ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),

@@ -12,23 +12,15 @@ from operator import attrgetter
 
 from bridge.endpoint import Outgoing
 
-__all__ = ["Held", "by_key"]
+__all__ = ["Held", "in_order"]
 
 in_order = attrgetter("number")
 
 
-def by_key(outgoing: Outgoing) -> Hashable:
-    """Messages to one queue with one key: the partitioning's where the queue is partitioned, else the routing key."""
-    if outgoing.placement is None:
-        return outgoing.queue, outgoing.message.routing_key
-    key = outgoing.placement.key
-    return outgoing.queue, outgoing.placement.partition, key if isinstance(key, Hashable) else repr(key)
-
-
 class Held:
-    """The keys that are held, and their messages."""
+    """The keys that are held, as a target tells them apart (`bridge.endpoint.Target.key_of`), and their messages."""
 
-    def __init__(self, key_of: Callable[[Outgoing], Hashable] = by_key) -> None:
+    def __init__(self, key_of: Callable[[Outgoing], Hashable]) -> None:
         self._key_of = key_of
         self._lines: dict[Hashable, list[Outgoing]] = {}
         self._all: set[Outgoing] = set()

@@ -9,12 +9,12 @@ count as tries.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Target
-from bridge.order import Held, by_key, in_order
+from bridge.order import Held, in_order
 from bridge.policy import Policy, Unroutable
 from bridge.window import Pending, Window
 
@@ -73,14 +73,13 @@ class Outlet:
         events: Events,
         random: Callable[[], float],
         dead_letter: Callable[[Outgoing, Failure, str], None] | None = None,
-        key_of: Callable[[Outgoing], Hashable] = by_key,
     ) -> None:
         self.target = target
         self._policy = policy
         self._events = events
         self._random = random
         self._dead_letter = dead_letter
-        self._held = Held(key_of)
+        self._held = Held(target.key_of)
         self._in_flight: dict[int, Outgoing] = {}
         self._connection = Connection(None)
         self._gone = asyncio.Event()
@@ -111,6 +110,7 @@ class Outlet:
             try:
                 await self.target.open(connection)
             except Disconnected as error:
+                await self.target.close()
                 attempt += 1
                 wait = self._policy.reconnect.delay(attempt, self._random())
                 self._events.disconnected(self.target.name, error, wait)

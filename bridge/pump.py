@@ -16,8 +16,10 @@ from random import random as any_random
 from time import time
 from typing import Any, Final, Protocol
 
+from bridge.amqp import assembled
 from bridge.dead_letters import dead_letter_of
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Source, Target
+from bridge.filtering import Filter
 from bridge.outlet import Events, Outlet
 from bridge.policy import Policy, Unroutable
 from bridge.window import Pending, Window
@@ -43,6 +45,9 @@ class PumpEvents(Events, Protocol):
     def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
         """The topology has no queue for it."""
 
+    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
+        """The source's filter does not want it; it is settled as it is."""
+
     def ended(self, source: str) -> None:
         """There will be no more from it, and all of it is settled."""
 
@@ -58,13 +63,15 @@ class Inlet:
     """With this key; None: with its own."""
     policy: Policy | None = None
     """Its own window and rate; None: the pump's."""
+    filter: Filter | None = None
+    """Which of its messages are wanted; None: all."""
     window: Window = field(init=False, repr=False)
 
     def enter(self, message: Message) -> Message:
         """The message as it is published in the topology."""
         if self.exchange is None and self.routing_key is None:
             return message
-        return Message(
+        return assembled(
             message.exchange if self.exchange is None else self.exchange,
             message.routing_key if self.routing_key is None else self.routing_key,
             message.headers,
@@ -217,40 +224,46 @@ class Pump:
     def _take(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         self._events.read(inlet.source.name, deliveries)
         now = asyncio.get_running_loop().time()
+        self._route(inlet, inlet.window.admit(deliveries, now))
+
+    def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
+        """Send deliveries on their way; the one copy of each becomes as many as there are targets."""
         ready: dict[Outlet, list[Outgoing]] = {}
-        for delivery in deliveries:
-            pending = inlet.window.admit(delivery, 1, now)
-            self._route(inlet, pending, ready)
+        enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
+        ignored, outlets = self._ignored, self._outlets
+        for pending in pendings:
+            delivery = pending.delivery
+            try:
+                if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
+                    self._events.filtered(inlet.source.name, delivery, objection)
+                    inlet.window.done(pending)
+                    continue
+                message = enter(delivery.message)
+                queues, _, placed = route_of(message)
+            except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
+                self._unroutable(inlet, pending, str(error), ready)
+                continue
+            if not queues:
+                self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
+                continue
+            placements = {placement.queue: placement for placement in placed} if placed else NOWHERE
+            copies = 0
+            for queue in queues:
+                if queue not in ignored:
+                    copies += 1
+                    outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(numbers), 0, pending)
+                    outlet = outlets[queue]
+                    if outlet in ready:
+                        ready[outlet].append(outgoing)
+                    else:
+                        ready[outlet] = [outgoing]
+            if copies:
+                pending.copies = copies
+            else:
+                inlet.window.done(pending)
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
-
-    def _route(self, inlet: Inlet, pending: Pending, ready: dict[Outlet, list[Outgoing]]) -> None:
-        """Send a delivery on its way; its one copy becomes as many as there are targets."""
-        delivery = pending.delivery
-        try:
-            message = inlet.enter(delivery.message)
-            route = self._router.route(message)
-        except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
-            self._unroutable(inlet, pending, str(error), ready)
-            return
-        if not route.queues:
-            self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
-            return
-        placements = {placement.queue: placement for placement in route.placements} if route.placements else NOWHERE
-        copies = 0
-        for queue in route.queues:
-            if queue not in self._ignored:
-                copies += 1
-                outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(self._numbers), 0, pending)
-                outlet = self._outlets[queue]
-                if outlet in ready:
-                    ready[outlet].append(outgoing)
-                else:
-                    ready[outlet] = [outgoing]
-        pending.copies = copies or 1
-        if not copies:
-            inlet.window.done(pending)
 
     def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
         fate = self._policy.unroutable
@@ -268,11 +281,7 @@ class Pump:
 
     def _route_again(self, inlet: Inlet, pending: Pending) -> None:
         if not pending.dropped:
-            ready: dict[Outlet, list[Outgoing]] = {}
-            self._route(inlet, pending, ready)
-            for outlet, messages in ready.items():
-                outlet.send(messages)
-            inlet.window.settle()
+            self._route(inlet, [pending])
 
     # Dead letters.
 

@@ -119,6 +119,7 @@ class Web:
                     "messages": metrics.read_messages[inlet.source.name],
                     "bytes": metrics.read_bytes[inlet.source.name],
                     "redelivered": metrics.redelivered[inlet.source.name],
+                    "filtered": sum(_of(inlet.source.name, metrics.filtered_messages).values()),
                     "unsettled": inlet.window.messages,
                     "unreadable": sum(metrics.unreadable.get(inlet.source.name, {}).values()),
                 }

@@ -7,7 +7,7 @@ all are done: a delivery that is held up holds up the settling of its lane, not 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.endpoint import Delivery
@@ -47,18 +47,18 @@ class Window:
         """How many deliveries may be read; none while there are too many bytes."""
         return self._most - self.messages if self.bytes < self._most_bytes else 0
 
-    def admit(self, delivery: Delivery, copies: int, since: float) -> Pending:
-        """Take a delivery in, in the order of its lane. One with no copies is done at once, see `settle`."""
-        pending = Pending(delivery, self, copies, since)
-        lane = self._lanes.get(delivery.lane)
-        if lane is None:
-            lane = self._lanes[delivery.lane] = deque()
-        lane.append(pending)
-        self.messages += 1
-        self.bytes += delivery.size
-        if not copies:
-            self._touched.add(delivery.lane)
-        return pending
+    def admit(self, deliveries: Sequence[Delivery], since: float) -> list[Pending]:
+        """Take deliveries in, in the order of their lanes, with one copy each."""
+        pendings = [Pending(delivery, self, 1, since) for delivery in deliveries]
+        name: Hashable = self  # which is no lane
+        for pending in pendings:
+            if pending.delivery.lane is not name:
+                name = pending.delivery.lane
+                lane = self._lanes.setdefault(name, deque())
+            lane.append(pending)
+        self.messages += len(pendings)
+        self.bytes += sum([delivery.size for delivery in deliveries])
+        return pendings
 
     def done(self, pending: Pending) -> None:
         """A copy of it is done."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.rocketmq_cluster import Cluster, cluster_with
 from tests.servers import SERVERS, Server, running
 
 # Its asserts are those of tests, in a module that is none.
@@ -36,10 +37,17 @@ def kafka_servers() -> Iterator[list[Server]]:
 def rocketmq_servers() -> Iterator[list[Server]]:
     """All RocketMQ name servers of this run, at least one; each has one broker.
 
-    For one module, as an idle broker of 5.x keeps a core busy.
+    For one module: few have use for them, and they are large.
     """
     with running(SERVERS["rocketmq"]) as servers:
         yield servers
+
+
+@pytest.fixture(scope="module")
+def rocketmq_cluster(rocketmq_servers: list[Server]) -> Iterator[Cluster]:
+    """The first RocketMQ server with a second broker, which can be slowed and killed."""
+    with cluster_with(rocketmq_servers[0]) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,8 @@ class Server:
     origin: str
     version: str
     management_url: str | None = None
+    # Of one in a container: where other containers reach it.
+    inside: str | None = None
 
     @property
     def version_info(self) -> tuple[int, ...]:
@@ -130,9 +132,11 @@ def kafka_environment(port: int) -> dict[str, str]:
     return {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
-        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093",
-        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
-        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,INTERNAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},INTERNAL://127.0.0.1:9094",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        # Where the broker finds itself, as it must for transactions: in there the clients' port is not its own.
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "INTERNAL",
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@127.0.0.1:9093",
         "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
@@ -316,7 +320,8 @@ def _container_of(kind: ServerKind, image: str) -> Iterator[Server]:
         management = None
         if kind.find_management is not None and kind.management_port is not None:
             management = kind.find_management(url, *_address(container, kind.management_port))
-        yield Server(url, image, version, management)
+        inside = f"{container.get_docker_client().bridge_ip(container.get_container_id())}:{kind.port}"
+        yield Server(url, image, version, management, inside)
     finally:
         container.stop()
 

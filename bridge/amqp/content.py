@@ -237,12 +237,10 @@ class ContentHeader:
 
     def find(self, name: str) -> tuple[int, int, int] | None:
         """Where the first header of this name begins, its value begins, and it ends; None if there is none."""
-        start, end = self.table
-        if start == end:
-            return None
         wanted = _wanted(name)
-        if self.raw.find(wanted, start, end) < 0:
+        if self.raw.find(wanted) < 0:  # which needs no look for the table
             return None
+        start, end = self.table
         for field, value, behind in self._steps(start, end):
             if value - field == len(wanted) and self.raw.startswith(wanted, field):
                 return field, value, behind
@@ -308,8 +306,11 @@ class ContentHeader:
         return content
 
     def _spliced(self, start: int, end: int, field: bytes) -> ContentHeader:
-        first, last = self.table
-        return self.with_table(self.raw[first:start] + field + self.raw[end:last])
+        if not self._flags & HEADERS:
+            return self.with_table(field)
+        raw, (first, last) = self.raw, self.table
+        size = SIZE.pack(last - first + len(field) - (end - start))
+        return ContentHeader(b"".join((raw[: first - 4], size, raw[first:start], field, raw[end:])))
 
     def __eq__(self, other: object) -> bool:
         return self.raw == other.raw if isinstance(other, ContentHeader) else NotImplemented

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bridge.amqp.content import ContentHeader
 from exchange.message import Message
 
-__all__ = ["Headers", "Properties", "content_of", "message_of"]
+__all__ = ["Headers", "Properties", "assembled", "content_of", "message_of"]
 
 
 class _Decoding(Mapping[str, Any]):
@@ -22,7 +22,7 @@ class _Decoding(Mapping[str, Any]):
     __slots__ = ("_decoded", "content")
 
     def __init__(self, content: ContentHeader) -> None:
-        self.content: Final = content
+        self.content = content
         self._decoded: Mapping[str, Any] | None = None
 
     @property
@@ -62,7 +62,7 @@ class Headers(_Decoding):
         return self.content.headers()
 
     def __contains__(self, key: object) -> bool:
-        if self._decoded is None and isinstance(key, str):
+        if self._decoded is None and type(key) is str:
             return self.content.find(key) is not None
         return key in self.decoded
 
@@ -92,15 +92,22 @@ _set_exchange, _set_routing_key, _set_headers, _set_properties, _set_body = (
 )
 
 
-def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
-    """The message of this header, which is decoded when the router, or whoever, looks at it."""
+def assembled(
+    exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any], body: bytes
+) -> Message:
+    """The message of these parts, as its constructor would make it."""
     message = _new(Message)
     _set_exchange(message, exchange)
     _set_routing_key(message, routing_key)
-    _set_headers(message, Headers(content))
-    _set_properties(message, Properties(content))
+    _set_headers(message, headers)
+    _set_properties(message, properties)
     _set_body(message, body)
     return message
+
+
+def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
+    """The message of this header, which is decoded when the router, or whoever, looks at it."""
+    return assembled(exchange, routing_key, Headers(content), Properties(content), body)
 
 
 def content_of(message: Message) -> ContentHeader:
@@ -109,8 +116,9 @@ def content_of(message: Message) -> ContentHeader:
     Of a message of plain mappings, no headers are no table. Raises as `ContentHeader.of`.
     """
     headers, properties = message.headers, message.properties
-    if type(headers) is Headers and type(properties) is Properties and headers.content is properties.content:
-        return headers.content
-    if type(headers) is Headers:
+    content = getattr(headers, "content", None)  # which takes a fifth of asking what they are
+    if getattr(properties, "content", None) is content and isinstance(content, ContentHeader):
+        return content
+    if isinstance(headers, Headers):
         return ContentHeader.of(headers.decoded if headers.content.has_table else None, properties)
     return ContentHeader.of(headers or None, properties)

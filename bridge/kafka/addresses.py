@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -34,7 +35,12 @@ def settings_of(url: str, table: Table) -> dict[str, Any]:
         if path is not None:
             if not tls:
                 raise table.error(key, "is for TLS, which is off; write tls = true")
-            settings[name] = path
+            file = Path(table.source).parent / path
+            try:
+                file.open("rb").close()
+            except OSError as error:
+                raise table.error(key, f"the file {path} cannot be read: {error.strerror}") from None
+            settings[name] = str(file)
     return settings | table.mapping("librdkafka", _setting, "a text, a number, true or false")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,7 +10,13 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["PASSING", "REFUSALS", "Reasons", "failure_of", "told", "trouble_of"]
+__all__ = ["LOG", "LOG_LEVEL", "PASSING", "REFUSALS", "Reasons", "failure_of", "told", "trouble_of"]
+
+LOG: Final = logging.getLogger("bridge.kafka")
+"""Where librdkafka's own lines go, which it would write to standard error; it gives them away while it is polled."""
+
+LOG_LEVEL: Final = 5
+"""Syslog's notices and all that is graver; the settings of a table may ask for more."""
 
 PASSING: Final = frozenset({
     KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
@@ -48,12 +55,22 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 class Reasons:
-    """What a client told of its connections: the last word says why a call timed out."""
+    """What a client told of its connections: the last word says why a call timed out.
+
+    It is the client's ``logger``, too: of some failures only the log says what happened.
+    """
 
     def __init__(self) -> None:
         self._last: KafkaError | None = None
+        self._line = ""
         self.trouble: Disconnected | None = None
-        """It will not get better by itself."""
+        """It will not get better by itself. What is fatal is raised by polling instead."""
+
+    def log(self, level: int, form: str, *parts: str) -> None:
+        """A line of librdkafka's, as `logging.Logger.log` takes it: what it is of, the client, the text."""
+        LOG.log(level, form, *parts)
+        if parts[0] == "FAIL":
+            self._line = parts[-1].rpartition("]: ")[2]
 
     def heard(self, error: KafkaError) -> None:
         """An ``error_cb``."""
@@ -61,7 +78,7 @@ class Reasons:
         # That all brokers are down is told after why they are.
         if code != KafkaError._ALL_BROKERS_DOWN or self._last is None:
             self._last = error
-        if error.fatal() or code in {KafkaError._AUTHENTICATION, KafkaError._FATAL}:
+        if self.trouble is None and (error.fatal() or code in {KafkaError._AUTHENTICATION, KafkaError._FATAL}):
             self.trouble = trouble_of(error)
 
     def why(self, error: KafkaException) -> HashstarError:
@@ -70,5 +87,18 @@ class Reasons:
         if cause.code() in CONFIGURATION:
             return InputError(f"librdkafka: {cause.str()}")
         if cause.code() in PASSING and self._last is not None:
-            return trouble_of(self._last)
-        return trouble_of(cause)
+            cause = self._last
+        text = told(cause)
+        if cause.code() == KafkaError._ALL_BROKERS_DOWN:
+            text = (
+                f"{cause.name()}: {self._line or cause.str()}; brokers hang up on who does not speak as they do, with "
+            )
+            text += "TLS or without, and on who gives no password where one is wanted"
+        elif "certificate verify failed" in text:
+            text += "; no authority in ca_file knows the brokers' certificate"
+        return Disconnected(text)
+
+    @property
+    def certain(self) -> bool:
+        """Whether waiting is of no use: whoever is refused now is refused in ten seconds."""
+        return self.trouble is not None or "SSL" in self._line

@@ -12,24 +12,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
+from bridge.endpoint import Disconnected, Failure, Layout, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
-from bridge.kafka.errors import REFUSALS, Reasons, failure_of, trouble_of
+from bridge.kafka.errors import LOG_LEVEL, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.kafka.records import Destination, Writer
-from bridge.kafka.topics import Topic, topics_of
+from bridge.kafka.topics import Partitioned, Topic, agreed, topics_of
 from exchange.errors import HashstarError
 
-__all__ = ["DEFAULTS", "KafkaTarget", "sizes"]
+__all__ = ["DEFAULTS", "KafkaTarget", "key_of", "partitioned", "sizes"]
 
 POLL_EVERY: Final = 0.002
 """Seconds between looks for reports while messages are under way."""
+
+IDLE_POLL: Final = 1.0
+"""The same while none are, for errors and logs."""
 
 LOOK_EVERY: Final = 60.0
 """Seconds between looks at how many partitions topics have."""
@@ -37,7 +40,7 @@ LOOK_EVERY: Final = 60.0
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 
-DEFAULTS: Final[Mapping[str, Any]] = {"linger.ms": 5, "message.timeout.ms": 0, "log_level": 2}
+DEFAULTS: Final[Mapping[str, Any]] = {"linger.ms": 5, "message.timeout.ms": 0, "log_level": LOG_LEVEL}
 
 FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
 
@@ -47,10 +50,11 @@ BATCH_BYTES: Final = 1_000_000
 class Producing:
     """One producer, from its making to its end."""
 
-    def __init__(self, producer: Producer, receiver: Receiver, writer: Writer) -> None:
+    def __init__(self, producer: Producer, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
         self.producer = producer
         self.receiver = receiver
         self.writer = writer
+        self.reasons = reasons
         self.under_way = 0
         self.waiting: deque[Outgoing] = deque()
         """Not taken yet, as the producer's queue is full."""
@@ -102,14 +106,25 @@ class Producing:
         self.polling = None
         if self.closed:
             return
-        self.producer.poll(0)
+        try:
+            self.producer.poll(0)
+        except KafkaException as error:  # what is fatal is not told to `error_cb`, but raised here, once
+            self.trouble = self.trouble or trouble_of(error.args[0])
         self.produce()
-        self.tell()
-        if self.trouble is not None and not self.closed:
+        try:
+            self.tell()
+        finally:  # whatever the pump thinks of it, what is still under way must be heard of
+            trouble = self.trouble or self.reasons.trouble
+            if trouble is not None:
+                self.lose(trouble)
+            elif self.under_way or self.waiting:
+                self.poll_soon(POLL_EVERY)
+
+    def lose(self, trouble: Disconnected) -> None:
+        """Tell the pump, unless it has closed this just now."""
+        if not self.closed:
             self.closed = True
-            self.receiver.lost(self.trouble)
-        elif self.under_way or self.waiting:
-            self.poll_soon(POLL_EVERY)
+            self.receiver.lost(trouble)
 
     def tell(self) -> None:
         """Tell the pump what is known."""
@@ -134,33 +149,42 @@ class KafkaTarget(Target):
         self._settings = dict(settings)
         self._destinations = destinations
         self._topics = sorted({destination.topic for destination in destinations.values()})
+        self._partitioned: Partitioned = {}
         self._state: Producing | None = None
         self._calls: Calls | None = None
         self._watching: asyncio.Task[None] | None = None
 
+    def meet(self, layout: Layout) -> None:
+        self._partitioned = partitioned(self._destinations, layout)
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        return key_of(self._destinations, outgoing, super().key_of)
+
     async def open(self, receiver: Receiver) -> None:
-        self._calls = Calls()
+        calls = self._calls = Calls()
         reasons = Reasons()
         try:
-            topics = await self._calls.call(lambda: topics_of(self._settings, self._topics, reasons))
+            topics = await calls.call(lambda: topics_of(self._settings, self._topics, reasons))
+            agreed(topics, self._partitioned)
             settings = {**DEFAULTS, **sizes(topics.values()), **self._settings, **FIXED}
-            producer = Producer({**settings, "error_cb": lambda error: self._heard(reasons, error)})
+            producer = Producer({**settings, "error_cb": reasons.heard}, logger=reasons)
         except KafkaException as error:
             raise reasons.why(error) from None
-        self._state = Producing(producer, receiver, Writer(self._destinations, topics))
-        self._watching = asyncio.create_task(self._watch(self._state, topics))
+        self._state = Producing(producer, receiver, Writer(self._destinations, topics), reasons)
+        self._watching = asyncio.create_task(self._watch(self._state, calls, topics))
 
-    def _heard(self, reasons: Reasons, error: KafkaError) -> None:
-        reasons.heard(error)
-        if reasons.trouble is not None and self._state is not None and self._state.trouble is None:
-            self._state.trouble = reasons.trouble
-
-    async def _watch(self, state: Producing, topics: Mapping[str, Topic]) -> None:
-        """Topics grow, and producers everywhere else see it."""
-        while not state.closed and self._calls is not None:
-            await asyncio.sleep(LOOK_EVERY)
+    async def _watch(self, state: Producing, calls: Calls, topics: Mapping[str, Topic]) -> None:
+        """Topics grow, and producers everywhere else see it; and what is told of connections is to be heard."""
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
+        while not state.closed:
+            await asyncio.sleep(IDLE_POLL)
+            state.poll_soon(0)
+            if loop.time() - looked < LOOK_EVERY:
+                continue
+            looked = loop.time()
             with suppress(KafkaException, Disconnected):
-                now = await self._calls.call(lambda: topics_of(self._settings, self._topics, Reasons()))
+                now = await calls.call(lambda: topics_of(self._settings, self._topics, Reasons()))
                 if now != topics:
                     topics = now
                     state.writer = Writer(self._destinations, now)
@@ -190,8 +214,9 @@ class KafkaTarget(Target):
 
 def end(producer: Producer) -> None:
     """Forget what was not written, and end."""
-    producer.purge(blocking=False)
-    producer.flush(CLOSING)
+    with suppress(KafkaException):  # a fatal error that nobody heard yet
+        producer.purge(blocking=False)
+        producer.flush(CLOSING)
 
 
 def sizes(topics: Any) -> dict[str, int]:
@@ -203,3 +228,27 @@ def sizes(topics: Any) -> dict[str, int]:
         "message.max.bytes": min(max(*limits, BATCH_BYTES), 1_000_000_000),
         "batch.size": max(min(*limits, BATCH_BYTES), 1),
     }
+
+
+def partitioned(destinations: Mapping[str, Destination], layout: Layout) -> Partitioned:
+    """Queue -> its topic, and over how many partitions the topology spreads it; of queues that are partitioned."""
+    found = {}
+    for queue, destination in destinations.items():
+        partitioning = layout.topology.queues[queue].partitioning
+        if partitioning is not None:
+            found[queue] = destination.topic, len(list(partitioning.partitions))
+    return found
+
+
+def key_of(
+    destinations: Mapping[str, Destination], outgoing: Outgoing, otherwise: Callable[[Outgoing], Hashable]
+) -> Hashable:
+    """See `Target.key_of`: of a queue that is not partitioned, what the table has for its key, as that decides."""
+    destination = destinations.get(outgoing.queue)
+    if outgoing.placement is not None or destination is None or destination.key is None:
+        return otherwise(outgoing)
+    try:
+        key = destination.key.of(outgoing.message)
+    except HashstarError:  # nor can it be written then
+        return otherwise(outgoing)
+    return outgoing.queue, key if isinstance(key, Hashable) else repr(key)

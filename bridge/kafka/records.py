@@ -14,8 +14,10 @@ from urllib.parse import quote
 
 from bridge.amqp import Headers
 from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from bridge.mapping.amqp_guest import MARK
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.keys import serialized
@@ -36,7 +38,7 @@ NAME_BYTES: Final = 200
 class Reader:
     """Makes deliveries of the records of one partition."""
 
-    __slots__ = ("_identity", "_origin", "_partition", "_source", "_topic")
+    __slots__ = ("_identity", "_origin", "_partition", "_plain", "_source", "_topic")
 
     def __init__(self, source: str, topic: str, partition: int) -> None:
         self._source = source
@@ -44,25 +46,56 @@ class Reader:
         self._partition = partition
         self._identity = "/".join(["kafka", *[quote(part, safe="") for part in (source, topic, str(partition))], ""])
         self._origin = f"{topic}-{partition} at "
+        self._plain: set[str] = set()
+        """Names of headers that were met, and are nothing but a header's."""
 
     def delivery(self, found: Any, lane: Any) -> Delivery:
         """The delivery of a `confluent_kafka.Message` that is no error."""
         kind, time = found.timestamp()
-        offset, value, headers = found.offset(), found.value(), found.headers() or ()
-        record = Record(
-            self._topic, found.key(), value, headers, time if kind else None, kind == 2, self._partition, offset
+        offset, key, value, headers = found.offset(), found.key(), found.value(), found.headers() or ()
+        record = _record(
+            Record, (self._topic, key, value, headers, time if kind else None, kind == 2, self._partition, offset)
         )
         identity = f"{self._identity}{offset}"
+        is_plain = key is None or len(key) <= NAME_BYTES
+        plain = self._plain
         for name, _ in headers:
-            if name == IDENTITY:
-                identity = identity_of_record(self._source, record) or identity
-        try:
-            message = to_amqp(record)
-        except Unmappable as error:
-            message = refused(record, error)
-        size = FIXED_BYTES if value is None else FIXED_BYTES + len(value)
-        micros = time * 1_000 if kind else None
-        return Delivery(message, lane, offset, identity, micros, False, size, f"{self._origin}{offset}")
+            if name not in plain and not self._is_plain(name):
+                is_plain = False
+                break
+        if is_plain:
+            message = message_of_record(record)
+        else:
+            identity = identity_of_record(self._source, record) or identity
+            try:
+                message = to_amqp(record)
+            except Unmappable as error:
+                message = refused(record, error)
+        return Delivery(
+            message,
+            lane,
+            offset,
+            identity,
+            time * 1_000 if kind else None,
+            False,
+            FIXED_BYTES if value is None else FIXED_BYTES + len(value),
+            f"{self._origin}{offset}",
+        )
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether a name needs no look at its value, and has a place in AMQP."""
+        if name in TELLING or len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES:
+            return False
+        if len(self._plain) < REMEMBERED:
+            self._plain.add(name)
+        return True
+
+
+_record: Final = tuple.__new__
+"""Of a named tuple, without the call of a function written in Python."""
+
+TELLING: Final = frozenset({IDENTITY, MARK})
+"""Headers by which a record is another message's, or has an identity of another place."""
 
 
 class Refused(Headers):
@@ -151,20 +184,31 @@ class Writer:
         `HashstarError`, TypeError or ValueError.
         """
         topic, key_source, spread = self._destinations[outgoing.queue]
-        message = with_identity(outgoing.message, outgoing.delivery.identity)
         placement = outgoing.placement
         if placement is not None:
             queue = outgoing.queue
             if spread.agreed.get(queue) is not placement.partitioning:
                 spread.agree(queue, placement.partitioning)
             key = serialized(placement.key)
-            record = to_kafka(message, topic, key)
+            record = written(outgoing, topic, key)
             if placement.partition is not None:
                 return record, placement.partition
         elif key_source is None or key_source is ROUTING_KEY:
-            record = to_kafka(message, topic, message.routing_key.encode("utf-8", "surrogateescape"))
+            record = written(outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape"))
             key = record.key  # its own, of one that comes home
         else:
             key = serialized(key_source.of(outgoing.message))
-            record = to_kafka(message, topic, key)
+            record = written(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing.number)
+
+
+def written(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
+    """The record of a message, with its identity. One that was a record all the time is that, without a way abroad."""
+    message, identity = outgoing.message, outgoing.delivery.identity
+    record = record_of(message)
+    if record is None:
+        return to_kafka(with_identity(message, identity), topic, key)
+    headers = record.headers
+    if identity is not None:  # of its place, as a record with an identity of its own is no such message
+        headers = [*headers, (IDENTITY, identity.encode())]
+    return Record(topic, record.key, record.value, headers, record.timestamp, record.is_append_time)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected
-from bridge.kafka.errors import Reasons, told
+from bridge.kafka.errors import LOG_LEVEL, Reasons, told
+from exchange.errors import InputError
 
-__all__ = ["SECONDS", "Topic", "checked", "topics_of"]
+__all__ = ["SECONDS", "Partitioned", "Topic", "agreed", "checked", "cluster_of", "metadata_of", "topics_of"]
 
 SECONDS: Final = 10.0
 """How long brokers may take to tell."""
+LOOK: Final = 2.0
+"""The same, before it is looked whether they ever will."""
+
+
+Partitioned: TypeAlias = Mapping[str, tuple[str, int]]
+"""Queue of the topology -> its topic, and over how many partitions the topology spreads it."""
 
 
 class Topic(NamedTuple):
@@ -36,15 +44,23 @@ def checked(found: Any, names: Sequence[str]) -> dict[str, int]:
     return {name: len(found.topics[name].partitions) for name in names}
 
 
+def metadata_of(client: Any, reasons: Reasons) -> Any:
+    """A cluster's metadata, by any client of it; waits for the answer, `SECONDS` at most. Raises KafkaException."""
+    deadline = monotonic() + SECONDS
+    while True:
+        try:
+            return client.list_topics(timeout=LOOK)
+        except KafkaException:
+            client.poll(0)  # which lets it tell its reasons
+            if reasons.certain or monotonic() > deadline:
+                raise
+
+
 def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons) -> dict[str, Topic]:
     """The topics of these names; waits for the answers. Raises KafkaException; Disconnected as `checked`."""
-    own: dict[str, Any] = {"log_level": 2, **settings, "error_cb": reasons.heard}
-    admin = AdminClient(own)
-    try:
-        counts = checked(admin.list_topics(timeout=SECONDS), names)
-    except KafkaException:
-        admin.poll(0)  # which lets it tell its reasons
-        raise
+    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
+    admin = AdminClient(own, logger=reasons)
+    counts = checked(metadata_of(admin, reasons), names)
     limits: dict[str, int] = {}
     asked = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names], request_timeout=SECONDS
@@ -55,3 +71,20 @@ def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reason
         except (KafkaException, KeyError, TypeError, ValueError):
             continue  # who may write a topic need not be allowed to see how it is configured
     return {name: Topic(count, limits.get(name)) for name, count in counts.items()}
+
+
+def agreed(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:
+    """Raises InputError if the topology spreads a queue over more or fewer partitions than its topic has."""
+    for queue, (topic, count) in partitioned.items():
+        if topics[topic].partitions != count:
+            raise InputError(
+                f"queues.{queue}: topic {topic!r} has {topics[topic].partitions} partitions, and the topology spreads "
+                f"the queue over {count}: say so there, or give it a topic with {count}"
+            )
+
+
+def cluster_of(settings: Mapping[str, Any], reasons: Reasons) -> str:
+    """The id of a cluster; waits for the answer. Raises KafkaException."""
+    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
+    admin = AdminClient(own, logger=reasons)
+    return str(metadata_of(admin, reasons).cluster_id)

@@ -10,30 +10,35 @@ whether a transaction was committed, the source is read anew from the offsets th
 
 Offsets are committed with the member's place in its group, so a process that was thought dead cannot commit any more
 (KIP-447): the transactional id needs to be nobody else's, and need not be the same after a restart.
+
+A coordinator aborts what takes longer than the transaction timeout, and fences its producer. The timeout is short, as
+it is how long the successor of a process that was killed waits; it is doubled whenever it was too short, as on a broker
+that is overloaded nothing would ever be committed otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Final
 from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
+from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
-from bridge.kafka.consuming import KafkaSource, Lane
+from bridge.kafka.consuming import KafkaSource
 from bridge.kafka.errors import REFUSALS, Reasons, failure_of, trouble_of
-from bridge.kafka.producing import DEFAULTS, FIXED, end, sizes
+from bridge.kafka.membership import Lane, Member
+from bridge.kafka.producing import DEFAULTS, FIXED, end, key_of, partitioned, sizes
 from bridge.kafka.records import Destination, Writer
-from bridge.kafka.topics import topics_of
+from bridge.kafka.topics import Partitioned, agreed, cluster_of, topics_of
 from bridge.window import Pending
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 
 __all__ = ["TransactionalTarget"]
 
@@ -51,24 +56,32 @@ WAITING: Final = 30.0
 
 CLOSING: Final = 5.0
 
-LIMITS: Final[Mapping[str, Any]] = {"transaction.timeout.ms": 10_000, "linger.ms": 5}
+TIMEOUT: Final = "transaction.timeout.ms"
 """How long a process that was killed holds up those who read only what is committed; and, as a new one needs to know
 the offsets, its successor."""
+SHORTEST: Final = 10_000
+LONGEST: Final = 160_000
 
 
 class Transacting:
     """One producer, from its making to its end."""
 
-    def __init__(self, producer: Producer, receiver: Receiver, writer: Writer) -> None:
+    def __init__(
+        self, producer: Producer, receiver: Receiver, writer: Writer, reasons: Reasons, patience: float
+    ) -> None:
         self.producer = producer
+        self.patience = patience
+        """Seconds that a transaction may take."""
         self.receiver = receiver
         self.writer = writer
+        self.reasons = reasons
         self.waiting: deque[Outgoing] = deque()
         self.inside: list[Outgoing] = []
         """In the transaction."""
         self.refused: list[tuple[Outgoing, Failure]] = []
         """By brokers: the transaction is to be aborted."""
-        self.sources: dict[KafkaSource, None] = {}
+        self.members: dict[Member, None] = {}
+        """Whose offsets are committed."""
         self.news = asyncio.Event()
         self.closed = False
 
@@ -79,6 +92,8 @@ class TransactionalTarget(Target):
     A transaction takes ``messages`` at most, and is committed after ``seconds``. ``transactional_id`` may be given
     where only one process uses it: then a restart does not wait until the transaction of its predecessor expires.
     """
+
+    transactional = True
 
     def __init__(
         self,
@@ -96,9 +111,34 @@ class TransactionalTarget(Target):
         self._messages = messages
         self._seconds = seconds
         self._id = transactional_id
+        self._shared_id = transactional_id is not None
+        self._timeout = int(self._settings.get(TIMEOUT, SHORTEST))
+        self._partitioned: Partitioned = {}
+        self._sources: Sequence[KafkaSource] = ()
+        """Of its bridge, as far as they are known."""
         self._state: Transacting | None = None
         self._calls: Calls | None = None
         self._working: asyncio.Task[None] | None = None
+
+    def meet(self, layout: Layout) -> None:
+        sources = [source for source in layout.sources if isinstance(source, KafkaSource) and source.transactional]
+        others = [source.name for source in layout.sources if source not in sources]
+        if others:
+            raise Misfit(
+                "transactional",
+                f"what {' and '.join(others)} gives cannot be in a transaction: all sources of a bridge with a "
+                "transactional target must be Kafka's and say transactional = true; else write transactional = false",
+            )
+        if self._shared_id and layout.workers > 1:
+            raise Misfit(
+                "transactional_id",
+                f"{layout.workers} workers with one id would put out each other; take it away, or write workers = 1",
+            )
+        self._sources = sources
+        self._partitioned = partitioned(self._destinations, layout)
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        return key_of(self._destinations, outgoing, super().key_of)
 
     async def open(self, receiver: Receiver) -> None:
         if self._id is None:
@@ -107,15 +147,33 @@ class TransactionalTarget(Target):
         reasons = Reasons()
         try:
             topics = await calls.call(lambda: topics_of(self._settings, self._topics, reasons))
-            own = {**FIXED, "transactional.id": self._id, "delivery.report.only.error": True}
-            settings = {**DEFAULTS, **LIMITS, **sizes(topics.values()), **self._settings, **own}
+            agreed(topics, self._partitioned)
+            await calls.call(partial(self._check_cluster, reasons))
+            own = {
+                **FIXED, "transactional.id": self._id, "delivery.report.only.error": True, TIMEOUT: self._timeout,
+                "error_cb": reasons.heard,
+            }  # fmt: skip
+            settings = {**DEFAULTS, **sizes(topics.values()), **self._settings, **own}
             settings.pop("message.timeout.ms", None)  # which is the transaction's
-            producer = Producer({**settings, "error_cb": reasons.heard})
+            producer = Producer(settings, logger=reasons)
+            writer, patience = Writer(self._destinations, topics), self._timeout / 1_000
+            state = self._state = Transacting(producer, receiver, writer, reasons, patience)
             await calls.call(lambda: producer.init_transactions(WAITING))
         except KafkaException as error:
             raise reasons.why(error) from None
-        state = self._state = Transacting(producer, receiver, Writer(self._destinations, topics))
         self._working = asyncio.create_task(self._work(state, calls))
+
+    def _check_cluster(self, reasons: Reasons) -> None:
+        """On the thread of calls. Raises InputError, KafkaException."""
+        if not self._sources:
+            return
+        own = cluster_of(self._settings, reasons)
+        for source in self._sources:
+            if cluster_of(source.settings, reasons) != own:
+                raise InputError(
+                    f"transactional: {source.name} reads from another cluster, and no transaction spans two; write "
+                    "transactional = false in both"
+                )
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         state = self._state
@@ -128,16 +186,21 @@ class TransactionalTarget(Target):
         try:
             while True:
                 await self._news(state, IDLE)
+                _hear(state)
                 if state.waiting or self._offsets(state):
                     await self._transact(state, calls)
         except Exception as problem:  # noqa: BLE001  nobody awaits this task: the pump is told whatever it is
             trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
             if isinstance(problem, KafkaException):
-                trouble = trouble_of(problem.args[0])
+                cause = _cause(state, problem)
+                trouble = trouble_of(cause)
+                if cause.fatal() or cause.code() == KafkaError._TIMED_OUT:
+                    # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
+                    self._timeout = max(self._timeout, min(self._timeout * 2, LONGEST))
             if not state.closed:
                 state.closed = True
-                for source in state.sources:
-                    source.rewind(f"a transaction failed: {trouble}")
+                for member in self._members(state):
+                    member.rewind(f"a transaction failed: {trouble}")
                 state.receiver.lost(trouble)
 
     async def _news(self, state: Transacting, seconds: float) -> None:
@@ -152,8 +215,7 @@ class TransactionalTarget(Target):
             await self._fill(state)
             offsets = self._offsets(state)
             if offsets and not state.refused:
-                metadata = {source: source.commit_metadata() for source in offsets}
-                await calls.call(partial(_commit, state, offsets, metadata))
+                await calls.call(partial(_commit, state, offsets, _places(offsets)))
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort():
@@ -208,7 +270,7 @@ class TransactionalTarget(Target):
             if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:
                 break
             lane = outgoing.delivery.lane
-            if not isinstance(lane, Lane) or not lane.source.transactional:
+            if not isinstance(lane, Lane) or not lane.member.transactional:
                 raise Disconnected(
                     f"a message from {outgoing.delivery.origin} cannot be in a transaction: all sources of a "
                     "transactional target must be Kafka's, and say transactional = true"
@@ -216,7 +278,7 @@ class TransactionalTarget(Target):
             if not lane.current:
                 gone.append(waiting.popleft())  # the next owner of the partition writes it
                 continue
-            state.sources[lane.source] = None
+            state.members[lane.member] = None
             try:
                 (topic, key, value, headers, timestamp, *_), number = record_of(outgoing)
                 produce(
@@ -248,26 +310,35 @@ class TransactionalTarget(Target):
             offsets |= found
         return all(outgoing.delivery.position < offsets.get(outgoing.delivery.lane, -1) for outgoing in state.inside)
 
-    def _offsets(self, state: Transacting) -> dict[KafkaSource, dict[Lane, int]]:
+    def _members(self, state: Transacting) -> Sequence[Member]:
+        """Whose offsets are committed: those of its bridge, also if all they gave went elsewhere or nowhere."""
+        for source in self._sources:
+            if source.member is not None:
+                state.members[source.member] = None
+        for member in [member for member in state.members if member.closed]:
+            del state.members[member]
+        return list(state.members)
+
+    def _offsets(self, state: Transacting) -> dict[Member, dict[Lane, int]]:
         """From which offsets on nothing is done once the transaction is committed, where that is news."""
         copies: dict[Lane, Counter[Pending]] = {}
         for outgoing in state.inside:
             copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1  # type: ignore[arg-type]
-        found: dict[KafkaSource, dict[Lane, int]] = {}
-        for source in state.sources:
-            for lane in source.lanes.values():
+        found: dict[Member, dict[Lane, int]] = {}
+        for member in self._members(state):
+            for lane in member.lanes.values():
                 offset = lane.settled
                 if lane in copies:
                     window = next(iter(copies[lane])).window
                     last = window.last_done(lane, copies[lane])
                     offset = offset if last is None else max(offset, last.position + 1)
                 if offset > lane.committed:
-                    found.setdefault(source, {})[lane] = offset
+                    found.setdefault(member, {})[lane] = offset
         return found
 
     async def _abort(self, state: Transacting, calls: Calls) -> None:
         """Undo the transaction: what was inside comes first in the next one, but for what brokers refused."""
-        await calls.call(partial(_persisting, state, lambda: state.producer.abort_transaction(WAITING)))
+        await calls.call(partial(_persisting, state, state.producer.abort_transaction))
         refused, state.refused = state.refused, []
         bad = {outgoing.number for outgoing, _ in refused}
         state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))
@@ -279,12 +350,18 @@ class TransactionalTarget(Target):
     async def close(self) -> None:
         state, self._state = self._state, None
         calls, self._calls = self._calls, None
-        if self._working is not None:
-            self._working.cancel()
-            self._working = None
+        working, self._working = self._working, None
+        if working is not None:
+            working.cancel()
+            await asyncio.wait([working])
         if calls is None:
             return
         if state is not None:
+            idle = working is not None and not state.closed and not state.waiting and not state.inside
+            if idle and self._offsets(state):
+                # What is settled elsewhere since the last transaction would only come once more.
+                with suppress(Exception):
+                    await asyncio.wait_for(self._transact(state, calls), CLOSING)
             state.closed = True
             await asyncio.wait([calls.call(partial(_end, state.producer))], timeout=CLOSING)
         calls.end()
@@ -292,6 +369,34 @@ class TransactionalTarget(Target):
 
 class Incomplete(Exception):
     """The transaction cannot be committed with what is inside."""
+
+
+def _cause(state: Transacting, problem: KafkaException) -> KafkaError:
+    """The error, which is told once, and on later occasions only that there was one."""
+    try:
+        state.producer.poll(0)
+    except KafkaException as fatal:
+        problem = fatal
+    cause: KafkaError = problem.args[0]
+    return cause
+
+
+def _hear(state: Transacting) -> None:
+    """Hear of errors while nothing is written. Raises Disconnected, KafkaException for what does not pass."""
+    state.producer.poll(0)
+    if state.reasons.trouble is not None:
+        raise state.reasons.trouble
+
+
+def _places(members: Iterable[Member]) -> dict[Member, bytes]:
+    """Their places in their groups. Raises Incomplete if one has none."""
+    places = {}
+    for member in members:
+        place = member.place()
+        if place is None:
+            raise Incomplete
+        places[member] = place
+    return places
 
 
 def _lanes(messages: Sequence[Outgoing]) -> set[Any]:
@@ -304,23 +409,25 @@ def _refused(state: Transacting, outgoing: Outgoing, error: KafkaError | None, _
         state.refused.append((outgoing, failure_of(error)))
 
 
-def _commit(
-    state: Transacting, offsets: Mapping[KafkaSource, Mapping[Lane, int]], metadata: Mapping[KafkaSource, Any]
-) -> None:
-    for source, lanes in offsets.items():
-        places = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
-        send = partial(state.producer.send_offsets_to_transaction, places, metadata[source], WAITING)
-        _persisting(state, send)
-    _persisting(state, lambda: state.producer.commit_transaction(WAITING))
+def _commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], places: Mapping[Member, Any]) -> None:
+    for member, lanes in offsets.items():
+        told = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
+        _persisting(state, partial(state.producer.send_offsets_to_transaction, told, places[member]))
+    _persisting(state, state.producer.commit_transaction)
 
 
-def _persisting(state: Transacting, call: Callable[[], Any]) -> None:
-    """Make a call until it has an answer."""
+def _persisting(state: Transacting, call: Callable[[float], Any]) -> None:
+    """Make a call, which takes how many seconds it may wait, until it has an answer.
+
+    Not for longer than the transaction may last: then the coordinator undoes it, if it was not committed. librdkafka
+    was seen to wait for ever for what it asked of a broker that was restarted. Raises KafkaException, Disconnected.
+    """
+    deadline = monotonic() + state.patience
     while True:
         try:
-            call()
+            call(max(0.1, min(WAITING, deadline - monotonic())))
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if not error.args[0].retriable() or monotonic() > deadline:
                 raise
             if state.closed:
                 raise trouble_of(error.args[0]) from None

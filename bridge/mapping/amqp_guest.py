@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -14,7 +14,7 @@ from bridge.mapping.record import Header, Record, Unmappable, checked_key
 from bridge.mapping.texts import text_of, wire_of
 from exchange.message import Message
 
-__all__ = ["MARK", "abroad", "home", "property_texts"]
+__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "abroad", "home", "property_texts"]
 
 PREFIX: Final = "amqp."
 MARK: Final = "amqp.routing_key"
@@ -29,28 +29,52 @@ HEX: Final = "amqp.header-hex."
 NAMES: Final[Mapping[str, str]] = {name: PREFIX + name for name in PROPERTIES if name != "headers"}
 OF_NAMES: Final[Mapping[str, str]] = {written: name for name, written in NAMES.items()}
 
+REMEMBERED_BYTES: Final = 512
+"""A longer content header is hardly one that comes again."""
+
 NUMBERS: Final = frozenset({name for name, kind in PROPERTIES.items() if kind in {"octet", "timestamp"}})
 
 Types = Mapping[str, str | list[str | None] | None]
 """Of each name that has them, the type, or those of its several headers in turn."""
 
 
-def abroad(content: ContentHeader, exchange: str, routing_key: str) -> list[Header]:
-    """The headers of the record that a message is in Kafka."""
-    headers: list[Header] = [
+@lru_cache(4096)
+def kafka_name(raw: bytes) -> str:
+    """The name in Kafka of a header with this name."""
+    try:
+        name = raw.decode()
+    except UnicodeDecodeError:
+        return HEX + raw.hex()
+    if not name or "\0" in name:
+        return HEX + raw.hex()
+    return ESCAPED + name if name.startswith(PREFIX) else name
+
+
+def abroad(
+    content: ContentHeader, exchange: str, routing_key: str, name_of: Callable[[bytes], str] = kafka_name
+) -> list[Header]:
+    """The headers of the record that a message is in Kafka; ``name_of`` gives those of AMQP their names."""
+    raw = content.raw
+    return [
         (EXCHANGE, exchange.encode("utf-8", "surrogateescape")),
         (MARK, routing_key.encode("utf-8", "surrogateescape")),
+        *(_known_headers if len(raw) <= REMEMBERED_BYTES else _headers)(raw, name_of),
     ]
-    headers += property_texts(content)
+
+
+def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
+    """Those of a content header."""
+    content = ContentHeader(raw)
+    headers = property_texts(content)
     if content.unused_flags:
         headers.append((FLAGS, b"%d" % content.unused_flags))
     if not content.has_table:
-        return headers
+        return tuple(headers)
     first = len(headers)
     kinds: list[tuple[str, str | None]] = []
     plain = True
     for raw_name, wire in content.fields():
-        name = _kafka_name(raw_name)
+        name = name_of(raw_name)
         if wire[0] == 83:  # S: as text_of
             kinds.append((name, None))
             headers.append((name, wire[5:]))
@@ -64,23 +88,15 @@ def abroad(content: ContentHeader, exchange: str, routing_key: str) -> list[Head
     if not plain:
         write = _types_text if len(kinds) <= 64 and all(not kind or len(kind) < 32 for _, kind in kinds) else _new_types
         headers.append((TYPES, write(tuple(kinds))))
-    return headers
+    return tuple(headers)
+
+
+_known_headers: Final = lru_cache(1024)(_headers)  # where messages have no id or time, many have the same
 
 
 def property_texts(content: ContentHeader) -> list[Header]:
     """The properties of a message as headers of Kafka."""
     return [(NAMES[name], b"%d" % int.from_bytes(raw) if name in NUMBERS else raw) for name, raw in content.parts()]
-
-
-@lru_cache(4096)
-def _kafka_name(raw: bytes) -> str:
-    try:
-        name = raw.decode()
-    except UnicodeDecodeError:
-        return HEX + raw.hex()
-    if not name or "\0" in name:
-        return HEX + raw.hex()
-    return ESCAPED + name if name.startswith(PREFIX) else name
 
 
 def _new_types(kinds: tuple[tuple[str, str | None], ...]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from itertools import pairwise
+from struct import Struct
 from typing import Any, Final
 
 from bridge.amqp import ContentHeader, message_of
@@ -14,7 +15,7 @@ from bridge.mapping.record import Header, Record, Unmappable, checked_key
 from bridge.mapping.texts import text_of
 from exchange.message import Message
 
-__all__ = ["MARK", "abroad", "home"]
+__all__ = ["MARK", "abroad", "header_of", "home"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -36,47 +37,98 @@ OURS: Final = {
 
 TIMES: Final = ("CreateTime", "LogAppendTime")
 
+
+def _longstr(raw: bytes) -> bytes:
+    """A field value of these bytes."""
+    return b"S" + SIZE.pack(len(raw)) + raw
+
+
 BROKERS: Final = frozenset({
     "CC", "BCC", "x-death", "x-delay", "x-delivery-count", "x-stream-offset", "x-stream-filter-value",
     "x-received-from", "x-shovelled",
 })  # fmt: skip
 """Headers that RabbitMQ and its plugins read or write: text in CC, say, has it close the channel."""
 
-PERSISTENT: Final = {"delivery_mode": b"\x02"}
+EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
+FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
+"""What is around the table of headers of a message that is persistent and says nothing else."""
+
+REMEMBERED: Final = 1_024
+REMEMBERED_BYTES: Final = 512
+"""So many lists of headers are remembered, each of so many bytes at most."""
 
 NAMES: Final = {name: short_string(name) for name in OURS}
-"""As they are on the wire."""
+"""As they are on the wire; those below with the tag of their value."""
+
+AT_OFFSET: Final = NAMES[OFFSET] + b"l"
+AT_TIME: Final = NAMES[TIMESTAMP] + b"l"
+KINDS_OF_TIME: Final = tuple([NAMES[TIMESTAMP_TYPE] + _longstr(each.encode()) for each in TIMES])
+NO_KEY: Final = NAMES[KEY] + b"V"
+WITH_KEY: Final = NAMES[KEY] + b"S"
+NO_VALUE: Final = NAMES[TOMBSTONE] + b"t\x01"
+LONG: Final = Struct(">q").pack
 
 
 def abroad(record: Record, exchange: str | None, routing_key: str | None) -> Message:
     """The message that a record is in AMQP."""
-    topic, key, value, headers, timestamp, is_append_time, partition, offset = record
-    pieces = [NAMES[MARK], _longstr(topic.encode("utf-8", "surrogateescape"))]
-    if partition is not None:
-        pieces += NAMES[PARTITION], PACK["signedint"](b"I", partition)
-    if offset is not None:
-        pieces += NAMES[OFFSET], PACK["long"](b"l", offset)
-    if timestamp is not None:
-        pieces += NAMES[TIMESTAMP], PACK["long"](b"l", timestamp)
-        pieces += NAMES[TIMESTAMP_TYPE], _longstr(TIMES[is_append_time].encode())
-    pieces += NAMES[KEY], b"V" if key is None else _longstr(key)
-    if value is None:
-        pieces += NAMES[TOMBSTONE], b"t\x01"
-    if headers:
-        names = tuple([name for name, _ in headers])
-        labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
-        if order is not None:
-            pieces += NAMES[ORDER], _longstr(order)
-        for label, (_, raw) in zip(labels, headers, strict=True):
-            pieces += label, b"V" if raw is None else _longstr(raw)
     if routing_key is None:
+        key = record.key
         routing_key = "" if key is None else key.decode("utf-8", "surrogateescape")
-    content = ContentHeader.of_parts(PERSISTENT, b"".join(pieces))
-    return message_of(topic if exchange is None else exchange, checked_key(routing_key), content, value or b"")
+    routing_key = checked_key(routing_key)
+    content = ContentHeader(header_of(record))
+    return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
 
 
-def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes | None]:
-    """The names of fields for headers of these names, and their order, unless RabbitMQ 4 sorts them so."""
+def header_of(record: Record) -> bytes:
+    """The content header of the message that a record is in AMQP."""
+    topic, key, value, headers, timestamp, is_append_time, partition, offset = record
+    pieces = [_place(topic, partition)]
+    if offset is not None:
+        pieces += AT_OFFSET, LONG(offset)
+    if timestamp is not None:
+        pieces += AT_TIME, LONG(timestamp), KINDS_OF_TIME[is_append_time]
+    if key is None:
+        pieces.append(NO_KEY)
+    else:
+        pieces += WITH_KEY, SIZE.pack(len(key)), key
+    if value is None:
+        pieces.append(NO_VALUE)
+    if headers:
+        held = tuple(headers)
+        fields = _known_fields.get(held)
+        pieces.append(_fields(held) if fields is None else fields)
+    table = b"".join(pieces)
+    return b"".join((FLAGS, SIZE.pack(len(table)), table, MODE))
+
+
+@lru_cache(4096)
+def _place(topic: str, partition: int | None) -> bytes:
+    """The fields of a topic and a partition."""
+    field = NAMES[MARK] + _longstr(topic.encode("utf-8", "surrogateescape"))
+    return field if partition is None else field + NAMES[PARTITION] + PACK["signedint"](b"I", partition)
+
+
+_known_fields: Final[dict[tuple[Header, ...], bytes]] = {}
+"""Headers -> their fields; many records have the same."""
+
+
+def _fields(headers: tuple[Header, ...]) -> bytes:
+    """The fields of headers, and of their order."""
+    names = tuple([name for name, _ in headers])
+    labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
+    pieces = [order]
+    for label, (_, raw) in zip(labels, headers, strict=True):
+        pieces += (label, b"V") if raw is None else (label, b"S", SIZE.pack(len(raw)), raw)
+    fields = b"".join(pieces)
+    if len(fields) <= REMEMBERED_BYTES:
+        if len(_known_fields) >= REMEMBERED:
+            _known_fields.clear()
+        _known_fields[headers] = fields
+    return fields
+
+
+def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
+    """The names of fields for headers of these names, and a field of their order, unless RabbitMQ 4 sorts them so."""
     last = {name: place for place, name in enumerate(names)}
     earlier: dict[str, int] = {}
     labels = []
@@ -88,9 +140,9 @@ def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes | None]:
             labels.append(_label(f"{EARLIER}{earlier[name]}-{name}"))
     written = [label[1:] for label in labels]
     if all(one < other for one, other in pairwise(written)):
-        return labels, None
+        return labels, b""
     order = [name.decode("utf-8", "surrogateescape") for name in written]
-    return labels, json.dumps(order, separators=(",", ":")).encode()
+    return labels, NAMES[ORDER] + _longstr(json.dumps(order, separators=(",", ":")).encode())
 
 
 _known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few
@@ -101,10 +153,6 @@ def _label(name: str) -> bytes:
         return short_string(name)
     except ValueError as error:
         raise Unmappable(f"header name {error}") from None
-
-
-def _longstr(raw: bytes) -> bytes:
-    return b"S" + SIZE.pack(len(raw)) + raw
 
 
 def home(content: ContentHeader, body: bytes, topic: str) -> Record:

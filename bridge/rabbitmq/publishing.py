@@ -18,7 +18,7 @@ import pika
 
 from bridge.amqp import ContentHeader, content_of
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
-from bridge.mapping import with_identity
+from bridge.mapping import identified
 from bridge.rabbitmq.connection import Channel, Connection, Refused
 from bridge.rabbitmq.frames import Acked, Event, Returned, publish
 from bridge.rabbitmq.returns import Sent, returned_ones
@@ -254,8 +254,7 @@ class _Publishing:
 
 def _content(outgoing: Outgoing) -> ContentHeader:
     """The content header as it is published. Raises as `content_of`."""
-    message, identity = outgoing.message, outgoing.delivery.identity
-    content = content_of(message if identity is None else with_identity(message, identity))
+    content = identified(content_of(outgoing.message), outgoing.delivery.identity)
     return content if content.raw[0] & DELIVERY_MODE else content.with_property("delivery_mode", PERSISTENT)
 
 

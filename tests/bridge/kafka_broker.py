@@ -1,30 +1,51 @@
-"""A broker of our own that tests may restart: with transactions, and a listener that wants a password."""
+"""A broker of our own that tests may restart, with listeners for those who need a password, or TLS, or both."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from tests.servers import SERVERS, kafka_version, listed, missing
+import pytest
 
-__all__ = ["PASSWORD", "USER", "Broker", "brokers"]
+from tests.servers import SERVERS, kafka_environment, kafka_version, listed, missing
+
+__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "images"]
 
 SECONDS = 90.0
 USER = "bridge"
 PASSWORD = "secret, and = odd"  # noqa: S105  of a container that listens on 127.0.0.1
+SCRAM_PASSWORD = "another secret"  # noqa: S105  the same
+
+PORTS = {"PLAINTEXT": 9092, "LOGIN": 9095, "TLS": 9096, "TLSLOGIN": 9097}
+"""Listener -> where it is in the container."""
+SECRETS = "/secrets"
+"""A folder of the container."""
+JAAS = f"""
+KafkaServer {{
+    org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";
+    org.apache.kafka.common.security.scram.ScramLoginModule required;
+}};
+"""
+PROTOCOLS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "TLSLOGIN": "SASL_SSL"}
 
 
 class Broker:
-    """A container; ``url`` is that of the listener for everyone, ``login_url`` of the other one."""
+    """A container; ``url`` is that of the listener for everyone, and each other listener has its own."""
 
-    def __init__(self, container: Any, port: int, login_port: int) -> None:
+    def __init__(self, container: Any, ports: Mapping[str, int]) -> None:
         self._container = container
-        self.url = f"127.0.0.1:{port}"
-        self.login_url = f"127.0.0.1:{login_port}"
+        self.url = f"127.0.0.1:{ports['PLAINTEXT']}"
+        self.login_url = f"127.0.0.1:{ports['LOGIN']}"
+        """PLAIN and SCRAM."""
+        self.tls_url = f"127.0.0.1:{ports.get('TLS', 0)}"
+        """Clients show a certificate."""
+        self.tls_login_url = f"127.0.0.1:{ports.get('TLSLOGIN', 0)}"
 
     def wait(self) -> None:
         """Until it answers."""
@@ -48,32 +69,33 @@ class Broker:
         self._container.get_wrapped_container().start()
 
 
-def _environment(port: int, login_port: int) -> Mapping[str, str]:
-    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
-    return {
-        "KAFKA_NODE_ID": "1",
-        "KAFKA_PROCESS_ROLES": "broker,controller",
-        "KAFKA_LISTENERS": "PLAINTEXT://:9092,LOGIN://:9095,INTERNAL://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
-        "KAFKA_ADVERTISED_LISTENERS": (
-            f"PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},INTERNAL://127.0.0.1:9094"
+def _environment(ports: Mapping[str, int]) -> Mapping[str, str]:
+    base = kafka_environment(ports["PLAINTEXT"])
+    others = [name for name in ports if name != "PLAINTEXT"]
+    found = dict(base) | {
+        "KAFKA_LISTENERS": ",".join([base["KAFKA_LISTENERS"], *[f"{name}://:{PORTS[name]}" for name in others]]),
+        "KAFKA_ADVERTISED_LISTENERS": ",".join(
+            [base["KAFKA_ADVERTISED_LISTENERS"], *[f"{name}://127.0.0.1:{ports[name]}" for name in others]]
         ),
-        # Where the broker finds itself, as it must for transactions: the port of 127.0.0.1 is not its own.
-        "KAFKA_INTER_BROKER_LISTENER_NAME": "INTERNAL",
-        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (
-            "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": ",".join(
+            [base["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"], *[f"{name}:{PROTOCOLS[name]}" for name in others]]
         ),
-        "KAFKA_LISTENER_NAME_LOGIN_SASL_ENABLED_MECHANISMS": "PLAIN",
-        "KAFKA_LISTENER_NAME_LOGIN_PLAIN_SASL_JAAS_CONFIG": login,
-        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@127.0.0.1:9093",
-        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
         "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "3",
-        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
-        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
         "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
         "KAFKA_TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS": "1000",
-        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "JAVA_TOOL_OPTIONS": f"-Djava.security.auth.login.config={SECRETS}/jaas.conf",
     }
+    for name in others:
+        if PROTOCOLS[name].endswith("SSL"):
+            found |= {
+                f"KAFKA_LISTENER_NAME_{name}_SSL_KEYSTORE_TYPE": "PEM",
+                f"KAFKA_LISTENER_NAME_{name}_SSL_KEYSTORE_LOCATION": f"{SECRETS}/broker.pem",
+                f"KAFKA_LISTENER_NAME_{name}_SSL_TRUSTSTORE_TYPE": "PEM",
+                f"KAFKA_LISTENER_NAME_{name}_SSL_TRUSTSTORE_LOCATION": f"{SECRETS}/ca.pem",
+                f"KAFKA_LISTENER_NAME_{name}_SSL_CLIENT_AUTH": "required" if name == "TLS" else "none",
+            }
+    return found
 
 
 def _free_port() -> int:
@@ -82,27 +104,51 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextmanager
-def brokers() -> Iterator[Broker]:
-    """A broker of the first image of this run."""
+def images() -> Sequence[str]:
+    """The images of this run, of which the first is the newest."""
     kind = SERVERS["kafka"]
-    image = (listed(os.environ.get(kind.image_variable, "")) or [kind.default_image])[0]
+    return listed(os.environ.get(kind.image_variable, "")) or [kind.default_image]
+
+
+@contextmanager
+def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broker]:
+    """A broker of the first image of this run, or of another; with certificates (`certificates.authority_in`) for TLS.
+
+    Where servers are given by their addresses, none can be had, and the test is skipped.
+    """
+    if os.environ.get(SERVERS["kafka"].url_variable):
+        pytest.skip("it stops and starts its broker, and those of this run are somebody's")
+    image = image or images()[0]
     try:
         from testcontainers.core.container import DockerContainer
 
         container = DockerContainer(image)
     except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
         missing(f"no broker can be started ({reason})")
-    port, login_port = _free_port(), _free_port()
-    container.env.update(_environment(port, login_port))
-    cast("dict[Any, Any]", container.ports).update({9092: ("127.0.0.1", port), 9095: ("127.0.0.1", login_port)})
-    try:
+    tls = certificates is not None
+    ports = {name: _free_port() for name in PORTS if tls or not PROTOCOLS.get(name, "").endswith("SSL")}
+    container.env.update(_environment(ports))
+    published = {PORTS[name]: ("127.0.0.1", port) for name, port in ports.items()}
+    cast("dict[Any, Any]", container.ports).update(published)
+    with TemporaryDirectory() as secrets:
+        _fill(Path(secrets), certificates)
+        container.with_volume_mapping(secrets, SECRETS, "ro")
         try:
-            container.start()
-        except Exception as reason:  # noqa: BLE001  the same
-            missing(f"Docker cannot start {image} ({reason})")
-        broker = Broker(container, port, login_port)
-        broker.wait()
-        yield broker
-    finally:
-        container.stop()
+            try:
+                container.start()
+            except Exception as reason:  # noqa: BLE001  the same
+                missing(f"Docker cannot start {image} ({reason})")
+            broker = Broker(container, ports)
+            broker.wait()
+            yield broker
+        finally:
+            container.stop()
+
+
+def _fill(folder: Path, certificates: Path | None) -> None:
+    folder.chmod(0o755)  # the container's user is another
+    (folder / "jaas.conf").write_text(JAAS)
+    if certificates is not None:
+        pair = [(certificates / file).read_text() for file in ("server.key", "server.pem")]
+        (folder / "broker.pem").write_text("".join(pair))
+        (folder / "ca.pem").write_text((certificates / "ca.pem").read_text())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -11,9 +11,20 @@ from uuid import uuid4
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-__all__ = ["SECONDS", "Topics", "topics_at"]
+__all__ = ["SECONDS", "Topics", "eventually", "topics_at"]
 
 SECONDS = 60.0
+ANSWER = 10.0
+PATIENCE = 180.0
+"""Seconds for a bridge to do its work, on a machine that does much else."""
+
+
+def eventually(done: Callable[[], bool], told: Callable[[], Any] = lambda: "") -> None:
+    """Wait until it is so; what is told is told when it never is."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.1)
 
 
 class Topics:
@@ -71,20 +82,19 @@ class Topics:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Partition -> the offset that the group committed."""
-        consumer = Consumer({**self.settings, "group.id": group})
-        try:
-            deadline = time.monotonic() + SECONDS
-            while True:
-                try:
-                    partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions
-                    found = consumer.committed([TopicPartition(topic, number) for number in partitions], SECONDS)
-                except KafkaException:  # as from a broker that is starting
-                    assert time.monotonic() < deadline
-                    time.sleep(0.2)
-                else:
-                    return {each.partition: each.offset for each in found}
-        finally:
-            consumer.close()
+        deadline = time.monotonic() + SECONDS
+        while True:
+            consumer = Consumer({**self.settings, "group.id": group})
+            try:
+                partitions = consumer.list_topics(topic, ANSWER).topics[topic].partitions
+                found = consumer.committed([TopicPartition(topic, number) for number in partitions], ANSWER)
+            except KafkaException:  # as from a broker that is starting, or while a transaction is open
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            else:
+                return {each.partition: each.offset for each in found}
+            finally:
+                consumer.close()
 
     def delete(self) -> None:
         """All that were made."""

@@ -121,7 +121,10 @@ def changed(old: str, new: str) -> str:
         (changed('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),
         ('topology = "t.bindings"', r"sources: there is none; write \[sources.NAME\] with url"),
         (changed('url = "archive:in"', ""), r"\[sources.replay\] url: is missing"),
-        (changed('"archive:in"', '"amqq://h"'), r"url: must begin with one of amqp:, amqps:, kafka:, archive:"),
+        (
+            changed('"archive:in"', '"amqq://h"'),
+            r"url: must begin with one of amqp:, amqps:, kafka:, rocketmq:, archive:",
+        ),
         (changed('"archive:in"', '"archive:"'), r"\[sources.replay\] url: names no file or folder; write url = "),
         (changed('"archive:in"', '"archive:${GONE}"'), "url: the environment has no variable GONE"),
         (changed('"archive:in"', '"archive:in"\nexchange = "evens"'), "exchange: the topology has no exchange 'evens'"),

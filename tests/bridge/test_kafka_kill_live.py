@@ -13,7 +13,7 @@ import pytest
 
 from tests.bridge.kafka_broker import Broker, brokers
 from tests.bridge.kafka_copy import copying
-from tests.bridge.kafka_topics import Topics, topics_at
+from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
@@ -42,11 +42,11 @@ def done(topics: Topics, topic: str) -> int:
 
 
 def wait_for(topics: Topics, topic: str, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while done(topics, topic) < count:
-        assert process.poll() is None
-        assert time.monotonic() < deadline, f"{done(topics, topic)} of {count}"
-        time.sleep(0.02)
+    def through() -> bool:
+        assert process.poll() is None, process.communicate()[0]
+        return done(topics, topic) >= count
+
+    eventually(through, lambda: f"{done(topics, topic)} of {count}")
 
 
 def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from bridge.pump import Inlet, Pump
 from exchange.errors import InputError
 from tests.bridge.behaviour import QUICK, Silent, nothing_more, on_a_loop, opened, read_all_of, router_to
 from tests.bridge.kafka_broker import PASSWORD, USER, Broker, brokers
-from tests.bridge.kafka_topics import Topics, topics_at
+from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
@@ -179,8 +180,11 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
 
 def wait_for(topics: Topics, topic: str, count: int) -> None:
     """Until the group is through with so many messages."""
-    while sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values()) < count:
-        time.sleep(0.2)
+
+    def done() -> int:
+        return sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values())
+
+    eventually(lambda: done() >= count, lambda: f"{done()} of {count}")
 
 
 def in_order(found: Sequence[Any], count: int, keys: int) -> int:
@@ -207,6 +211,62 @@ async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics) -> N
     found += await read_all_of(source, 200)
     assert sorted(int(d.message.body) for d in found) == list(range(300))
     assert len({d.lane for d in found}) == 2
+    await source.close()
+
+
+@on_a_loop
+async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_back(topics: Topics) -> None:
+    topic = topics.make(2)
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20)])
+    first, second = source_of(topics, topic), source_of(topics, topic)
+    await first.open()
+    found = await read_all_of(first, 20)
+    assert first.member is not None
+    first.member._pause()
+    await second.open()
+    while len(first.member.lanes) > 1:  # the other one sees to it that the group is served
+        first.member._serve()
+        await asyncio.sleep(0.01)
+    await nothing_more(first)
+    await second.close()
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(20, 60)])
+    while len({int(d.message.body) for d in found}) < 60:
+        found += await asyncio.wait_for(first.read(100), 30)
+    await first.close()
+
+
+@on_a_loop
+async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> None:
+    topic = topics.make(2)
+    topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
+    source = source_of(topics, topic, window=10)
+    await source.open()
+    found = await read_all_of(source, 10)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(source.read(10), 3)
+    assert source.member is not None
+    assert 0 < len(source.member._unread) < 30
+    while len(found) < 300:
+        source.settle(found[-1])
+        for lane in {delivery.lane for delivery in found[-10:]}:
+            source.settle([delivery for delivery in found[-10:] if delivery.lane is lane][-1])
+        found += await asyncio.wait_for(source.read(10), 30)
+    assert sorted(int(d.message.body) for d in found) == list(range(300))
+    await source.close()
+
+
+@on_a_loop
+async def test_a_record_behind_the_last_one_that_was_read_ends_the_connection(topics: Topics) -> None:
+    """As of a topic that was deleted and made again: a prefix of its lane would be none."""
+    topic = topics.make(1)
+    topics.put(topic, [(b"k", b"%d" % n) for n in range(10)])
+    source = source_of(topics, topic)
+    await source.open()
+    await read_all_of(source, 10)
+    assert source.member is not None
+    source.member.consumer.seek(TopicPartition(topic, 0, 3))
+    with pytest.raises(Disconnected, match=f"{topic}-0 is back at 3, from 10"):
+        await asyncio.wait_for(source.read(10), 30)
     await source.close()
 
 

@@ -1,0 +1,330 @@
+"""One consumer in its group, from its making to its end: what partitions are its own, and what of them is committed.
+
+A partition is a lane for as long as it is assigned. What is settled is committed soon, and no more is given away than
+the window allows beyond what was *committed*: so whenever the process is killed, at most a window of messages comes
+again. librdkafka has what is settled stored, too, and commits that when the partition is taken away and at the end.
+
+What librdkafka has to say (partitions given and taken, commits answered, errors) it says only while somebody looks for
+messages, on the thread that does. That is the event loop's, but for the last words while the consumer is closed, which
+nobody hears any more. Somebody must look even if nothing may be given: what is found then is kept for later, and when
+that is more than a little the partitions are paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bridge.endpoint import Delivery, Disconnected
+from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
+from bridge.kafka.records import Reader
+
+__all__ = ["Lane", "Member"]
+
+COMMIT_EVERY: Final = 0.1
+"""Seconds between commits; sooner when a quarter of the window is settled."""
+
+ANSWER: Final = 1.0
+"""Seconds that the answer to a commit is waited for before the same is committed again."""
+
+UNREAD: Final = 5.0
+"""After so many seconds without a read the group is served."""
+
+KEPT: Final = 16
+"""Messages kept for later before partitions are paused; paused too soon they would be fetched again and again."""
+
+AGAIN: Final = frozenset({
+    KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.REQUEST_TIMED_OUT, KafkaError._STATE, KafkaError._NO_OFFSET, KafkaError._ASSIGNMENT_LOST,
+    KafkaError.STALE_MEMBER_EPOCH, *PASSING,
+})  # fmt: skip
+"""Why a commit may fail that goes well another time, or that is no longer ours to make."""
+
+METADATA: Final = b"CGMDv2:"
+"""What librdkafka begins a member's place in its group with; the generation follows, four bytes as the machine has
+them (`rd_kafka_consumer_group_metadata_write`)."""
+
+
+class Lane:
+    """A partition, from its assignment until it is taken away."""
+
+    __slots__ = ("at_end", "committed", "member", "next", "offsets", "partition", "reader", "settled", "topic")
+
+    def __init__(self, member: Member, topic: str, partition: int) -> None:
+        self.member = member
+        self.topic = topic
+        self.partition = partition
+        self.reader = Reader(member.name, topic, partition)
+        self.offsets: deque[int] = deque()
+        """Of the deliveries that are not committed."""
+        self.next = 0
+        """The least offset that may come now."""
+        self.settled = self.committed = -1
+        """The offsets from which on it is not, as far as was settled here and committed by us."""
+        self.at_end = False
+
+    @property
+    def current(self) -> bool:
+        """Whether the partition is still ours."""
+        return self.member.lanes.get((self.topic, self.partition)) is self
+
+    def up_to(self, offset: int) -> TopicPartition:
+        """All before this offset, as committed."""
+        return TopicPartition(self.topic, self.partition, offset)
+
+
+class Member:
+    """A consumer. Raises KafkaException for settings that it does not know. `join` it, and `leave` it once."""
+
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], reasons: Reasons, *, window: int, transactional: bool
+    ) -> None:
+        self.name = name
+        self.transactional = transactional
+        """Whether commits are left to the transactions of a target."""
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        """Topic and partition -> what is assigned."""
+        self.closed = False
+        self._window = window
+        self._reasons = reasons
+        self._trouble: Disconnected | None = None
+        self._uncommitted = 0
+        self._fresh = 0
+        """How many were settled since the last commit, or more where offsets are missing."""
+        self._settled = asyncio.Event()
+        self._many_settled = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._unread: deque[Delivery] = deque()
+        self._paused: dict[tuple[str, int], TopicPartition] = {}
+        """What is to be resumed. A partition that is taken away stays paused, and is when it comes back."""
+        self._looked = asyncio.get_running_loop().time()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.consumer = Consumer({**settings, "error_cb": reasons.heard, "on_commit": self._heard}, logger=reasons)
+
+    def join(self, topics: Sequence[str]) -> None:
+        """Become a member of the group. Raises KafkaException."""
+        self.consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._taken, on_lost=self._taken)
+        work = [self._stay()] if self.transactional else [self._stay(), self._commit()]
+        for each in work:
+            task = asyncio.create_task(each)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+
+    def leave(self) -> None:
+        """Give everything back: nothing is heard or settled from now on. `Consumer.close` is still to be called."""
+        self.closed = True
+        for task in self._tasks:
+            task.cancel()
+        self.lanes.clear()
+        self._unread.clear()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._trouble = self._trouble or Disconnected(repr(problem))
+
+    def _assigned(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if self.closed:
+            return
+        for each in partitions:
+            self.lanes[each.topic, each.partition] = Lane(self, each.topic, each.partition)
+
+    def _taken(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if self.closed:
+            return
+        for each in partitions:
+            lane = self.lanes.pop((each.topic, each.partition), None)
+            if lane is not None:
+                self._uncommitted -= len(lane.offsets)
+        self._unread = deque([delivery for delivery in self._unread if _is_current(delivery)])
+
+    # Reading.
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all that was assigned was given away, to where the partitions end."""
+        return bool(self.lanes) and not self._unread and all(lane.at_end for lane in self.lanes.values())
+
+    def take(self, limit: int) -> list[Delivery]:
+        """What there is and may be given, none perhaps. Raises Disconnected."""
+        self._looked = asyncio.get_running_loop().time()
+        room = min(limit, self._window - self._uncommitted + len(self._unread))
+        found: list[Delivery] = []
+        if room <= 0:
+            self._many_settled.set()
+            self._serve()
+        elif self._unread:
+            found = [self._unread.popleft() for _ in range(min(room, len(self._unread)))]
+        else:
+            self._go_on()
+            found = self._consume(room)
+        trouble = self._trouble or self._reasons.trouble
+        if trouble is not None:
+            raise trouble
+        return found
+
+    def _consume(self, limit: int) -> list[Delivery]:
+        try:
+            messages: Sequence[Any] = self.consumer.consume(limit, 0)
+        except KafkaException as error:
+            self._trouble = trouble_of(error.args[0])
+            return []
+        lanes = self.lanes
+        found = []
+        for message in messages:
+            problem = message.error()
+            topic = message.topic()
+            lane = lanes.get((topic, message.partition()))
+            if problem is not None:
+                self._heed(problem, topic, lane)
+            elif lane is not None:  # else it was taken away after this one was fetched
+                lane.at_end = False
+                delivery = lane.reader.delivery(message, lane)
+                offset = delivery.position
+                if offset < lane.next:  # settled as a prefix, these would settle what is still under way
+                    self._trouble = Disconnected(f"{topic}-{lane.partition} is back at {offset}, from {lane.next}")
+                lane.next = offset + 1
+                lane.offsets.append(offset)
+                found.append(delivery)
+        self._uncommitted += len(found)
+        return found
+
+    def _heed(self, error: KafkaError, topic: str | None, lane: Lane | None) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if lane is not None:
+                lane.at_end = True
+        elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and (topic or "").startswith("^"):
+            return  # a pattern that no topic matches yet
+        elif error.fatal() or not (error.code() in PASSING or error.retriable()):
+            self._trouble = trouble_of(error)
+
+    def _serve(self) -> None:
+        """Hear what librdkafka has to say, while nothing may be given."""
+        found = self._consume(1)
+        self._unread.extend(found)
+        if found and len(self._unread) >= KEPT:
+            self._pause()
+
+    def _pause(self) -> None:
+        """Fetch nothing, of what is assigned now."""
+        try:
+            partitions = self.consumer.assignment()
+            self._paused.update({(each.topic, each.partition): each for each in partitions})
+            self.consumer.pause(partitions)
+        except KafkaException as error:
+            self._trouble = trouble_of(error.args[0])
+
+    def _go_on(self) -> None:
+        if self._paused:
+            partitions = list(self._paused.values())
+            self._paused.clear()
+            with suppress(KafkaException):  # of topics that are gone
+                self.consumer.resume(partitions)
+
+    async def _stay(self) -> None:
+        """Stay in the group while nobody reads."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(UNREAD / 5)
+            if loop.time() - self._looked >= UNREAD and self._trouble is None:
+                if not self._paused:
+                    self._pause()
+                self._serve()
+
+    # Settling.
+
+    def settle(self, delivery: Delivery) -> None:
+        """This one and all before it in its lane are done with."""
+        lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this member
+        if self.closed or not lane.current:
+            return
+        offset = delivery.position + 1
+        self._fresh += offset - max(lane.settled, lane.offsets[0] if lane.offsets else 0)
+        lane.settled = offset
+        if self.transactional:
+            self._done_with(lane, offset)
+            return
+        with suppress(KafkaException):  # it was taken away just now: whoever has it reads from what was committed
+            self.consumer.store_offsets(offsets=[lane.up_to(offset)])
+        self._settled.set()
+        if self._fresh * 4 >= self._window:
+            self._many_settled.set()
+
+    def _done_with(self, lane: Lane, offset: int) -> None:
+        offsets, before = lane.offsets, len(lane.offsets)
+        while offsets and offsets[0] < offset:
+            offsets.popleft()
+        self._uncommitted -= before - len(offsets)
+
+    async def _commit(self) -> None:
+        """Commit what is settled, until it is: an answer may be a refusal, be late, or never come."""
+        while True:
+            await self._settled.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._many_settled.wait(), COMMIT_EVERY)
+            self._settled.clear()
+            self._many_settled.clear()
+            self._fresh = 0
+            offsets = [lane.up_to(lane.settled) for lane in self.lanes.values() if lane.settled > lane.committed]
+            if not offsets:
+                continue
+            self._answered.clear()
+            try:
+                # Not by a call that waits, on another thread: meanwhile other calls of this client would wait for it,
+                # and it for a rebalance, and that for us.
+                self.consumer.commit(offsets=offsets, asynchronous=True)
+            except KafkaException as error:
+                self._heard(error.args[0], [])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), ANSWER)
+            if any(lane.settled > lane.committed for lane in self.lanes.values()):
+                self._settled.set()
+
+    def _heard(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
+        """The answer to a commit of ours or of librdkafka's own."""
+        if self.closed:
+            return
+        self._answered.set()
+        for problem in (error, *[each.error for each in offsets]):
+            if problem is not None and problem.code() not in AGAIN and not problem.retriable():
+                self._trouble = Disconnected(f"cannot commit: {told(problem)}")
+        if error is not None:
+            return
+        for each in offsets:
+            lane = self.lanes.get((each.topic, each.partition))
+            if lane is not None and each.error is None and each.offset > lane.committed:
+                lane.committed = each.offset
+                self._done_with(lane, each.offset)
+
+    # Transactions.
+
+    def rewind(self, reason: str) -> None:
+        """Break the connection: all that is not committed is read again, and what is under way of it is nobody's."""
+        self._trouble = Disconnected(reason)
+        self.lanes.clear()
+
+    def place(self) -> bytes | None:
+        """The place in the group as of now, with which offsets are committed in a transaction; None: it has none.
+
+        A consumer that was put out of its group has a place that says so, and brokers take offsets with it as they do
+        from those that never were in a group: unchecked. That its lanes were taken away it may not have heard yet.
+        """
+        if self.closed:
+            return None
+        place: bytes = self.consumer.consumer_group_metadata()  # opaque, and bytes
+        if place.startswith(METADATA):
+            start = len(METADATA)
+            generation = int.from_bytes(place[start : start + 4], sys.byteorder, signed=True)
+            return place if generation >= 0 and self.consumer.memberid() else None
+        return place if self.consumer.memberid() else None
+
+
+def _is_current(delivery: Delivery) -> bool:
+    lane: Any = delivery.lane
+    return bool(lane.current)

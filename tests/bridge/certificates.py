@@ -1,0 +1,26 @@
+"""Certificates for tests, made by openssl: of authorities, of a server at ``localhost``, and of a client."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+__all__ = ["authority_in"]
+
+
+def authority_in(folder: Path) -> Path:
+    """The folder, with ``ca``, ``server``, ``client``, and ``other`` whom nobody trusts, each .pem and .key."""
+
+    def made(name: str, *arguments: str) -> None:
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key"]
+        command = ["openssl", "req", "-x509", *key, "-out", f"{name}.pem", "-days", "2", *arguments]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
+
+    for name in ("ca", "other"):
+        made(name, "-subj", f"/CN=hashstar tests {name}")
+    for name in ("server", "client"):
+        made(
+            name, "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-CA", "ca.pem", "-CAkey", "ca.key",
+        )  # fmt: skip
+    return folder
