@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, written
-from benchmarks.measure import Contestant, resident_mb, run_rounds, show
+from benchmarks.measure import Contestant, processor_seconds, resident_mb, run_rounds, show
 from bindings.archive.detect import detect
 from bindings.audit.job import run
 from bindings.audit.session import session
@@ -88,29 +88,9 @@ def _show(spark: Any, name: str, path: Path, topology: Topology, messages: int, 
 
 def _seconds(work: Callable[[], None]) -> tuple[float, float]:
     """Of the clock, and of all processors for this process and those it began, as far as the system tells."""
-    before, start = _processors(), perf_counter()
+    before, start = processor_seconds(os.getpid()), perf_counter()
     work()
-    return perf_counter() - start, _processors() - before
-
-
-def _processors() -> float:
-    """Seconds for this process and all below it: the JVM, and the workers that it began."""
-    below: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            continue
-        number = int(file.parent.name)
-        below.setdefault(int(fields[1]), []).append(number)
-        ticks[number] = sum(map(int, fields[11:15]))  # its own, and of those that ended
-    total, pending = 0, [os.getpid()]
-    while pending:
-        number = pending.pop()
-        total += ticks.get(number, 0)
-        pending += below.get(number, [])
-    return total / os.sysconf("SC_CLK_TCK")
+    return perf_counter() - start, processor_seconds(os.getpid()) - before
 
 
 def _heap_mb(spark: Any) -> float:

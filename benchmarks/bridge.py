@@ -1,307 +1,239 @@
-"""The bridge on a real RabbitMQ: what it moves in a second, beside bare pika and the broker's own shovel.
+"""The bridge on real brokers: what it moves in a second, beside bare clients and RabbitMQ's own shovel.
 
-``HASHSTAR_BENCH_RABBITMQ`` names the images, as in `benchmarks.broker`; each is started, and its shovel plugin switched
-on. Queues are durable and classic, messages persistent, of 200 bytes, with a header; 1,000 are under way at most,
-which is the shovel's default. Contestants take turns at a queue that is filled anew for each, on the same broker; a
-rate is of wall time, so that a busy machine shows in all of them. Kafka is where ``HASHSTAR_KAFKA_BOOTSTRAP`` says.
+``HASHSTAR_BENCH_RABBITMQ`` names images, as in `benchmarks.broker`, ``HASHSTAR_BENCH_KAFKA`` one of Kafka; each is
+started. Queues are durable and classic, messages persistent, of 190 bytes, with a header; 1,000 are under way at most,
+which is the shovel's default, and 10,000 of Kafka's. Contestants take turns on the same brokers; a rate is of the
+clock, from the first message that arrives to the last, so that a busy machine shows in all of them. Beside it is what a
+message took of the processors, for the process that moves it and for brokers and all: a busy machine shows less there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import resource
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from statistics import median
+from tempfile import mkdtemp
 from typing import Any, Final
 
 import pika
-from pika.adapters.blocking_connection import BlockingChannel
 
 from benchmarks import broker
-from benchmarks.measure import resident_mb
-from bridge.amqp import ContentHeader
-from bridge.endpoint import Outgoing, Receiver, Target
-from bridge.endpoints.rabbitmq import Address, RabbitmqSource, RabbitmqTarget
-from bridge.policy import Policy
-from bridge.pump import Inlet, Pump
-from bridge.rabbitmq.addresses import broker_of
-from bridge.rabbitmq.connection import Connection
-from bridge.rabbitmq.frames import Acked, Event, publish
-from exchange import Binding, Exchange, Queue, Router, Topology
+from benchmarks.bridge_brokers import (
+    FROM,
+    KAFKA,
+    TO,
+    Broker,
+    channel,
+    fill_queue,
+    fill_topic,
+    in_queue,
+    kafka,
+    kafka_image,
+    make_topic,
+    rabbitmq,
+    shovelling,
+)
+from benchmarks.bridge_long import PARTITIONS, memory_of_archive, memory_of_rabbitmq, show_workers
+from benchmarks.bridge_pumps import (
+    KAFKA_WINDOW,
+    WINDOW,
+    Clock,
+    Counting,
+    Forgetting,
+    Rate,
+    from_queue,
+    from_topic,
+    pump_of,
+    to_queue,
+    to_topic,
+    unique,
+)
+from bridge.endpoint import Source, Target
 
 __all__ = ["bridge"]
 
-FROM: Final = "bench-from"
-TO: Final = "bench-to"
-WINDOW: Final = 1_000
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 COUNT: Final = 40_000
+KAFKA_COUNT: Final = 200_000
 MILLION: Final = 1_000_000
 ACKNOWLEDGED: Final = 100
 """Bare pika acknowledges so many at once."""
-LEAD: Final = 5_000
-"""So many publishes fill a queue ahead of their confirms."""
-KAFKA: Final = "HASHSTAR_KAFKA_BOOTSTRAP"
 
-BODY: Final = b'{"order": 1234567, "items": [' + b'{"sku": "a-17", "n": 2}, ' * 6 + b"null]}"
-HEADER: Final = ContentHeader.of({"region": "eu-west-1"}, {"delivery_mode": 2, "content_type": "application/json"})
+BARE: Final = "bare pika, acknowledging only"
+SHOVEL: Final = "shovel, inside the broker"
+BARE_KAFKA: Final = "bare confluent-kafka, consuming"
 
 
 def bridge(quick: bool) -> None:
-    """Measure all of it on each image."""
-    for image in broker.images():
-        with _running(image) as (container, url):
-            _measure(image, container, url, quick)
-    if not broker.images():
-        print(f"\nbridge: not measured: {broker.VARIABLE} is not set")
+    """Measure all of it on each image of RabbitMQ, and what needs none of them once."""
+    image = kafka_image()
+    with ExitStack() as brokers:
+        to_kafka = None if image is None else brokers.enter_context(kafka(image))
+        for each in broker.images():
+            with rabbitmq(each) as found:
+                _of_rabbitmq(each, found, to_kafka, quick)
+        if not broker.images():
+            print(f"\nbridge of RabbitMQ: not measured: {broker.VARIABLE} is not set")
+        if to_kafka is None:
+            print(f"\nbridge of Kafka: not measured: {KAFKA} is not set")
+        else:
+            _of_kafka(str(image), to_kafka, quick)
 
 
-def _measure(image: str, container: str, url: str, quick: bool) -> None:
+def _of_rabbitmq(image: str, found: Broker, to_kafka: Broker | None, quick: bool) -> None:
     count, rounds = (COUNT // 4, 2) if quick else (COUNT, ROUNDS)
-    contestants: dict[str, Callable[[int], float]] = {
-        "bare pika, acknowledging only": lambda n: _bare(url, n),
-        "RabbitMQ -> memory": lambda n: _ours(url, Forgetting(), n),
-        "RabbitMQ -> RabbitMQ": lambda n: _ours(url, _rabbitmq_target(url), n),
-        "shovel, inside the broker": lambda n: _shovel(container, url, "amqp://", n),
-        "shovel, over TCP": lambda n: _shovel(container, url, "amqp://127.0.0.1", n),
+    url = found.url
+    contestants: dict[str, Contestant] = {
+        BARE: partial(_bare, url),
+        "RabbitMQ -> memory": lambda n, clock: _pumped(from_queue(url), Forgetting(), WINDOW, n, clock),
+        "RabbitMQ -> RabbitMQ": lambda n, clock: _pumped(from_queue(url), to_queue(url), WINDOW, n, clock),
+        SHOVEL: partial(_shovel, found, "amqp://"),
+        "shovel, over TCP": partial(_shovel, found, "amqp://127.0.0.1"),
     }
-    kafka = os.environ.get(KAFKA)
-    if kafka:
-        contestants["RabbitMQ -> Kafka"] = lambda n: _ours(url, _kafka_target(kafka), n)
-    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    if to_kafka is not None:
+        make_topic(to_kafka.url, TO, PARTITIONS)
+        contestants["RabbitMQ -> Kafka"] = lambda n, clock: _pumped(
+            from_queue(url), to_topic(to_kafka.url), WINDOW, n, clock
+        )
+    roots = [each.process for each in (found, to_kafka) if each is not None]
+    rates = _taking_turns(contestants, rounds, count, roots, before=lambda: fill_queue(url, count))
+    _show(f"bridge on {image}, {rounds} rounds of {count:,}", rates)
+    _compare(rates, "RabbitMQ -> Kafka", BARE)
+    _compare(rates, "RabbitMQ -> RabbitMQ", SHOVEL)
+    memory_of_rabbitmq(url, MILLION // 20 if quick else MILLION)
+
+
+def _of_kafka(image: str, found: Broker, quick: bool) -> None:
+    count, rounds = (KAFKA_COUNT // 4, 2) if quick else (KAFKA_COUNT, ROUNDS)
+    url, topic = found.url, make_topic(found.url, FROM, PARTITIONS)
+    fill_topic(url, topic, count)
+    contestants: dict[str, Contestant] = {
+        BARE_KAFKA: partial(_bare_kafka, url, topic),
+        "Kafka -> memory": lambda n, clock: _pumped(from_topic(url, topic), Forgetting(), KAFKA_WINDOW, n, clock),
+        "Kafka -> archive": partial(_archived, url, topic),
+    }
+    rates = _taking_turns(contestants, rounds, count, [found.process])
+    _show(f"bridge on {image}, {rounds} rounds of {count:,}", rates)
+    show_workers(url, count)
+    memory_of_archive(url, MILLION // 20 if quick else MILLION)
+
+
+# How it is measured.
+
+
+Contestant = Callable[[int, Clock], Rate]
+
+
+def _taking_turns(
+    contestants: Mapping[str, Contestant],
+    rounds: int,
+    count: int,
+    brokers: Sequence[int],
+    before: Callable[[], None] = lambda: None,
+) -> dict[str, list[Rate]]:
+    rates: dict[str, list[Rate]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, measure in contestants.items():
-            _fill(url, count)
-            rates[name].append(measure(count))
-    print(f"\nbridge on {image}: messages a second, median (least - most) of {rounds} rounds of {count:,}")
-    _show(rates)
-    if not kafka:
-        print(f"  RabbitMQ -> Kafka: not measured: {KAFKA} is not set")
-    _show_memory(url, MILLION // 20 if quick else MILLION)
+            before()
+            rates[name].append(measure(count, Clock(count, brokers)))
+    return rates
 
 
-def _show(rates: Mapping[str, Sequence[float]]) -> None:
-    floor, *_ = [median(each) for each in rates.values()]
+def _show(title: str, rates: Mapping[str, Sequence[Rate]]) -> None:
+    floor, *_ = [median([each.per_second for each in found]) for found in rates.values()]
+    print(f"\n{title}: messages a second, median (least - most); microseconds of the processors for each")
+    print(f"  {'':32}{'':>30}{'of the first':>14}{'own':>8}{'with brokers':>14}")
     for name, found in rates.items():
-        middle = median(found)
-        print(f"  {name:30} {middle:>9,.0f} ({min(found):,.0f} - {max(found):,.0f}), {middle / floor:.0%} of bare pika")
+        speeds = [each.per_second for each in found]
+        span = f"{median(speeds):,.0f} ({min(speeds):,.0f} - {max(speeds):,.0f})"
+        own, together = median([each.own for each in found]), median([each.together for each in found])
+        print(f"  {name:32}{span:>30}{median(speeds) / floor:>14.0%}{own:>8.1f}{together:>14.1f}")
 
 
-def _show_memory(url: str, count: int) -> None:
-    """RabbitMQ -> RabbitMQ, filled and emptied again and again by one pump: what it keeps."""
-    sizes: list[float] = []
-    step = count // 10
-
-    async def run() -> None:
-        source = RabbitmqSource("bench", [broker_of(url)], FROM, prefetch=WINDOW)
-        settled = Settled()
-        pump = _pump(source, _rabbitmq_target(url), settled)
-        running = asyncio.ensure_future(pump.run())
-        for n in range(1, 11):
-            await _publish(url, step)
-            await settled.until(n * step)
-            sizes.append(resident_mb())
-            await asyncio.to_thread(_purge, url)
-        pump.stop()
-        await running
-
-    _declare(url)
-    asyncio.run(run())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    print(
-        f"  memory after each tenth of {count:,} messages RabbitMQ -> RabbitMQ: "
-        f"{', '.join(f'{size:.0f}' for size in sizes)} MB; at most {peak:.0f} MB"
-    )
+def _compare(rates: Mapping[str, Sequence[Rate]], ours: str, peer: str) -> None:
+    """By rounds, as a round's contestants have had about the same machine."""
+    if ours in rates:
+        ratios = [one.per_second / other.per_second for one, other in zip(rates[ours], rates[peer], strict=True)]
+        print(f"  {ours} / {peer}: {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})")
 
 
-# What is measured: each gives messages a second.
-
-
-def _bare(url: str, count: int) -> float:
-    times: list[float] = []
+def _bare(url: str, count: int, clock: Clock) -> Rate:
+    rates: list[Rate] = []
     seen = 0
 
     def opened(connection: Any) -> None:
         connection.channel(on_open_callback=consume)
 
-    def consume(channel: Any) -> None:
-        channel.basic_qos(prefetch_count=WINDOW, callback=lambda _: channel.basic_consume(FROM, deliver))
+    def consume(found: Any) -> None:
+        found.basic_qos(prefetch_count=WINDOW, callback=lambda _: found.basic_consume(FROM, deliver))
 
-    def deliver(channel: Any, method: Any, _: object, __: bytes) -> None:
+    def deliver(found: Any, method: Any, _: object, __: bytes) -> None:
         nonlocal seen
         seen += 1
+        if seen == 1:
+            clock.start(1)
         if seen % ACKNOWLEDGED == 0 or seen == count:
-            channel.basic_ack(method.delivery_tag, multiple=True)
+            found.basic_ack(method.delivery_tag, multiple=True)
         if seen == count:
-            times.append(time.perf_counter())
-            channel.connection.close()
+            rates.append(clock.stop())
+            found.connection.close()
 
     connection = pika.SelectConnection(
         pika.URLParameters(url), on_open_callback=opened, on_close_callback=lambda each, _: each.ioloop.stop()
     )
-    start = time.perf_counter()
     connection.ioloop.start()
-    return count / (times[0] - start)
+    return rates[0]
 
 
-def _ours(url: str, target: Target, count: int) -> float:
-    async def run() -> float:
-        settled = Settled()
-        pump = _pump(RabbitmqSource("bench", [broker_of(url)], FROM, prefetch=WINDOW), target, settled)
-        start = time.perf_counter()
+def _bare_kafka(url: str, topic: str, count: int, clock: Clock) -> Rate:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": url, "group.id": unique("bare"), "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    seen = 0
+    while seen < count:
+        found = consumer.consume(WINDOW, 0.1)
+        if found and not seen:
+            clock.start(len(found))
+        seen += len(found)
+    rate = clock.stop()
+    consumer.close()
+    return rate
+
+
+def _pumped(source: Source, target: Target, window: int, count: int, clock: Clock) -> Rate:
+    async def run() -> Rate:
+        counting = Counting(clock, count)
+        pump = pump_of(source, target, counting, window)
         running = asyncio.ensure_future(pump.run())
-        await settled.until(count)
-        took = time.perf_counter() - start
+        rate = await counting.rate
         pump.stop()
         await running
-        return took
+        return rate
 
-    return count / asyncio.run(run())
-
-
-def _shovel(container: str, url: str, uri: str, count: int) -> float:
-    """From the moment when messages begin to arrive: what rabbitmqctl takes to start is not the shovel's."""
-    definition = {
-        "src-protocol": "amqp091", "src-uri": uri, "src-queue": FROM, "src-prefetch-count": WINDOW,
-        "dest-protocol": "amqp091", "dest-uri": uri, "dest-queue": TO, "ack-mode": "on-confirm",
-    }  # fmt: skip
-    with _channel(url) as channel:
-        broker._docker("exec", container, "rabbitmqctl", "set_parameter", "shovel", "bench", json.dumps(definition))
-        while not (first := _waiting(channel)):
-            time.sleep(0.005)
-        start = time.perf_counter()
-        while _waiting(channel) < count:
-            time.sleep(0.02)
-        took = time.perf_counter() - start
-        broker._docker("exec", container, "rabbitmqctl", "clear_parameter", "shovel", "bench")
-    return (count - first) / took
+    return asyncio.run(run())
 
 
-def _waiting(channel: BlockingChannel) -> int:
-    return int(channel.queue_declare(TO, passive=True).method.message_count)
+def _archived(url: str, topic: str, count: int, clock: Clock) -> Rate:
+    from bridge.endpoints.archive import ArchiveTarget
 
-
-# What is needed for it.
-
-
-class Forgetting(Target):
-    """Confirms all, and keeps nothing."""
-
-    name = "nothing"
-
-    async def open(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-
-    def send(self, messages: Sequence[Outgoing]) -> None:
-        asyncio.get_running_loop().call_soon(self._receiver.confirmed, messages)
-
-    async def close(self) -> None:
-        pass
-
-
-class Settled:
-    """Listens to a pump, and counts what targets have confirmed."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._wanted = 0
-        self._there = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
-
-    def confirmed(self, _: str, messages: Sequence[Outgoing], __: float) -> None:
-        self._count += len(messages)
-        if self._count >= self._wanted:
-            self._there.set()
-
-    async def until(self, count: int) -> None:
-        self._wanted = count
-        if self._count < count:
-            self._there.clear()
-            await self._there.wait()
-
-
-def _pump(source: RabbitmqSource, target: Target, settled: Settled) -> Pump:
-    topology = Topology().declare_exchange(Exchange("bench", "topic")).declare_queue(Queue(TO))
-    topology = topology.bind(Binding.to_queue("bench", TO, "#"))
-    return Pump([Inlet(source, "bench")], Router(topology), {TO: target}, settled, Policy(window=WINDOW))
-
-
-def _rabbitmq_target(url: str) -> RabbitmqTarget:
-    return RabbitmqTarget("bench", [broker_of(url)], {TO: Address.queue(TO)})
-
-
-def _kafka_target(bootstrap: str) -> Target:
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-    from bridge.endpoints.kafka import Destination, KafkaTarget
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    if TO not in admin.list_topics(timeout=10).topics:
-        admin.create_topics([NewTopic(TO, 6, 1)])[TO].result(10)
-    return KafkaTarget("bench", {"bootstrap.servers": bootstrap}, {TO: Destination(TO)})
-
-
-@contextmanager
-def _running(image: str) -> Iterator[tuple[str, str]]:
-    """A broker with the shovel plugin: its container and URL."""
-    with broker._container(image) as container:
-        port = int(broker._docker("port", container, "5672/tcp").splitlines()[0].rpartition(":")[2])
-        broker._connected(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)).close()
-        broker._docker("exec", "-u", "root", container, "rabbitmq-plugins", "enable", "rabbitmq_shovel")
-        yield container, f"amqp://guest:guest@127.0.0.1:{port}/%2F"
-
-
-@contextmanager
-def _channel(url: str) -> Iterator[BlockingChannel]:
-    connection = pika.BlockingConnection(pika.URLParameters(f"{url}?heartbeat=0"))
+    folder = Path(mkdtemp())
     try:
-        yield connection.channel()
+        return _pumped(from_topic(url, topic), ArchiveTarget("bench", folder, {TO: ""}), KAFKA_WINDOW, count, clock)
     finally:
-        connection.close()
+        shutil.rmtree(folder)
 
 
-def _declare(url: str) -> None:
-    with _channel(url) as channel:
-        for queue in (FROM, TO):
-            channel.queue_delete(queue)
-            channel.queue_declare(queue, durable=True)
-
-
-def _purge(url: str) -> None:
-    with _channel(url) as channel:
-        channel.queue_purge(TO)
-
-
-def _fill(url: str, count: int) -> None:
-    _declare(url)
-    asyncio.run(_publish(url, count))
-
-
-async def _publish(url: str, count: int) -> None:
-    """Publish so many messages, and wait until the broker has them."""
-    last = 0
-    news = asyncio.Event()
-
-    def hear(events: list[Event]) -> None:
-        nonlocal last
-        last = max([last, *[each.number for each in events if isinstance(each, Acked)]])
-        news.set()
-
-    connection = await Connection.open([broker_of(url)], lambda _: None)
-    channel = await connection.channel()
-    await channel.confirms()
-    channel.on_events = hear
-    frame = publish(channel.number, b"", FROM.encode(), HEADER.raw, BODY, connection.frame_max, mandatory=False)
-    for start in range(0, count, WINDOW):
-        size = min(WINDOW, count - start)
-        connection.write(frame * size)
-        while start + size - last > (LEAD if start + size < count else 0):
-            news.clear()
-            await news.wait()
-    await connection.close()
+def _shovel(found: Broker, uri: str, count: int, clock: Clock) -> Rate:
+    with channel(found.url) as looking, shovelling(found, uri, WINDOW):
+        while not (first := in_queue(looking)):
+            time.sleep(0.005)
+        clock.start(first)
+        while in_queue(looking) < count:
+            time.sleep(0.02)
+        return clock.stop()
