@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live bench clean
+.PHONY: help demo test lint live chaos bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lint: $(VENV)/.lint  ## types, style and the direction of imports
 
 live: $(VENV)/.test  ## 200,000 random messages through each live RabbitMQ, compared one by one
 	HASHSTAR_REQUIRE_LIVE=1 HASHSTAR_LIVE_MESSAGES=200000 $(BIN)/python -m pytest -m live $(ARGS)
+
+chaos: $(VENV)/.test  ## the bridge killed, its brokers restarted, its connections cut and stalled: nothing may be lost
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)

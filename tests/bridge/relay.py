@@ -1,4 +1,4 @@
-"""A TCP relay on 127.0.0.1 that can cut, stall and encrypt the connections that pass through it."""
+"""A TCP relay on 127.0.0.1 that can cut, stall, slow and encrypt the connections that pass through it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ T = TypeVar("T")
 class Relay:
     """Listens at ``port``, and connects whoever comes to a server; with ``tls`` it speaks TLS to those who come.
 
+    ``listen`` is the port to listen at; left out, one that is free.
+
     It lives on a thread of its own, so that tests may block theirs.
     """
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self.port = 0
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None, listen: int = 0) -> None:
+        self.port = listen
         self.accepted = 0
         """How many connections there were."""
         self._server = host, port
@@ -31,10 +33,17 @@ class Relay:
         self._ending = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._abandoned: list[asyncio.Event] = []
+        self._rate: float | None = None
         ready = threading.Event()
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run(ready)), daemon=True)
         self._thread.start()
         ready.wait(10)
+
+    @property
+    def connected(self) -> bool:
+        """Whether anyone is connected through it."""
+        return bool(self._writers)
 
     def cut(self) -> None:
         """End all connections there are."""
@@ -44,9 +53,18 @@ class Relay:
         """Let nothing through, and keep the connections."""
         self._call(self._flowing.clear)
 
+    def abandon(self) -> None:
+        """Let nothing through on the connections there are, and keep them; new ones are well."""
+        self._call(self._begin_anew)
+
+    def slow(self, rate: float) -> None:
+        """Let so many bytes a second through, on each connection and in each direction."""
+        self._rate = rate
+
     def go_on(self) -> None:
-        """Let through again."""
-        self._call(self._flowing.set)
+        """Let through again, at full speed."""
+        self._rate = None
+        self._call(self._flow)
 
     def close(self) -> None:
         """End all, and listen no more."""
@@ -64,12 +82,23 @@ class Relay:
         self._loop.call_soon_threadsafe(call)
         done.wait(10)
 
+    def _begin_anew(self) -> None:
+        self._flowing.clear()
+        self._abandoned.append(self._flowing)
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
+    def _flow(self) -> None:
+        for flowing in (self._flowing, *self._abandoned):
+            flowing.set()
+        self._abandoned.clear()
+
     def _abort(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
 
     async def _run(self, ready: threading.Event) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self._ending.wait()
@@ -94,19 +123,23 @@ class Relay:
             self._writers.discard(writer)
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        flowing = self._flowing
         with suppress(OSError):
             while data := await reader.read(1 << 16):
-                await self._flowing.wait()
+                await flowing.wait()
+                if self._rate is not None:
+                    await asyncio.sleep(len(data) / self._rate)
                 writer.write(data)
                 await writer.drain()
+        await flowing.wait()  # nor does the end of a connection pass
         if not writer.is_closing():
             writer.close()
 
 
 @contextmanager
-def relay_to(host: str, port: int, tls: ssl.SSLContext | None = None) -> Iterator[Relay]:
+def relay_to(host: str, port: int, tls: ssl.SSLContext | None = None, listen: int = 0) -> Iterator[Relay]:
     """A relay, closed at the end."""
-    relay = Relay(host, port, tls)
+    relay = Relay(host, port, tls, listen)
     try:
         yield relay
     finally:

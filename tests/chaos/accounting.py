@@ -1,0 +1,82 @@
+"""What arrived of numbered messages: which are lost, which came out of order, and how many came again.
+
+Message n has the key n modulo the number of keys, so each key's numbers rise, and its *first* arrivals must too. Later
+arrivals of a number are duplicates, wherever they stand: at least once allows them, and only counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+__all__ = ["Account", "key_of"]
+
+NEVER = -1
+AROUND = 2
+"""So many neighbours of the same key are shown on each side of a number that is wrong."""
+
+
+def key_of(number: int, keys: int) -> str:
+    """The key of a message, which is its routing key."""
+    return f"key.{number % keys}"
+
+
+class Account:
+    """The account of one run, given arrivals in their order."""
+
+    def __init__(self, messages: int, keys: int) -> None:
+        self.messages = messages
+        self.keys = keys
+        self.arrivals = 0
+        self.duplicates = 0
+        self.out_of_order: list[int] = []
+        """Numbers that first arrived behind a later one of their key."""
+        self.strange: list[tuple[str, bytes]] = []
+        """Key and body of what nobody sent."""
+        self._first = [NEVER] * messages
+        self._last = [NEVER] * keys
+
+    def take(self, arrivals: Iterable[tuple[str, bytes]]) -> None:
+        """Take in keys and bodies, in the order in which they arrived; only that of equal keys counts."""
+        for key, body in arrivals:
+            self.arrivals += 1
+            number = int(body) if body.isdigit() else NEVER
+            if not 0 <= number < self.messages or key != key_of(number, self.keys):
+                self.strange.append((key, body))
+            elif self._first[number] != NEVER:
+                self.duplicates += 1
+            else:
+                self._first[number] = self.arrivals
+                line = number % self.keys
+                if number < self._last[line]:
+                    self.out_of_order.append(number)
+                self._last[line] = max(number, self._last[line])
+
+    @property
+    def lost(self) -> list[int]:
+        """Numbers that never arrived."""
+        return [number for number, arrival in enumerate(self._first) if arrival == NEVER]
+
+    def complaints(self, bound: int, *, finished: bool = True, most: int = 10) -> Iterator[str]:
+        """What is wrong, if something is, and where; of each kind not more than ``most``.
+
+        ``bound`` duplicates are allowed. Of a run that is not ``finished`` nothing is called lost.
+        """
+        for what, numbers in (("lost", self.lost if finished else []), ("out of order", self.out_of_order)):
+            for number in numbers[:most]:
+                yield f"{what}: {key_of(number, self.keys)} number {number}; its key: {self._around(number)}"
+            if len(numbers) > most:
+                yield f"{what}: and {len(numbers) - most:,} more"
+        for key, body in self.strange[:most]:
+            yield f"strange: nobody sent {body[:40]!r} with the key {key!r}"
+        if self.duplicates > bound:
+            yield f"duplicates: {self.duplicates:,}, and at most {bound:,} were promised"
+
+    def _around(self, number: int) -> str:
+        """When the neighbours of a number first arrived."""
+        reach = AROUND * self.keys
+        near = range(number - reach, number + reach + 1, self.keys)
+        return ", ".join([
+            f"{each} {'never' if self._first[each] == NEVER else f'as arrival {self._first[each]:,}'}"
+            for each in near
+            if 0 <= each < self.messages
+        ])  # fmt: skip

@@ -1,0 +1,293 @@
+"""Where a bridge reads and writes while it is tried: a queue, a topic, a folder; and the pairs of them.
+
+A place is filled and looked at directly; only the bridge is sent through the relays. What was written is read when all
+is over: a reader that is cut off itself would be one more that can turn an order round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import pika
+import pika.exceptions
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bridge.amqp import ContentHeader
+from bridge.mapping import from_rocketmq
+from bridge.rabbitmq.addresses import broker_of
+from bridge.rabbitmq.connection import Connection
+from bridge.rabbitmq.frames import Acked, Event, publish
+from bridge.rocketmq.message import RocketMessage
+from exchange.errors import HashstarError
+from tests.bridge.kafka_topics import Topics
+from tests.bridge.rocketmq_topics import Topics as RocketmqTopics
+from tests.chaos.brokers import Broker, Brokers
+
+__all__ = ["PAIRS", "Pair", "Place"]
+
+HEARTBEAT: Final = 2
+"""Seconds, so that a stall may outlast it."""
+
+SESSION: Final = 6_000
+"""Milliseconds after which a group misses a bridge that was killed: the least that brokers allow."""
+
+PARTITIONS: Final = 6
+PERSISTENT: Final = ContentHeader.of({}, {"delivery_mode": 2})
+MANY: Final = 2_000
+"""So many messages are published at once."""
+SILENCE: Final = 60.0
+"""Seconds without a delivery after which no more are waited for."""
+READING: Final = 900.0
+"""Seconds that reading a topic may take."""
+
+
+class Place(ABC):
+    """One side of a bridge. ``broker`` is None where there is none that could be restarted or cut off."""
+
+    def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
+        self.broker: Broker | None = None
+        self.side = side
+        self.name = f"chaos-{uuid4().hex[:8]}"
+
+    @abstractmethod
+    def table(self) -> str:
+        """The lines of a configuration's table of a source or target; the topology's queue is ``out``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove what was made and would stay."""
+
+
+class Readable(Place):
+    """A place that a source can read."""
+
+    @abstractmethod
+    def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        """Add keys and bodies."""
+
+    @abstractmethod
+    def left(self) -> int | None:
+        """How many messages nobody has read, or not committed where brokers count that; None: nobody answers now."""
+
+
+class Writable(Place):
+    """A place that a target can write to."""
+
+    @abstractmethod
+    def arrivals(self) -> Iterator[tuple[str, bytes]]:
+        """All keys and bodies in it, in the order in which they arrived."""
+
+
+class Queue(Readable, Writable):
+    """A queue of RabbitMQ, of a kind.
+
+    It has a single active consumer: else a bridge that is started anew reads on while the broker still believes in the
+    connection of the one before, whose messages come back later.
+    """
+
+    def __init__(self, kind: str, brokers: Brokers, side: str, folder: Path) -> None:
+        super().__init__(brokers, side, folder)
+        self.broker = brokers["rabbitmq"]
+        self._url = self.broker.url
+        self._channel: Any = None
+        channel = self._opened()
+        arguments = {"x-queue-type": kind, "x-single-active-consumer": True}
+        channel.queue_declare(self.name, durable=True, arguments=arguments)
+        channel.exchange_declare(self.name, "fanout", durable=True)  # through which messages keep their routing key
+        channel.queue_bind(self.name, self.name)
+
+    def table(self) -> str:
+        assert self.broker is not None
+        port = self.broker.relays[self.side].port
+        what = f'queue = "{self.name}"' if self.side == "source" else f'queues.out.exchange = "{self.name}"'
+        return f'url = "amqp://guest:guest@127.0.0.1:{port}/%2F?heartbeat={HEARTBEAT}"\n{what}\n'
+
+    def _opened(self) -> Any:
+        """A new channel. Raises AMQPError."""
+        if self._channel is not None:
+            with suppress(pika.exceptions.AMQPError):
+                self._channel.connection.close()
+        self._channel = pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0")).channel()
+        return self._channel
+
+    def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        asyncio.run(self._publish(list(messages)))
+
+    async def _publish(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        """Publish these, and wait until the broker has confirmed them."""
+        exchange, confirmed = self.name.encode(), 0
+        news = asyncio.Event()
+
+        def hear(events: list[Event]) -> None:
+            nonlocal confirmed
+            confirmed = max([confirmed, *[each.number for each in events if isinstance(each, Acked) and not each.nack]])
+            news.set()
+
+        connection = await Connection.open([broker_of(self._url)], lambda _: None)
+        channel = await connection.channel()
+        await channel.confirms()
+        channel.on_events = hear
+        for start in range(0, len(messages), MANY):
+            some = [
+                publish(
+                    channel.number, exchange, key.encode(), PERSISTENT.raw, body, connection.frame_max, mandatory=True
+                )
+                for key, body in messages[start : start + MANY]
+            ]
+            connection.write(b"".join(some))
+            while start + len(some) > confirmed:
+                news.clear()
+                await asyncio.wait_for(news.wait(), 60)
+        await connection.close()
+
+    def left(self) -> int | None:
+        try:
+            channel = self._channel if self._channel.is_open else self._opened()
+            told = channel.queue_declare(self.name, passive=True).method
+        except (pika.exceptions.AMQPError, OSError):
+            return None
+        # Of a quorum queue whose leader does not answer in time, RabbitMQ tells that it has no message and no consumer.
+        return int(told.message_count) if told.message_count or told.consumer_count else None
+
+    def arrivals(self) -> Iterator[tuple[str, bytes]]:
+        channel = self._opened()
+        count, deadline = 0, time.monotonic() + SILENCE
+        while not count and time.monotonic() < deadline:  # see `left`
+            count = int(channel.queue_declare(self.name, passive=True).method.message_count)
+            time.sleep(0.1)
+        for method, _, body in islice(channel.consume(self.name, auto_ack=True, inactivity_timeout=SILENCE), count):
+            if method is None:
+                return
+            yield method.routing_key, body
+
+    def close(self) -> None:
+        channel = self._opened()
+        channel.queue_delete(self.name)
+        channel.exchange_delete(self.name)
+        channel.connection.close()
+
+
+class Topic(Readable, Writable):
+    """A topic of Kafka."""
+
+    def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
+        super().__init__(brokers, side, folder)
+        self.broker = brokers["kafka"]
+        self._topics = Topics(self.broker.url, {"log_level": 0})
+        self._topics.make(PARTITIONS, self.name)
+        # One that commits nothing and is in no group; it only asks.
+        self._group = Consumer({**self._topics.settings, "group.id": self.name, "enable.auto.commit": False})
+        self._put = 0
+
+    def table(self) -> str:
+        assert self.broker is not None
+        url = f'url = "kafka://127.0.0.1:{self.broker.relays[self.side].port}"\n'
+        if self.side == "target":
+            return f'{url}queues.out = "{self.name}"\n'
+        missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION} }}\n'
+        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}'
+
+    def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        records = [(key.encode(), body) for key, body in messages]
+        self._topics.put(self.name, records)
+        self._put += len(records)
+
+    def left(self) -> int | None:
+        try:
+            committed = self._group.committed([TopicPartition(self.name, n) for n in range(PARTITIONS)], 1.0)
+        except KafkaException:
+            return None
+        if any(each.error is not None for each in committed):
+            return None
+        return self._put - sum([max(0, each.offset) for each in committed])
+
+    def arrivals(self) -> Iterator[tuple[str, bytes]]:
+        for message in self._topics.read(self.name, 0, READING):
+            yield message.key().decode(), message.value()
+
+    def close(self) -> None:
+        self._group.close()
+        self._topics.delete()
+
+
+class RocketmqTopic(Readable, Writable):
+    """A topic of RocketMQ."""
+
+    def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
+        super().__init__(brokers, side, folder)
+        self.broker = brokers["rocketmq"]
+        self._topics = RocketmqTopics(self.broker.url)
+        self._topics.make(PARTITIONS, self.name)
+
+    def table(self) -> str:
+        assert self.broker is not None
+        url = f'url = "rocketmq://127.0.0.1:{self.broker.port}"\n'
+        if self.side == "target":
+            return f'{url}queues.out = "{self.name}"\n'
+        return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n'
+
+    def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        self._topics.put_many(self.name, [RocketMessage.of(self.name, body, keys=key) for key, body in messages])
+
+    def left(self) -> int | None:
+        try:
+            return self._topics.left(self.name, self.name)
+        except (HashstarError, TimeoutError):
+            return None
+
+    def arrivals(self) -> Iterator[tuple[str, bytes]]:
+        for message in self._topics.read(self.name, 0, READING):
+            home = from_rocketmq(message)
+            yield home.routing_key, home.body
+
+    def close(self) -> None:
+        self._topics.close()
+
+
+class Folder(Writable):
+    """An archive."""
+
+    def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
+        super().__init__(brokers, side, folder)
+        self._path = folder / "archive"
+
+    def table(self) -> str:
+        return f'url = "archive:{self._path}"\nqueues.out = "."\nrotate = "1 s"\n'
+
+    def close(self) -> None:
+        """Nothing: it is in the run's folder."""
+
+    def arrivals(self) -> Iterator[tuple[str, bytes]]:
+        for part in sorted(self._path.rglob("[!.]*.parquet")):
+            for batch in pq.ParquetFile(part).iter_batches(columns=["routing_key", "body"]):
+                yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
+
+
+class Pair(NamedTuple):
+    """A source and a target; each is made of the run's brokers, the side that it is, and a folder of the run's."""
+
+    name: str
+    source: Callable[[Brokers, str, Path], Readable]
+    target: Callable[[Brokers, str, Path], Writable]
+
+
+PAIRS: Final[Mapping[str, Pair]] = {
+    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), Topic),
+    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", Topic, partial(Queue, "quorum")),
+    "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", partial(Queue, "classic"), partial(Queue, "classic")),
+    "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", partial(Queue, "quorum"), RocketmqTopic),
+    "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, partial(Queue, "quorum")),
+    "kafka-rocketmq": Pair("Kafka -> RocketMQ", Topic, RocketmqTopic),
+    "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, Topic),
+    "rabbitmq-archive": Pair("RabbitMQ -> archive", partial(Queue, "quorum"), Folder),
+}

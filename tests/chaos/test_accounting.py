@@ -1,0 +1,90 @@
+"""The accounting finds what it is there to find: a lost message, a swapped pair, one too many, one that nobody sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.chaos.accounting import Account, key_of
+
+MESSAGES = 30
+KEYS = 3
+
+
+def account_of(numbers: Sequence[int]) -> Account:
+    account = Account(MESSAGES, KEYS)
+    account.take((key_of(n, KEYS), b"%d" % n) for n in numbers)
+    return account
+
+
+def test_of_what_arrives_once_and_in_order_there_is_nothing_to_complain() -> None:
+    account = account_of(range(MESSAGES))
+    assert not account.lost
+    assert not account.out_of_order
+    assert not account.duplicates
+    assert not [*account.complaints(0)]
+
+
+@given(st.integers(0, MESSAGES - 1))
+def test_a_lost_message_is_found(missing: int) -> None:
+    account = account_of([n for n in range(MESSAGES) if n != missing])
+    assert account.lost == [missing]
+    [complaint] = account.complaints(0)
+    assert complaint.startswith(f"lost: key.{missing % KEYS} number {missing}; ")
+    assert f"{missing} never" in complaint
+
+
+@given(st.integers(0, MESSAGES - KEYS - 1))
+def test_a_swapped_pair_is_found(first: int) -> None:
+    numbers = [*range(MESSAGES)]
+    numbers[first], numbers[first + KEYS] = numbers[first + KEYS], numbers[first]
+    account = account_of(numbers)
+    assert account.out_of_order == [first]
+    assert not account.lost
+    [complaint] = account.complaints(0)
+    assert complaint.startswith(f"out of order: key.{first % KEYS} number {first}; ")
+    assert f"{first} as arrival {first + KEYS + 1}, {first + KEYS} as arrival {first + 1}" in complaint
+
+
+@given(st.permutations(range(KEYS)))
+def test_keys_may_overtake_each_other(keys: Sequence[int]) -> None:
+    account = account_of([n for key in keys for n in range(key, MESSAGES, KEYS)])
+    assert not [*account.complaints(0)]
+
+
+@given(st.integers(0, MESSAGES - 1), st.integers(0, MESSAGES))
+def test_a_duplicate_is_counted_wherever_it_comes_after_the_first(twice: int, behind: int) -> None:
+    numbers = [*range(MESSAGES)]
+    numbers.insert(max(twice + 1, behind), twice)
+    account = account_of(numbers)
+    assert account.duplicates == 1
+    assert not account.out_of_order
+    assert not [*account.complaints(1)]
+    assert [*account.complaints(0)] == ["duplicates: 1, and at most 0 were promised"]
+
+
+def test_a_duplicate_does_not_excuse_that_its_first_arrival_was_late() -> None:
+    account = account_of([3, 0, 3, 0, 1, 2, *range(4, MESSAGES)])
+    assert account.out_of_order == [0]
+    assert account.duplicates == 2
+
+
+def test_what_nobody_sent_is_strange() -> None:
+    account = account_of(range(MESSAGES))
+    account.take([("key.0", b"1"), ("key.0", b"30"), ("key.0", b"-3"), ("key.0", b""), ("other", b"0")])
+    assert len(account.strange) == 5
+    assert not account.duplicates
+    assert next(account.complaints(0)) == "strange: nobody sent b'1' with the key 'key.0'"
+
+
+def test_of_many_complaints_some_are_told_and_how_many_more_there_are() -> None:
+    told = [*account_of([]).complaints(0, most=4)]
+    assert len(told) == 5
+    assert told[-1] == "lost: and 26 more"
+
+
+def test_of_a_run_that_was_given_up_nothing_is_called_lost() -> None:
+    account = account_of([3, 0])
+    assert [each.partition(":")[0] for each in account.complaints(0, finished=False)] == ["out of order"]
