@@ -67,7 +67,28 @@ class Table:
 
     def maybe(self, key: str) -> str | None:
         """A text, or None if the key is not there."""
-        return self.text(key) if self._look(key) else None
+        return self.text(key) if self.has(key) else None
+
+    def has(self, key: str) -> bool:
+        """Whether a key is there; asked or not, it is known from then on."""
+        if key not in self._known:
+            self._known.append(key)
+        return key in self._values
+
+    def path_of(self, written: str) -> Path:
+        """A path as it is meant: beside the file of the configuration, unless it says all."""
+        return Path(self.source).parent / written
+
+    def file(self, key: str) -> str | None:
+        """The path of a file that can be read, or None if the key is not there."""
+        written = self.maybe(key)
+        if written is None:
+            return None
+        try:
+            self.path_of(written).open("rb").close()
+        except OSError as error:
+            raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
+        return str(self.path_of(written))
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
         """One of some words."""
@@ -92,7 +113,7 @@ class Table:
 
     def maybe_number(self, key: str) -> float | None:
         """A number above zero, or None if the key is not there."""
-        return self.number(key) if self._look(key) else None
+        return self.number(key) if self.has(key) else None
 
     def number_or(self, key: str, word: str, default: str) -> float | None:
         """A number above zero, or None for a word that stands for no number."""
@@ -105,7 +126,7 @@ class Table:
 
     def moment(self, key: str) -> int | None:
         """A date with a time, microseconds since 1970; without an offset, UTC. None if the key is not there."""
-        if not self._look(key):
+        if not self.has(key):
             return None
         value = self._values.pop(key)
         if isinstance(value, date) and not isinstance(value, datetime):
@@ -116,7 +137,7 @@ class Table:
 
     def is_list(self, key: str) -> bool:
         """Whether the value is a list."""
-        return self._look(key) and isinstance(self._values[key], list)
+        return self.has(key) and isinstance(self._values[key], list)
 
     def seconds(self, key: str, default: float | None = None) -> float:
         """A span of time: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
@@ -143,7 +164,7 @@ class Table:
 
     def secret(self, key: str) -> Secret | None:
         """A text, or where to find it: ``{ env = "NAME" }``, ``{ file = "PATH" }``; None if the key is not there."""
-        if not self._look(key):
+        if not self.has(key):
             return None
         value = self._values.pop(key)
         if isinstance(value, str):
@@ -154,7 +175,7 @@ class Table:
                 return Secret(self._variable(key, where))
             if how == "file" and isinstance(where, str):
                 try:
-                    return Secret(Path(self._expanded(key, where)).read_text("utf-8").rstrip("\r\n"))
+                    return Secret(self.path_of(self._expanded(key, where)).read_text("utf-8").rstrip("\r\n"))
                 except (OSError, UnicodeDecodeError) as error:
                     raise self.error(key, f"the file {where} cannot be read: {error}") from None
         raise self.error(key, 'must be a text, { env = "NAME" } or { file = "PATH" }')
@@ -169,7 +190,7 @@ class Table:
 
     def maybe_table(self, key: str) -> Table | None:
         """A table within, or None if the key is not there."""
-        return self.table(key) if self._look(key) else None
+        return self.table(key) if self.has(key) else None
 
     def tables(self, key: str) -> dict[str, Table]:
         """The tables of a table, by name: ``[sources.orders]``, ``[sources.billing]``."""
@@ -196,13 +217,8 @@ class Table:
         for key in self._values:
             raise self.error(key, f"is not known here{_meant(key, self._known)}; known: {', '.join(self._known)}")
 
-    def _look(self, key: str) -> bool:
-        if key not in self._known:
-            self._known.append(key)
-        return key in self._values
-
     def _take(self, key: str, default: Any) -> Any:
-        if self._look(key):
+        if self.has(key):
             return self._values.pop(key)
         if default is None:
             raise self.error(key, f"is missing; write {key} = ...")

@@ -24,12 +24,13 @@ __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "ta
 def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     """The source of a configuration; see `bridge.endpoints`."""
     path = _path(url, table)
-    kept = table.text("state", str(path.parent / f".{path.name}.{name}.replay.json"))
+    kept = table.maybe("state")
+    beside = path.parent / f".{path.name}.{name}.replay.json"
     speed = table.number_or("speed", "max", "max")
     return ArchiveSource(
         name,
         str(path),
-        None if kept == "off" else Path(kept),
+        None if kept == "off" else beside if kept is None else table.path_of(kept),
         speed=speed,
         window=Window(table.moment("since"), table.moment("until")),
         follow=table.flag("follow", default=False),
@@ -68,7 +69,7 @@ def _path(url: str, table: Table) -> Path:
     path = url.partition(":")[2]
     if not path:
         raise table.error("url", 'names no file or folder; write url = "archive:/var/lib/archive"')
-    return Path(table.source).parent / path
+    return table.path_of(path)
 
 
 def _folder(value: Any) -> str:

@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from bridge.policy import Policy
@@ -37,7 +36,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         table.text("queue"),
         prefetch=min(table.integer("prefetch", policy.window, least=1), 65_535),
         exclusive=table.flag("exclusive", default=False),
-        offsets=None if offsets is None else Path(offsets),
+        offsets=None if offsets is None else table.path_of(offsets),
         offset=int(offset) if offset.isdigit() else offset,
     )
 

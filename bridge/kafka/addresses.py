@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -31,16 +30,11 @@ def settings_of(url: str, table: Table) -> dict[str, Any]:
         settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": str(password)}
     for key, name in (("ca_file", "ssl.ca.location"), ("cert_file", "ssl.certificate.location"),
                       ("key_file", "ssl.key.location")):  # fmt: skip
-        path = table.maybe(key)
-        if path is not None:
-            if not tls:
-                raise table.error(key, "is for TLS, which is off; write tls = true")
-            file = Path(table.source).parent / path
-            try:
-                file.open("rb").close()
-            except OSError as error:
-                raise table.error(key, f"the file {path} cannot be read: {error.strerror}") from None
-            settings[name] = str(file)
+        if table.has(key) and not tls:
+            raise table.error(key, "is for TLS, which is off; write tls = true")
+        file = table.file(key)
+        if file is not None:
+            settings[name] = file
     return settings | table.mapping("librdkafka", _setting, "a text, a number, true or false")
 
 

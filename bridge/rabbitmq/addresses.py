@@ -52,7 +52,7 @@ def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters
     """The brokers that a table of a configuration describes, in the order in which they are tried."""
     user, password = table.maybe("user"), table.secret("password")
     hosts = table.texts("hosts", ())
-    ca_file, cert_file, key_file = table.maybe("ca_file"), table.maybe("cert_file"), table.maybe("key_file")
+    ca_file, cert_file, key_file = table.file("ca_file"), table.file("cert_file"), table.file("key_file")
     server_name = table.maybe("server_name")
     try:
         first = broker_of(url, f"hashstar {name}", user, password)
