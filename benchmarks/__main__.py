@@ -5,10 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
+import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchmarks import audit, audit_kernel, bindings, bridge, broker, codec, matching, partition, structures
+from benchmarks import (
+    audit,
+    audit_kernel,
+    bindings,
+    bridge,
+    broker,
+    codec,
+    matching,
+    partition,
+    rocketmq,
+    selector,
+    structures,
+)
 
 BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "dense-1k": matching.dense,
@@ -17,10 +31,12 @@ BENCHMARKS: Final[Mapping[str, Callable[[bool], None]]] = {
     "million": bindings.million,
     "headers": bindings.headers,
     "partition": partition.partition,
+    "selector": selector.selector,
     "audit-kernel": audit_kernel.audit_kernel,
     "audit": audit.audit,
     "codec": codec.codec,
     "bridge": bridge.bridge,
+    "rocketmq": rocketmq.rocketmq,
     "structures": structures.structures,
 }
 """Name -> what runs it; its argument is whether to be quick."""
@@ -32,6 +48,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer keys and rounds: a look, not a measurement")
     parser.add_argument("--only", action="append", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     arguments = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # tables are seen when they are done
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # containers are removed then, too
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores; medians and minima")
     print(f"{broker.VARIABLE}: {', '.join(broker.images()) or 'not set, so RabbitMQ is not measured'}")
     for name in arguments.only or BENCHMARKS:
