@@ -21,11 +21,17 @@ SCHEMES: Final = {
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
     "kafka": "kafka",
+    "rocketmq": "rocketmq",
     "archive": "archive",
 }
 """Scheme -> the module of its endpoints."""
 
-NEEDS: Final = {"rabbitmq": "hashstar[rabbitmq]", "kafka": "hashstar[kafka]", "archive": "hashstar[audit]"}
+NEEDS: Final = {
+    "rabbitmq": "hashstar[rabbitmq]",
+    "kafka": "hashstar[kafka]",
+    "rocketmq": "hashstar",
+    "archive": "hashstar[audit]",
+}
 """Module -> what must be installed."""
 
 

@@ -63,11 +63,23 @@ mapping or in `check_fits`, and says what is too long.
 RabbitMQ itself changes headers: 4.x sorts those of a message and keeps the first of each name, writes an integer of tag
 ``L`` as ``l`` and any true as 1; a stream drops arrays and tables (4.x keeps those whose names begin with ``x-``), has
 binary as longstr (4.x) and closes the connection over a decimal. What this mapping is given it keeps.
+
+RocketMQ's messages, in AMQP and in Kafka, and theirs there: `bridge.mapping.rocketmq`.
 """
 
 from bridge.mapping.guests import to_amqp, to_kafka
-from bridge.mapping.identity import IDENTITY, fingerprint, identity_of_message, identity_of_record, with_identity
+from bridge.mapping.identity import (
+    IDENTITY,
+    fingerprint,
+    identified,
+    identity_of_message,
+    identity_of_record,
+    identity_of_stored,
+    with_identity,
+)
 from bridge.mapping.record import Record, Unmappable, check_fits, reply_headers
+from bridge.mapping.rocketmq import from_rocketmq, to_rocketmq
+from bridge.mapping.rocketmq_topics import group_of, name_of, topic_of
 
 __all__ = [
     "IDENTITY",
@@ -75,10 +87,17 @@ __all__ = [
     "Unmappable",
     "check_fits",
     "fingerprint",
+    "from_rocketmq",
+    "group_of",
+    "identified",
     "identity_of_message",
     "identity_of_record",
+    "identity_of_stored",
+    "name_of",
     "reply_headers",
     "to_amqp",
     "to_kafka",
+    "to_rocketmq",
+    "topic_of",
     "with_identity",
 ]

@@ -1,11 +1,15 @@
 """The identity of a message: the same however often it is delivered, so that a consumer can drop duplicates.
 
-It stands in the header ``x-hashstar-id`` in both systems, and stays with the message from its first bridge on. What
+It stands in the header ``x-hashstar-id`` in all systems, and stays with the message from its first bridge on. What
 it can be made of depends on what the origin knows of a message, and no more can be promised than that:
 
 =================  ===================================================================================================
 Kafka              topic, partition and offset. Stable for as long as the topic is the same one: a topic that is
                    deleted and made anew counts from 0 again, so that the source's name should tell them apart.
+RocketMQ           topic, broker, queue and offset, with the same limits. The producer's own id, ``UNIQ_KEY``, would
+                   also be one for what a producer wrote twice; but it is the same when an application sends one
+                   message object twice on purpose, and may be the same in two containers, so that by it messages
+                   could be lost. It stays with the message, for who knows his producers.
 stream             stream and ``x-stream-offset``, as a topic.
 queue, classic or  RabbitMQ tells nothing that survives a redelivery: delivery tags are of the channel, and
 quorum             ``redelivered`` says that there may have been an earlier delivery, not which. So the identity is the
@@ -17,8 +21,9 @@ message_id         could only pretend. `fingerprint` is what can be had: equal f
                    messages that say the same; only who knows that no two do may drop messages by it.
 =================  ===================================================================================================
 
-An identity is ``kafka/SOURCE/TOPIC/PARTITION/OFFSET``, ``stream/SOURCE/STREAM/OFFSET``,
-``message/SOURCE/QUEUE/MESSAGE_ID`` or ``content/SOURCE/QUEUE/HASH``, its parts quoted as in a URL.
+An identity is ``kafka/SOURCE/TOPIC/PARTITION/OFFSET``, ``rocketmq/SOURCE/TOPIC/BROKER/QUEUE/OFFSET``,
+``stream/SOURCE/STREAM/OFFSET``, ``message/SOURCE/QUEUE/MESSAGE_ID`` or ``content/SOURCE/QUEUE/HASH``, its parts quoted
+as in a URL.
 """
 
 from __future__ import annotations
@@ -29,10 +34,19 @@ from urllib.parse import quote
 
 from bridge.amqp import ContentHeader, content_of, message_of
 from bridge.mapping.record import Record, last_header
+from bridge.rocketmq.message import StoredMessage
 from exchange.message import Message
 from exchange.values import type_and_value
 
-__all__ = ["IDENTITY", "fingerprint", "identity_of_message", "identity_of_record", "with_identity"]
+__all__ = [
+    "IDENTITY",
+    "fingerprint",
+    "identified",
+    "identity_of_message",
+    "identity_of_record",
+    "identity_of_stored",
+    "with_identity",
+]
 
 IDENTITY: Final = "x-hashstar-id"
 STREAM_OFFSET: Final = "x-stream-offset"
@@ -53,6 +67,12 @@ def identity_of_record(source: str, record: Record) -> str | None:
     if record.partition is None or record.offset is None:
         return None
     return _joined("kafka", source, record.topic, str(record.partition), str(record.offset))
+
+
+def identity_of_stored(source: str, message: StoredMessage) -> str:
+    """The identity that a message of RocketMQ carries, else that of its place."""
+    place = message.topic, message.broker, str(message.queue_id), str(message.queue_offset)
+    return message.properties.get(IDENTITY) or _joined("rocketmq", source, *place)
 
 
 def identity_of_message(source: str, queue: str, content: ContentHeader) -> str | None:
@@ -86,10 +106,15 @@ def with_identity(message: Message, identity: str | None) -> Message:
     if identity is None:
         return message
     content = content_of(message)
-    if content.find(IDENTITY) is not None:
-        return message
-    content = content.with_header(IDENTITY, identity)
-    return message_of(message.exchange, message.routing_key, content, message.body)
+    marked = identified(content, identity)
+    return message if marked is content else message_of(message.exchange, message.routing_key, marked, message.body)
+
+
+def identified(content: ContentHeader, identity: str | None) -> ContentHeader:
+    """As `with_identity`, of the header alone."""
+    if identity is None or content.find(IDENTITY) is not None:
+        return content
+    return content.with_header(IDENTITY, identity)
 
 
 def _text(content: ContentHeader, name: str, kind: str) -> str | None:

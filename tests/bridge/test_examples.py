@@ -28,7 +28,11 @@ from tests.bridge.test_metrics import Family, parsed
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bridge"
 DOCS = Path(__file__).parents[2] / "docs" / "bridge.md"
-ENVIRONMENT = {"BRIDGE_RABBITMQ_PASSWORD": "hush", "BRIDGE_KAFKA_PASSWORD": "hush"}
+ENVIRONMENT = {
+    "BRIDGE_RABBITMQ_PASSWORD": "hush",
+    "BRIDGE_KAFKA_PASSWORD": "hush",
+    "BRIDGE_ROCKETMQ_SECRET": "hush",
+}
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def examples(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("name", ["rabbitmq-to-kafka", "kafka-to-rabbitmq", "replay"])
+@pytest.mark.parametrize("name", ["rabbitmq-to-kafka", "kafka-to-rabbitmq", "rabbitmq-to-rocketmq", "replay"])
 def test_each_configuration_is_right(examples: Path, name: str) -> None:
     config = read_config(examples / f"{name}.toml", ENVIRONMENT)
     assert {*config.targets} | config.ignored == {"billing", "audit", "lost-and-found"}
@@ -168,6 +172,8 @@ TABLES = {
     "Kafka as a source": '{right}\n[sources.x]\nurl = "kafka://h"\ntopics = ["t"]\nnonsense = 1',
     "Kafka as a target": '{right}\n[targets.x]\nurl = "kafka://h"\nqueues = ["audit"]\ntransactional = true\n'
     "nonsense = 1",
+    "RocketMQ as a source": '{right}\n[sources.x]\nurl = "rocketmq://h"\ntopics = ["t"]\nnonsense = 1',
+    "RocketMQ as a target": '{right}\n[targets.x]\nurl = "rocketmq://h"\nqueues = ["audit"]\nnonsense = 1',
     "An archive as a source": '{right}\n[sources.x]\nurl = "archive:a"\nnonsense = 1',
     "An archive as a target": '{right}\n[targets.x]\nurl = "archive:a"\nqueues = ["audit"]\nnonsense = 1',
 }

@@ -1,0 +1,104 @@
+"""RocketMQ: topics as sources, with a consumer group, and as targets, each message on the queue that is chosen for it.
+
+`bridge.rocketmq` has how; this is how a configuration tells of it::
+
+    [sources.orders]                       [targets.audit]
+    url = "rocketmq://HOST:9876"           url = "rocketmq://HOST:9876,HOST:9876"
+    topics = ["orders.eu", "orders.us"]    queues = { audit = { topic = "audit", key = "word 2", tag = "word 1" } }
+    group = "bridge"                       access_key = "bridge"
+    sql = "amount > 100"                   secret_key = { env = "SECRET" }
+
+Names that RocketMQ does not allow are topics by `bridge.mapping.rocketmq_topics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridge.mapping import group_of, topic_of
+from bridge.policy import Policy
+from bridge.rocketmq.addresses import settings_of
+from bridge.rocketmq.placing import Destination
+from bridge.rocketmq.reading import RocketmqSource
+from bridge.rocketmq.subscription import SUB_ALL, Subscription
+from bridge.rocketmq.writing import RocketmqTarget
+from bridge.table import Table
+from exchange.errors import HashstarError, InputError
+from exchange.partition.partitioning import key_from
+
+__all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
+
+DESTINATION: Final = 'the name of a topic, or { topic = "...", key = "word 2", tag = "word 1" }'
+CONFIRM: Final = "confirm"
+
+
+def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
+    """The source of a configuration; see `bridge.endpoints`."""
+    settings = settings_of(url, table)
+    topic = table.maybe("topic")
+    topics = table.texts("topics") if topic is None else [topic]
+    if not topics:
+        raise table.error("topics", 'there is none; write topics = ["..."]')
+    tags, sql = table.text("subscription", SUB_ALL), table.maybe("sql")
+    if sql is not None and tags != SUB_ALL:
+        raise table.error("sql", "is instead of a subscription to tags, and there are both")
+    subscriptions = []
+    for each in topics:
+        with_key = "topics" if topic is None else "topic"
+        try:
+            written = topic_of(each)
+        except InputError as error:
+            raise table.error(with_key, str(error)) from None
+        try:
+            subscriptions.append(
+                Subscription.to_tags(written, tags) if sql is None else Subscription.to_sql(written, sql)
+            )
+        except InputError as error:
+            raise table.error("subscription" if sql is None else "sql", str(error)) from None
+    try:
+        group = group_of(table.text("group", f"hashstar-{name}"))
+    except InputError as error:
+        raise table.error("group", str(error)) from None
+    return RocketmqSource(
+        name,
+        settings,
+        group,
+        subscriptions,
+        orderly=table.flag("orderly", default=False),
+        until_end=table.flag("until_end", default=False),
+        from_last=table.choice("offset", ("first", "last"), "first") == "last",
+        window=policy.window,
+    )
+
+
+def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
+    """The target of a configuration, and its queues; see `bridge.endpoints`."""
+    destinations = table.mapping("queues", destination_of, DESTINATION)
+    return _target(name, url, table, destinations), list(destinations)
+
+
+def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
+    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    try:
+        topic = topic_of(table.text("topic"))
+    except InputError as error:
+        raise table.error("topic", str(error)) from None
+    return _target(name, url, table, {"": Destination(topic)})
+
+
+def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
+    settings = settings_of(url, table)
+    enough = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
+    return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=enough)
+
+
+def destination_of(value: Any) -> Destination:
+    """A destination as a configuration has it. Raises ValueError."""
+    told = {"topic": value} if isinstance(value, str) else value
+    if not isinstance(told, dict) or not {*told} <= {"topic", "key", "tag"} or not isinstance(told.get("topic"), str):
+        raise ValueError
+    try:
+        key, tag = (key_from(told[part]) if part in told else None for part in ("key", "tag"))
+        return Destination(topic_of(told["topic"]), key, tag)
+    except (HashstarError, TypeError):
+        raise ValueError from None

@@ -1,0 +1,294 @@
+"""Topics as a source: a consumer group, and what of it is settled.
+
+A queue is a lane for as long as it is assigned. All that is settled of it before the first that is not is what the
+group has consumed, and brokers are told so soon. No more is given to the pump than the window allows beyond what they
+were *told*: so whenever the process is killed, at most a window of messages comes again. Nothing is given back for a
+retry: what cannot be delivered, the pump holds, or has its dead letters.
+
+When a member comes, it reads what is not settled of the queues that it gets, and whoever had them may still be writing
+the same: messages are there twice then, and the first of each in order all the same, as both write in order and the new
+one begins no later. ``orderly``, queues are read under the broker's locks, and one goes to another member only when
+what was read of it is settled. But a member that is killed leaves its locks: the others wait for 60 seconds.
+
+The client reconnects by itself and is told of brokers that come and go, so a source is disconnected only by what does
+not pass: a right that is missing, a topic that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
+from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
+from bridge.mapping.refused import Refused
+from bridge.rocketmq.assigned import AssignedQueue, Limits
+from bridge.rocketmq.client import Client, ClientSettings
+from bridge.rocketmq.codes import ResponseCode
+from bridge.rocketmq.consumer import Consumer
+from bridge.rocketmq.errors import BrokerError, ClientError, RemotingError
+from bridge.rocketmq.group import ConsumerSettings
+from bridge.rocketmq.message import StoredMessage
+from bridge.rocketmq.offsets import ConsumeFrom
+from bridge.rocketmq.placing import route_of
+from bridge.rocketmq.pulling import BrokerQueues
+from bridge.rocketmq.subscription import Subscription
+from exchange.errors import HashstarError, InputError
+from exchange.message import Message
+
+__all__ = ["RocketmqSource"]
+
+FIXED_BYTES: Final = 1_024
+"""What a delivery takes beside its body, about."""
+
+NAME_BYTES: Final = 200
+"""Names of properties up to here have a place in AMQP, whatever is put in front of them."""
+
+COMMIT_EVERY: Final = 0.1
+"""Seconds between commits; sooner when a quarter of the window is settled."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at what is wrong while no message comes."""
+END_EVERY: Final = 0.2
+"""Seconds between looks for the end."""
+
+QUEUE_BYTES: Final = 16 << 20
+"""Bodies of one queue that are kept here, at most."""
+
+LASTING: Final = frozenset({
+    ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+})  # fmt: skip
+"""Answers that do not pass by themselves."""
+
+CLOSING: Final = 10.0
+"""Seconds that leaving the group may take."""
+
+
+class Lane:
+    """A queue, from its assignment until it is taken away; makes deliveries of its messages."""
+
+    __slots__ = ("_identity", "_origin", "assigned", "offsets")
+
+    def __init__(self, source: str, assigned: AssignedQueue) -> None:
+        self.assigned = assigned
+        self.offsets: deque[int] = deque()
+        """Of the deliveries that brokers were not told of."""
+        # Not the message's own topic: one that is tried again shows that which it was first read from.
+        topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
+        self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
+        self._origin = f"{topic} at {broker}:{number} at "
+
+    def delivery(self, found: StoredMessage) -> Delivery:
+        """The delivery of a message."""
+        offset = found.queue_offset
+        try:
+            message = from_rocketmq(found)
+        except Unmappable as error:
+            message = refused(found, error)
+        return Delivery(
+            message,
+            self,
+            offset,
+            found.properties.get(IDENTITY) or f"{self._identity}{offset}",
+            found.born_time * 1_000,
+            found.reconsume_times > 0,
+            FIXED_BYTES + len(found.body),
+            f"{self._origin}{offset}",
+        )
+
+    def told(self, offset: int | None) -> int:
+        """Brokers were told that all before this offset is done with; how many deliveries these are."""
+        offsets, before = self.offsets, len(self.offsets)
+        while offset is not None and offsets and offsets[0] < offset:
+            offsets.popleft()
+        return before - len(offsets)
+
+
+def refused(message: StoredMessage, problem: Unmappable) -> Message:
+    """A message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
+    properties = {
+        name: value
+        for name, value in message.properties.items()
+        if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES and not name.startswith("amqp.")
+    }
+    held = from_rocketmq(message._replace(properties=properties), None, "")
+    marked = Refused(held.headers, problem)  # type: ignore[arg-type]  # what `from_rocketmq` gives
+    return Message(held.exchange, "", marked, held.properties, held.body)
+
+
+class RocketmqSource(Source):
+    """Topics, read with a consumer group.
+
+    ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours were read to where they
+    end. ``window`` bounds the messages that were read and brokers were not told to be settled. Where the group has not
+    read yet, it begins at the first message, or with ``from_last`` at what comes from now on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ClientSettings,
+        group: str,
+        subscriptions: Sequence[Subscription],
+        *,
+        orderly: bool = False,
+        until_end: bool = False,
+        from_last: bool = False,
+        window: int = 1_000,
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._group = group
+        self._subscriptions = subscriptions
+        self._until_end = until_end
+        self._consuming = ConsumerSettings(
+            orderly=orderly,
+            consume_from=ConsumeFrom.LAST if from_last else ConsumeFrom.FIRST,
+            limits=Limits(
+                pull_threshold_for_queue=window,
+                pull_threshold_size_for_queue=QUEUE_BYTES,
+                consume_concurrently_max_span=max(window, 2_000),
+            ),
+        )
+        self._window = window
+        self._client: Client | None = None
+        self._consumer: Consumer | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._lanes: dict[AssignedQueue, Lane] = {}
+        self._uncommitted = 0
+        self._fresh = 0
+        """How many were settled since the last commit, about."""
+        self._settled = asyncio.Event()
+        self._many_settled = asyncio.Event()
+        self._committed = asyncio.Event()
+
+    async def open(self) -> None:
+        client = self._client = Client(self._settings)
+        try:
+            await client.open()
+            for each in self._subscriptions:
+                await route_of(client, each.topic)
+            consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._taken)
+            self._consumer = consumer
+            await consumer.open()
+        except BrokerError as error:
+            if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+                raise InputError(str(error)) from None
+            raise Disconnected(str(error)) from None
+        except RemotingError as error:
+            raise Disconnected(str(error)) from None
+        self._committing = asyncio.create_task(self._commit(consumer))
+
+    def _taken(self, assigned: AssignedQueue) -> None:
+        lane = self._lanes.pop(assigned, None)
+        if lane is not None:
+            self._uncommitted -= len(lane.offsets)
+            self._committed.set()
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while True:
+            consumer = self._consumer
+            if consumer is None:
+                raise Disconnected(f"{self.name}: closed")
+            try:
+                # Nothing may be awaited between what is received here and what is returned: it would be lost.
+                async with asyncio.timeout(END_EVERY if self._until_end else LOOK_EVERY):
+                    batches = await consumer.receive_by_queue(min(limit, await self._room()))
+            except TimeoutError:
+                self._look(consumer)
+                if self._until_end and await self._is_at_end(consumer):
+                    raise EndOfStream from None
+            except HashstarError as error:
+                raise Disconnected(str(error)) from None
+            else:
+                return [delivery for batch in batches for delivery in self._deliveries(*batch)]
+
+    async def _room(self) -> int:
+        """How many may be read; waits until it is one."""
+        while (room := self._window - self._uncommitted) <= 0:
+            self._many_settled.set()
+            self._committed.clear()
+            await self._committed.wait()
+        return room
+
+    def _deliveries(self, assigned: AssignedQueue, messages: Sequence[StoredMessage]) -> list[Delivery]:
+        lane = self._lanes.get(assigned)
+        if lane is None:
+            lane = self._lanes[assigned] = Lane(self.name, assigned)
+        lane.offsets += [message.queue_offset for message in messages]
+        self._uncommitted += len(messages)
+        return [lane.delivery(message) for message in messages]
+
+    def _look(self, consumer: Consumer) -> None:
+        """Raises Disconnected for what does not pass."""
+        for where, trouble in consumer.troubles.items():
+            if _is_lasting(trouble) and not _is_retry(where):
+                raise Disconnected(f"{where}: {trouble}")
+
+    async def _is_at_end(self, consumer: Consumer) -> bool:
+        """Whether all queues of ours were read to where they end now."""
+        lanes = [lane for queue, lane in consumer.assigned.items() if not _is_retry(queue.topic)]
+        if not lanes or any(lane.ready for lane in lanes) or self._client is None:
+            return False
+        asked = BrokerQueues(self._client, self._group)
+        try:
+            ends = await asyncio.gather(*[asked.max_offset(lane.queue) for lane in lanes])
+        except RemotingError:
+            return False
+        return not any(lane.ready or lane.next_offset < end for lane, end in zip(lanes, ends, strict=True))
+
+    def settle(self, delivery: Delivery) -> None:
+        if self._consumer is not None:
+            lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
+            count = self._consumer.done_before(lane.assigned, delivery.position + 1)
+            if count:
+                self._fresh += count
+                self._settled.set()
+                if self._fresh * 4 >= self._window:
+                    self._many_settled.set()
+
+    async def _commit(self, consumer: Consumer) -> None:
+        """Tell brokers what is settled."""
+        while True:
+            await self._settled.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._many_settled.wait(), COMMIT_EVERY)
+            self._settled.clear()
+            self._many_settled.clear()
+            self._fresh = 0
+            standing = [(lane, lane.assigned.committable) for lane in self._lanes.values()]
+            await consumer.persist()
+            for lane, offset in standing:
+                if self._lanes.get(lane.assigned) is lane:
+                    self._uncommitted -= lane.told(offset)
+            self._committed.set()
+
+    async def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        client, self._client = self._client, None
+        if self._committing is not None:
+            self._committing.cancel()
+            self._committing = None
+        with suppress(TimeoutError, HashstarError, OSError):
+            if consumer is not None:
+                await asyncio.wait_for(consumer.close(), CLOSING)
+        with suppress(TimeoutError, HashstarError, OSError):
+            if client is not None:
+                await asyncio.wait_for(client.close(), CLOSING)
+        self._lanes.clear()
+        self._uncommitted = self._fresh = 0
+
+
+def _is_lasting(trouble: HashstarError) -> bool:
+    """Whether it does not pass by itself: a right, a topic, or messages that cannot be unpacked."""
+    if isinstance(trouble, BrokerError | ClientError):
+        return trouble.code in LASTING
+    return isinstance(trouble, InputError)
+
+
+def _is_retry(where: object) -> bool:
+    return str(where).startswith("%RETRY%")

@@ -1,0 +1,77 @@
+"""RocketMQ's endpoints at a broker that asks who they are, over TLS, as a configuration tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.endpoint import Disconnected
+from bridge.endpoints.rocketmq import dead_letter_target, source
+from bridge.policy import Policy
+from bridge.rocketmq import admin
+from bridge.rocketmq.channel import ChannelSettings
+from bridge.rocketmq.client import Client, ClientSettings
+from bridge.table import Table
+from exchange import Message
+from tests.bridge.behaviour import Told, on_a_loop, read_all_of, sent
+from tests.bridge.test_rocketmq_secured_live import OWNER, addresses, folder
+
+pytestmark = pytest.mark.live
+
+__all__ = ["addresses", "folder"]
+
+
+@pytest.fixture
+def address(addresses: list[str], folder: Path) -> str:
+    async def made() -> None:
+        tls = ssl.create_default_context(cafile=folder / "ca.pem")
+        async with Client(ClientSettings(addresses[0], channel=ChannelSettings(tls=tls, credentials=OWNER))) as client:
+            await admin.create_topic(client, admin.TopicConfig("guarded", 2, 2))
+
+    asyncio.run(made())
+    return addresses[0]
+
+
+def table(folder: Path, **told: Any) -> Table:
+    values = {"topic": "guarded", "access_key": "hashstar", "secret_key": "12345678", "ca_file": str(folder / "ca.pem")}
+    return Table({**values, "tls": True, **told}, "bridge.toml")
+
+
+@on_a_loop
+async def test_who_may_reads_and_writes_over_tls(address: str, folder: Path) -> None:
+    target, told = dead_letter_target("t", f"rocketmq://{address}", table(folder)), Told()
+    await target.open(told)
+    sent(target, told, [Message("e", f"k{n}", {"n": n}, {}, b"%d" % n) for n in range(20)], "")
+    await told.answers(20)
+    await target.close()
+    reading = source("s", f"rocketmq://{address}", table(folder), Policy())
+    await reading.open()
+    found = await read_all_of(reading, 20)
+    assert {(each.message.routing_key, each.message.headers["n"]) for each in found} == {
+        (f"k{n}", n) for n in range(20)
+    }
+    await reading.close()
+
+
+@on_a_loop
+async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, folder: Path) -> None:
+    wrong = table(folder, secret_key="another")  # noqa: S106  of nobody
+    target, told = dead_letter_target("t", f"rocketmq://{address}", wrong), Told()
+    try:
+        await target.open(told)
+    except Disconnected as error:
+        told.losses.append(error)
+    else:
+        sent(target, told, [Message("e", "k", {}, {}, b"x")], "")
+        await told.answers_or_loss(1)
+    await target.close()
+    assert told.losses
+    assert not told.failures
+    untrusted = source("s", f"rocketmq://{address}", table(folder, ca_file=str(folder / "other.pem")), Policy())
+    with pytest.raises(Disconnected, match="TLS"):
+        await untrusted.open()
+    await untrusted.close()
