@@ -34,7 +34,7 @@ __all__ = [
     "unique",
 ]
 
-WINDOW: Final = 1_000
+WINDOW: Final = 2_000
 KAFKA_WINDOW: Final = 10_000
 
 

@@ -34,7 +34,7 @@ class Backoff:
 class Policy:
     """All of it, for a pump."""
 
-    window: int = 1_000
+    window: int = 2_000
     """Messages of a source that are not settled, at most."""
     window_bytes: int = 256 << 20
     tries: int = 5

@@ -29,7 +29,7 @@ SCHEMES: Final = {
 NEEDS: Final = {
     "rabbitmq": "hashstar[rabbitmq]",
     "kafka": "hashstar[kafka]",
-    "rocketmq": "hashstar",
+    "rocketmq": "hashstar[rocketmq]",
     "archive": "hashstar[audit]",
 }
 """Module -> what must be installed."""

@@ -56,7 +56,7 @@ class KafkaSource(Source):
         topics: Sequence[str],
         *,
         until_end: bool = False,
-        window: int = 1_000,
+        window: int = 2_000,
         transactional: bool = False,
     ) -> None:
         self.name = name

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from bridge.amqp import Headers
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.mapping.amqp_guest import MARK
+from bridge.mapping.refused import Refused
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.keys import serialized
@@ -96,19 +96,6 @@ _record: Final = tuple.__new__
 
 TELLING: Final = frozenset({IDENTITY, MARK})
 """Headers by which a record is another message's, or has an identity of another place."""
-
-
-class Refused(Headers):
-    """Headers of a message that must not be routed: asked for what the router asks first, they say why."""
-
-    __slots__ = ("_problem",)
-
-    def __init__(self, headers: Headers, problem: Unmappable) -> None:
-        super().__init__(headers.content)
-        self._problem: Final = problem
-
-    def __contains__(self, key: object) -> bool:
-        raise self._problem
 
 
 def refused(record: Record, problem: Unmappable) -> Message:

@@ -56,7 +56,7 @@ class RabbitmqSource(Source):
         brokers: Sequence[pika.URLParameters],
         queue: str,
         *,
-        prefetch: int = 1_000,
+        prefetch: int = 2_000,
         exclusive: bool = False,
         offsets: Path | None = None,
         offset: str | int = "first",

@@ -50,12 +50,12 @@ def _with_port(host: str) -> str:
 def _tls(table: Table) -> ssl.SSLContext | None:
     is_on = table.flag("tls", default=False)
     verify = table.flag("verify", default=True)
-    ca_file, cert_file, key_file = (table.maybe(key) for key in ("ca_file", "cert_file", "key_file"))
     if not is_on:
-        for key, path in (("ca_file", ca_file), ("cert_file", cert_file), ("key_file", key_file)):
-            if path is not None:
+        for key in ("ca_file", "cert_file", "key_file"):
+            if table.has(key):
                 raise table.error(key, "is for TLS, which is off; write tls = true")
         return None
+    ca_file, cert_file, key_file = (table.file(key) for key in ("ca_file", "cert_file", "key_file"))
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:

@@ -270,7 +270,12 @@ class Client:
         await self.heartbeat()
 
     async def register_consumer(self, group: str, data: ConsumerData) -> None:
-        """Have brokers know that this client is a consumer of a group, with what ``data`` says at each heartbeat."""
+        """Have brokers know that this client is a consumer of a group, with what ``data`` says at each heartbeat.
+
+        Raises ClientError if it is one already: of two consumers of a group, each needs a client of its own.
+        """
+        if group in self._consumers:
+            raise ClientError(f"The consumer group[{group}] has been created before, specify another name please.")
         self._consumers[group] = data
         await self.heartbeat()
 

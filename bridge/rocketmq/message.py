@@ -192,6 +192,8 @@ def _host(address: bytes) -> str:
 
 def _number(text: Any) -> int:
     """A whole number; 0 of what is none: a property may say anything."""
+    if text is None:
+        return 0
     try:
         return int(text)
     except (TypeError, ValueError):

@@ -125,6 +125,24 @@ def checked_property(name: str, value: str) -> None:
 
 def checked_properties(properties: Mapping[str, str]) -> bytes:
     """The properties encoded, if all of them arrive as they are. Raises IllegalMessage for the first that does not."""
+    try:
+        raw = encoded(properties)
+    except UnicodeEncodeError:
+        raise IllegalMessage("a property is not text that UTF-8 can hold") from None
+    # Of each property one separator of each kind, and something before each: then nothing is wrong with any.
+    if (
+        not raw.count(b"\x01") == raw.count(b"\x02") == len(properties)
+        or b"\x01\x02" in raw
+        or b"\x02\x01" in raw
+        or raw.startswith(b"\x01")
+    ):
+        _blame(properties)
+    if len(raw) > PROPERTIES_BYTES:
+        raise IllegalMessage(f"its properties are {len(raw)} bytes; RocketMQ takes {PROPERTIES_BYTES}")
+    return raw
+
+
+def _blame(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if not name:
             raise IllegalMessage("a property's name is empty")
@@ -132,13 +150,6 @@ def checked_properties(properties: Mapping[str, str]) -> bytes:
             raise IllegalMessage(f"property {name!r}: its value is empty; RocketMQ would lose it")
         if CONTROL.search(name) or CONTROL.search(value):
             raise IllegalMessage(f"property {name!r}: it has a character 1 or 2, which separate properties")
-    try:
-        raw = encoded(properties)
-    except UnicodeEncodeError:
-        raise IllegalMessage("a property is not text that UTF-8 can hold") from None
-    if len(raw) > PROPERTIES_BYTES:
-        raise IllegalMessage(f"its properties are {len(raw)} bytes; RocketMQ takes {PROPERTIES_BYTES}")
-    return raw
 
 
 def encoded(properties: Mapping[str, str]) -> bytes:

@@ -138,7 +138,7 @@ class RocketmqSource(Source):
         orderly: bool = False,
         until_end: bool = False,
         from_last: bool = False,
-        window: int = 1_000,
+        window: int = 2_000,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -256,15 +256,14 @@ class RocketmqSource(Source):
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._many_settled.wait(), COMMIT_EVERY)
+                async with asyncio.timeout(COMMIT_EVERY):
+                    await self._many_settled.wait()
             self._settled.clear()
             self._many_settled.clear()
             self._fresh = 0
-            standing = [(lane, lane.assigned.committable) for lane in self._lanes.values()]
-            await consumer.persist()
-            for lane, offset in standing:
-                if self._lanes.get(lane.assigned) is lane:
-                    self._uncommitted -= lane.told(offset)
+            told = await consumer.persist()
+            for lane in self._lanes.values():
+                self._uncommitted -= lane.told(told.get(lane.assigned.queue))
             self._committed.set()
 
     async def close(self) -> None:

@@ -65,8 +65,8 @@ def test_tls_checks_unless_told_otherwise() -> None:
         ("rocketmq://h:x", {}, "url: namesrv_addr: 'h:x' is no address"),
         (URL, {"access_key": "me"}, "secret_key: is missing, as there is an access_key"),
         (URL, {"ca_file": "x.pem"}, "ca_file: is for TLS, which is off; write tls = true"),
-        (URL, {"tls": True, "ca_file": "no-such.pem"}, "ca_file: no-such.pem cannot be read"),
-        (URL, {"tls": True, "cert_file": "no-such.pem"}, "cert_file: no-such.pem cannot be read"),
+        (URL, {"tls": True, "ca_file": "no-such.pem"}, "ca_file: the file no-such.pem cannot be read"),
+        (URL, {"tls": True, "cert_file": "no-such.pem"}, "cert_file: the file no-such.pem cannot be read"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_told(url: str, values: dict[str, Any], reason: str) -> None:
