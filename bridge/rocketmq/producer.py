@@ -100,10 +100,7 @@ class Producer:
         does not choose, ClientError for a topic without a route and when all tries failed, BrokerError, TooMuchRequest,
         and of a message that is tried once ConnectError, SendRequestError and RemotingTimeout.
         """
-        request = self._request(message)
-        publishing = self._publishing.get(message.topic) or await self._look_up(message.topic)
-        chosen = self._chosen(publishing, message.topic, queue, selector, key)
-        return await self._tries.send(request, publishing, chosen, timeout_ms)
+        return await self._send(self._request(message), queue, selector, key, timeout_ms)
 
     async def send_batch(
         self,
@@ -118,10 +115,7 @@ class Producer:
 
         They stand in their order in one queue, and each counts as one there. Raises as `send`.
         """
-        request = self._batch(messages)
-        publishing = self._publishing.get(request.topic) or await self._look_up(request.topic)
-        chosen = self._chosen(publishing, request.topic, queue, selector, key)
-        return await self._tries.send(request, publishing, chosen, timeout_ms)
+        return await self._send(self._batch(messages), queue, selector, key, timeout_ms)
 
     async def send_oneway(
         self,
@@ -156,15 +150,7 @@ class Producer:
         answer that says no is the end. Raises as `send` what is wrong with message, topic or selector; the future tells
         the rest, as what the last try raised.
         """
-        request = self._request(message)
-        publishing = self._publishing.get(message.topic) or await self._look_up(message.topic)
-        chosen = self._chosen(publishing, message.topic, queue, selector, key)
-        if self._tries.is_full:
-            await self._tries.room()
-        flight = Flight(self._tries, publishing, request, chosen, timeout_ms)
-        if not flight.take_off():
-            await flight.connect_and_take_off()
-        return flight.landed
+        return await self._send_async(self._request(message), queue, selector, key, timeout_ms)
 
     async def send_batch_async(
         self,
@@ -176,12 +162,23 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
         """`send_batch` as `send_async` sends (``send(Collection, SendCallback)``)."""
-        request = self._batch(messages)
+        return await self._send_async(self._batch(messages), queue, selector, key, timeout_ms)
+
+    async def _send(
+        self, request: Request, queue: MessageQueue | None, selector: Partitioner | None, key: Any, limit: int | None
+    ) -> SendResult:
+        publishing = self._publishing.get(request.topic) or await self._look_up(request.topic)
+        chosen = self._chosen(publishing, request.topic, queue, selector, key)
+        return await self._tries.send(request, publishing, chosen, limit)
+
+    async def _send_async(
+        self, request: Request, queue: MessageQueue | None, selector: Partitioner | None, key: Any, limit: int | None
+    ) -> asyncio.Future[SendResult]:
         publishing = self._publishing.get(request.topic) or await self._look_up(request.topic)
         chosen = self._chosen(publishing, request.topic, queue, selector, key)
         if self._tries.is_full:
             await self._tries.room()
-        flight = Flight(self._tries, publishing, request, chosen, timeout_ms)
+        flight = Flight(self._tries, publishing, request, chosen, limit)
         if not flight.take_off():
             await flight.connect_and_take_off()
         return flight.landed
