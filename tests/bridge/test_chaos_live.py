@@ -16,7 +16,7 @@ from tests.servers import Unavailable, missing
 
 pytestmark = pytest.mark.live
 
-SHORT = Amount(messages=8_000, keys=80, kills=2, restarts=1, cuts=3)
+SHORT = Amount(messages=8_000, keys=80, kills=2, restarts=1, cuts=3, window=200)
 SEED = 6
 
 
