@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -171,14 +172,16 @@ def _answer(server: Server, exchange: Exchange, value: object) -> str:
 
     connection = pika.BlockingConnection(pika.URLParameters(server.url))
     channel = connection.channel()
-    channel.exchange_declare(exchange.name, exchange.type, auto_delete=True, arguments=dict(exchange.arguments))
-    for queue in QUEUES[:2]:
-        channel.queue_declare(queue, exclusive=True)  # with these, and their bindings, the exchange goes
-        channel.queue_bind(queue, exchange.name, "1")
+    # A name of its own: the broker removes what is exclusive some time after its connection has gone.
+    name = f"{exchange.name}-{uuid4().hex[:12]}"
+    channel.exchange_declare(name, exchange.type, auto_delete=True, arguments=dict(exchange.arguments))
+    for _ in range(2):
+        queue = channel.queue_declare("", exclusive=True).method.queue  # with these, and their bindings, it goes
+        channel.queue_bind(queue, name, "1")
     channel.confirm_delivery()
     try:
         with all_types_in_pika():
-            channel.basic_publish(exchange.name, "", b"", pika.BasicProperties(headers={"h": value}))
+            channel.basic_publish(name, "", b"", pika.BasicProperties(headers={"h": value}))
     except pika.exceptions.ConnectionClosedByBroker as error:
         return f"{error.reply_code} {error.reply_text}"
     connection.close()
