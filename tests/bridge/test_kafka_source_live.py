@@ -187,6 +187,16 @@ def wait_for(topics: Topics, topic: str, count: int) -> None:
     eventually(lambda: done() >= count, lambda: f"{done()} of {count}")
 
 
+class Lanes(Silent):
+    """Those of all that was read; a partition that is assigned once more is a new one."""
+
+    def __init__(self) -> None:
+        self.seen: set[Any] = set()
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        self.seen.update(delivery.lane for delivery in deliveries)
+
+
 def in_order(found: Sequence[Any], count: int, keys: int) -> int:
     """Assert that nothing is missing, and that of each key the first arrivals are in order; how many came again."""
     first: dict[bytes, dict[int, None]] = {}
@@ -376,7 +386,8 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     await asyncio.to_thread(topics.put, topic, records)
     target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
     inlet = Inlet(source_of(topics, topic), "in", policy=replace(QUICK, rate=4_000.0))
-    pump = Pump([inlet], router_to("queue"), {"queue": target}, Silent(), QUICK)
+    lanes = Lanes()
+    pump = Pump([inlet], router_to("queue"), {"queue": target}, lanes, QUICK)
     running = asyncio.ensure_future(pump.run())
     await asyncio.sleep(1.0)
     await asyncio.to_thread(broker.stop)
@@ -385,7 +396,9 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     await asyncio.to_thread(wait_for, topics, topic, count)
     pump.stop()
     await running
-    assert in_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= 2 * QUICK.window
+    # A broker that comes up may put its members out more than once; each time costs a window at most.
+    again = len(lanes.seen) - 3
+    assert in_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= again * QUICK.window
 
 
 @on_a_loop
