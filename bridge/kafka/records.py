@@ -17,7 +17,7 @@ from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.mapping.amqp_guest import MARK
-from bridge.mapping.refused import Refused
+from bridge.mapping.refused import NAME_BYTES, crosses, refused
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.keys import serialized
@@ -30,9 +30,6 @@ FIXED_BYTES: Final = 512
 
 REMEMBERED: Final = 65_536
 """Keys of a topic whose partition is remembered, at most."""
-
-NAME_BYTES: Final = 200
-"""Names of headers up to here have a place in AMQP, whatever is put in front of them."""
 
 
 class Reader:
@@ -70,7 +67,7 @@ class Reader:
             try:
                 message = to_amqp(record)
             except Unmappable as error:
-                message = refused(record, error)
+                message = refused_record(record, error)
         return Delivery(
             message,
             lane,
@@ -98,16 +95,10 @@ TELLING: Final = frozenset({IDENTITY, MARK})
 """Headers by which a record is another message's, or has an identity of another place."""
 
 
-def refused(record: Record, problem: Unmappable) -> Message:
+def refused_record(record: Record, problem: Unmappable) -> Message:
     """A record that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
-    headers = [
-        (name, value)
-        for name, value in record.headers
-        if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES and not name.startswith("amqp.")
-    ]
-    message = to_amqp(record._replace(headers=headers), None, "")
-    marked = Refused(message.headers, problem)  # type: ignore[arg-type]  # what `to_amqp` gives
-    return Message(message.exchange, "", marked, message.properties, message.body)
+    headers = [(name, value) for name, value in record.headers if crosses(name)]
+    return refused(to_amqp(record._replace(headers=headers), None, ""), problem)
 
 
 @dataclass(frozen=True, slots=True)

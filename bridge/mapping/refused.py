@@ -6,8 +6,12 @@ from typing import Final
 
 from bridge.amqp import Headers
 from bridge.mapping.record import Unmappable
+from exchange.message import Message
 
-__all__ = ["Refused"]
+__all__ = ["NAME_BYTES", "Refused", "crosses", "refused"]
+
+NAME_BYTES: Final = 200
+"""Names up to here have a place in AMQP, whatever is put in front of them."""
 
 
 class Refused(Headers):
@@ -21,3 +25,14 @@ class Refused(Headers):
 
     def __contains__(self, key: object) -> bool:
         raise self._problem
+
+
+def crosses(name: str) -> bool:
+    """Whether what has this name can be shown in a message that is refused."""
+    return len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES and not name.startswith("amqp.")
+
+
+def refused(message: Message, problem: Unmappable) -> Message:
+    """The message, as far as AMQP can hold it, as one that must not be routed."""
+    headers = Refused(message.headers, problem)  # type: ignore[arg-type]  # what the mapping gives
+    return Message(message.exchange, "", headers, message.properties, message.body)

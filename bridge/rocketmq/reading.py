@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
 from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
-from bridge.mapping.refused import Refused
+from bridge.mapping.refused import crosses, refused
 from bridge.rocketmq.assigned import AssignedQueue, Limits
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import ResponseCode
@@ -44,9 +44,6 @@ __all__ = ["RocketmqSource"]
 
 FIXED_BYTES: Final = 1_024
 """What a delivery takes beside its body, about."""
-
-NAME_BYTES: Final = 200
-"""Names of properties up to here have a place in AMQP, whatever is put in front of them."""
 
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
@@ -88,7 +85,7 @@ class Lane:
         try:
             message = from_rocketmq(found)
         except Unmappable as error:
-            message = refused(found, error)
+            message = refused_message(found, error)
         return Delivery(
             message,
             self,
@@ -108,16 +105,10 @@ class Lane:
         return before - len(offsets)
 
 
-def refused(message: StoredMessage, problem: Unmappable) -> Message:
+def refused_message(message: StoredMessage, problem: Unmappable) -> Message:
     """A message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
-    properties = {
-        name: value
-        for name, value in message.properties.items()
-        if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES and not name.startswith("amqp.")
-    }
-    held = from_rocketmq(message._replace(properties=properties), None, "")
-    marked = Refused(held.headers, problem)  # type: ignore[arg-type]  # what `from_rocketmq` gives
-    return Message(held.exchange, "", marked, held.properties, held.body)
+    properties = {name: value for name, value in message.properties.items() if crosses(name)}
+    return refused(from_rocketmq(message._replace(properties=properties), None, ""), problem)
 
 
 class RocketmqSource(Source):
