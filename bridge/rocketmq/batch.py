@@ -7,16 +7,19 @@ them together may be as large as one message.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from bindings.archive.rocketmq_record import PART, messages_in
 from bridge.rocketmq.message import RocketMessage
-from bridge.rocketmq.properties import IllegalMessage, checked_properties, decoded
+from bridge.rocketmq.properties import DELAY, TIMER_DELIVER_MS, WAIT, IllegalMessage, checked_properties, decoded
 from exchange.errors import InputError
 
 __all__ = ["batch_of", "messages_of"]
 
 RETRY: Final = "%RETRY%"
+LATER: Final = frozenset({DELAY, TIMER_DELIVER_MS})
+SHORT: Final = Struct(">H")
 
 
 def batch_of(messages: Sequence[RocketMessage]) -> bytes:
@@ -24,20 +27,21 @@ def batch_of(messages: Sequence[RocketMessage]) -> bytes:
     if not messages:
         raise IllegalMessage("a batch of no messages")
     first = messages[0]
+    topic, waits = first.topic, first.properties.get(WAIT)
+    if topic.startswith(RETRY):
+        raise IllegalMessage("a retry cannot be in a batch")
     pieces: list[bytes] = []
     for message in messages:
-        if message.topic != first.topic:
-            raise IllegalMessage(f"a batch is of one topic, and has messages for {first.topic!r} and {message.topic!r}")
-        if message.wait_store_ok != first.wait_store_ok:
+        properties = message.properties
+        if message.topic != topic:
+            raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {message.topic!r}")
+        if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
             raise IllegalMessage("the messages of a batch are to wait for the store alike")
-        if message.delay_level > 0 or message.deliver_ms > 0:
+        if not LATER.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
             raise IllegalMessage("a message that is delayed cannot be in a batch")
-        if message.topic.startswith(RETRY):
-            raise IllegalMessage("a retry cannot be in a batch")
-        properties = checked_properties(message.properties)
-        body = message.body
-        size = PART.size + len(body) + 2 + len(properties)
-        pieces += PART.pack(size, 0, 0, message.flag, len(body)), body, len(properties).to_bytes(2, "big"), properties
+        raw, body = checked_properties(properties), message.body
+        size = PART.size + len(body) + 2 + len(raw)
+        pieces += PART.pack(size, 0, 0, message.flag, len(body)), body, SHORT.pack(len(raw)), raw
     return b"".join(pieces)
 
 

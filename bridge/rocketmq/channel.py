@@ -126,7 +126,12 @@ class Channel(asyncio.Protocol):
 
         opaque = self.expect(answer, timeout)
         try:
-            self.write(frame(opaque))
+            written = frame(opaque)
+            if len(self._waiting) == 1 and not self._frames:
+                # Who asks one thing after the other need not wait for a turn of the loop each time.
+                self._send(written)
+            else:
+                self.write(written)
             return await answered
         finally:
             self._waiting.pop(opaque, None)
@@ -224,8 +229,12 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         frames, self._frames = self._frames, []
-        if frames and self._transport is not None and not self.closed:
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        if frames:
+            self._send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None and not self.closed:
+            self._transport.write(data)
 
     def _asked(self, request: Command) -> None:
         try:

@@ -84,18 +84,26 @@ class UniqueIds:
         self._fixed = fixed.hex().upper()
         self._now = now
         self._counter = 0
-        self._begun, self._ends = _month(now())
+        self._moment = now()
+        self._begun, self._ends = _month(self._moment)
+        self._head = self._head_at(self._moment)
 
     def next(self) -> str:
         """An id that was not given before, unless 65,536 are given within a millisecond."""
         now = self._now()
+        if now != self._moment:
+            self._moment, self._head = now, self._head_at(now)
+        counter = self._counter
+        self._counter = (counter + 1) & 0xFFFF
+        return f"{self._head}{counter:04X}"
+
+    def _head_at(self, now: int) -> str:
         if now >= self._ends:
             self._begun, self._ends = _month(now)
         since = now - self._begun
         if -BEHIND < since < 0:
             since = 0
-        counter, self._counter = self._counter, (self._counter + 1) & 0xFFFF
-        return f"{self._fixed}{since & 0xFFFFFFFF:08X}{counter:04X}"
+        return f"{self._fixed}{since & 0xFFFFFFFF:08X}"
 
 
 def _month(now: int) -> tuple[int, int]:

@@ -108,18 +108,22 @@ class RocketMessage(_Told, _Sent):
         """
         if not -(1 << 31) <= flag < 1 << 31:
             raise IllegalMessage(f"flag {flag} does not fit in 32 bits with a sign")
-        written = dict(properties or {})
-        for name, value in written.items():
-            checked_property(name, value)
-        own = {
-            TAGS: tags,
-            KEYS: keys if isinstance(keys, str) else " ".join(keys),
-            SHARDING_KEY: sharding_key,
-            DELAY: delay_level and str(delay_level),
-            TIMER_DELIVER_MS: deliver_ms and str(deliver_ms),
-            WAIT: "true" if wait_store_ok else "false",
-        }
-        written |= {name: str(value) for name, value in own.items() if value}
+        written: dict[str, str] = {}
+        if properties:
+            for name, value in properties.items():
+                checked_property(name, value)
+                written[name] = value
+        if tags:
+            written[TAGS] = tags
+        if keys:
+            written[KEYS] = keys if isinstance(keys, str) else " ".join(keys)
+        if sharding_key:
+            written[SHARDING_KEY] = sharding_key
+        if delay_level:
+            written[DELAY] = str(delay_level)
+        if deliver_ms:
+            written[TIMER_DELIVER_MS] = str(deliver_ms)
+        written[WAIT] = "true" if wait_store_ok else "false"
         return cls(topic, body, written, flag)
 
     def with_property(self, name: str, value: str) -> RocketMessage:

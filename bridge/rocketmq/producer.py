@@ -205,19 +205,20 @@ class Producer:
         return request_for(message, self.settings, self._next_id())
 
     def _batch(self, messages: Sequence[RocketMessage]) -> Request:
-        named = [
-            message if UNIQ_KEY in message.properties else message.with_property(UNIQ_KEY, self._next_id())
-            for message in messages
-        ]
+        limit = self.settings.max_message_size
+        named: list[RocketMessage] = []
+        ids: list[str] = []
+        for topic, content, properties, flag in messages:
+            checked_body(content, limit)
+            own_id = properties.get(UNIQ_KEY) or self._next_id()
+            named.append(RocketMessage(topic, content, {**properties, UNIQ_KEY: own_id}, flag))
+            ids.append(own_id)
         body = batch_of(named)
-        for message in named:
-            checked_body(message.body, self.settings.max_message_size)
         # Without an id of its own, as Java's clients of 5.x give it: brokers of 4.x would give that to each message.
         own = {WAIT: "true" if named[0].wait_store_ok else "false"}
         return Request(
             RequestCode.SEND_BATCH_MESSAGE, checked_topic(named[0].topic),
-            checked_body(body, self.settings.max_message_size), checked_properties(own),
-            ",".join([message.properties[UNIQ_KEY] for message in named]), 0, 0, is_batch=True,
+            checked_body(body, limit), checked_properties(own), ",".join(ids), 0, 0, is_batch=True,
         )  # fmt: skip
 
     async def _look_up(self, topic: str) -> Publishing:
