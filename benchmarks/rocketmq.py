@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,7 @@ from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.producer import Producer
 from bridge.rocketmq.publishing import ProducerSettings, SendResult
 from exchange.partition.rocketmq.send import SendSettings
-from tests.recorders.jvm import classpath
+from tests.recorders.jvm import PROGRAMS, classpath, command
 
 __all__ = ["rocketmq"]
 
@@ -45,7 +45,7 @@ MODES: Final = {"async": 100_000, "batch": 100_000, "sync": 2_000}
 def rocketmq(quick: bool) -> None:
     """Measure it."""
     namesrv = os.environ.get(VARIABLE)
-    absent = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    absent = [program for program in PROGRAMS if shutil.which(program) is None]
     if not namesrv or absent:
         print(f"\nrocketmq: not measured: {'no ' + ' and no '.join(absent) if namesrv else f'{VARIABLE} is not set'}")
         return
@@ -110,11 +110,8 @@ async def _ours(namesrv: str, mode: str, count: int) -> float:
 def _java(namesrv: str) -> Iterator[Callable[[str, int], float]]:
     """What has the Java client send so many messages in a way, and gives the seconds it took."""
     jars = classpath(f"org.apache.rocketmq:rocketmq-client:{VERSION}")
-    command: Sequence[str] = (
-        "java", "-Xmx512m", "--add-opens", "java.base/java.nio=ALL-UNNAMED", "-cp", jars, str(SOURCE), namesrv, TOPIC,
-        str(len(BODY)),
-    )  # fmt: skip
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:  # noqa: S603
+    running = [*command(SOURCE, jars, "--add-opens", "java.base/java.nio=ALL-UNNAMED"), namesrv, TOPIC, str(len(BODY))]
+    with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:  # noqa: S603
 
         def send(mode: str, count: int) -> float:
             assert java.stdin is not None

@@ -257,9 +257,16 @@ def running(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterat
     with ExitStack() as containers:
         found: list[Server] = []
         reasons: list[str] = []
-        for find in _candidates(kind, environ):
+        # All are started before the first is waited for.
+        started: list[Callable[[], Server]] = []
+        for start in _candidates(kind, environ):
             try:
-                found.append(find(containers))
+                started.append(start(containers))
+            except Unavailable as reason:
+                reasons.append(str(reason))
+        for answered in started:
+            try:
+                found.append(answered())
             except Unavailable as reason:
                 reasons.append(str(reason))
         if reasons and (not found or live_is_required(environ)):
@@ -276,7 +283,8 @@ def _warn_of_those_left_out(reasons: list[str]) -> None:
             warnings.warn(f"left out of the live tests: {reason}", stacklevel=2)
 
 
-def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callable[[ExitStack], Server]]:
+def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callable[[ExitStack], Callable[[], Server]]]:
+    """What starts each, with the stack that will stop it, and gives what waits for it; both raise Unavailable."""
     urls = listed(environ.get(kind.url_variable, ""))
     if urls:
         for url in urls:
@@ -286,7 +294,11 @@ def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callab
         yield partial(_in_container, kind, image)
 
 
-def _at_url(kind: ServerKind, url: str, _: ExitStack) -> Server:
+def _at_url(kind: ServerKind, url: str, _: ExitStack) -> Callable[[], Server]:
+    return partial(_answering_at, kind, url)
+
+
+def _answering_at(kind: ServerKind, url: str) -> Server:
     try:
         version = _wait_for_version(kind, url, ANSWER_SECONDS)
     except Unavailable as reason:
@@ -303,27 +315,24 @@ def _management_beside(kind: ServerKind, url: str) -> str | None:
     return kind.find_management(url, parts.hostname or "127.0.0.1", port) if port < 65536 else None
 
 
-def _in_container(kind: ServerKind, image: str, containers: ExitStack) -> Server:
-    return containers.enter_context(_container_of(kind, image))
-
-
-@contextmanager
-def _container_of(kind: ServerKind, image: str) -> Iterator[Server]:
+def _in_container(kind: ServerKind, image: str, containers: ExitStack) -> Callable[[], Server]:
     container = _start(kind, image)
+    containers.callback(container.stop)
+    return partial(_answering_in, kind, image, container)
+
+
+def _answering_in(kind: ServerKind, image: str, container: DockerContainer) -> Server:
+    url = kind.build_url(*_address(container, kind.port))
     try:
-        url = kind.build_url(*_address(container, kind.port))
-        try:
-            version = _wait_for_version(kind, url, START_SECONDS, lambda: _has_ended(container))
-        except Unavailable as reason:
-            logs = b"".join(container.get_logs()).decode(errors="replace")
-            raise Unavailable(f"a container of {image} {reason}; its log ends:\n{logs[-2000:]}") from reason
-        management = None
-        if kind.find_management is not None and kind.management_port is not None:
-            management = kind.find_management(url, *_address(container, kind.management_port))
-        inside = f"{container.get_docker_client().bridge_ip(container.get_container_id())}:{kind.port}"
-        yield Server(url, image, version, management, inside)
-    finally:
-        container.stop()
+        version = _wait_for_version(kind, url, START_SECONDS, lambda: _has_ended(container))
+    except Unavailable as reason:
+        logs = b"".join(container.get_logs()).decode(errors="replace")
+        raise Unavailable(f"a container of {image} {reason}; its log ends:\n{logs[-2000:]}") from reason
+    management = None
+    if kind.find_management is not None and kind.management_port is not None:
+        management = kind.find_management(url, *_address(container, kind.management_port))
+    inside = f"{container.get_docker_client().bridge_ip(container.get_container_id())}:{kind.port}"
+    return Server(url, image, version, management, inside)
 
 
 def _start(kind: ServerKind, image: str) -> DockerContainer:

@@ -8,7 +8,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
 
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
 from tests.servers import missing
 
 __all__ = ["LATEST", "encoded", "probe", "probed"]
@@ -20,11 +20,11 @@ OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "
 
 def probe(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
     """What the client of a version answers; the test is skipped, or fails, where there is no Java or no Maven."""
-    for program in ("java", "mvn"):
+    for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"no {program} on this machine")
     jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
-    answers: dict[str, Any] = ask(SOURCE, jars, {"namesrv": namesrv, "group": group, **asked}, *OPEN)
+    answers: dict[str, Any] = ask(SOURCE, jars, {"namesrv": namesrv, "group": group, **asked}, *QUICK, *OPEN)
     return answers
 
 

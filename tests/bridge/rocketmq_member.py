@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from bridge.rocketmq.message import StoredMessage
-from tests.recorders.jvm import classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, classpath, command
 from tests.servers import missing
 
 __all__ = ["Member", "fields_of", "java", "java_sends", "member"]
@@ -25,11 +25,13 @@ VERSIONS: Final = ("5.5.0", "4.9.7")
 
 def java(broker_version: str) -> str:
     """The class path of a client for brokers of this version; without Maven and a JDK the test is skipped."""
-    for tool in ("java", "mvn"):
+    for tool in PROGRAMS:
         if shutil.which(tool) is None:
             missing(f"{tool} is not installed")
     version = VERSIONS[broker_version.startswith("4.")]
-    return classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    command(SOURCE, jars)  # compiles it
+    return jars
 
 
 class Member:
@@ -59,18 +61,20 @@ class Member:
 @asynccontextmanager
 async def _process(jars: str, told: Mapping[str, Any], *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that has made its client; killed when the block ends before it."""
-    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", *options, "-cp", jars, str(SOURCE)]
+    running = command(SOURCE, jars, *QUICK, *options)
     with TemporaryFile() as log:
         for _ in range(TRIES):
             pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=log, limit=1 << 24)
+            process = await asyncio.create_subprocess_exec(*running, stdin=pipe, stdout=pipe, stderr=log, limit=1 << 24)
             try:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 process.stdin.write(json.dumps(told).encode() + b"\n")
                 if await process.stdout.readline():
                     yield process
-                    return
+                    if not process.returncode:
+                        return
+                    break
             finally:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):

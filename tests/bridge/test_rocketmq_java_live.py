@@ -32,6 +32,13 @@ from tests.servers import Server
 pytestmark = pytest.mark.live
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _fetched(rocketmq_servers: list[Server]) -> None:
+    """All clients, before a test's time begins to run."""
+    for server in rocketmq_servers:
+        java(server.version)
+
+
 def places(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(row["broker"], row["queue"], row["offset"]) for row in rows]
 

@@ -1,15 +1,29 @@
-"""Running a Java client: its jars by Maven coordinates, and a source file of ours against them."""
+"""Running a Java client: its jars by Maven coordinates, and a source file of ours against them.
+
+Where the jars of coordinates are and what a source compiles to is kept below ``$HASHSTAR_CACHE``, or the user's cache:
+Maven and the compiler take longer than most of what they are needed for. Neither can be out of date: coordinates are
+of releases, whose jars stay as they are, and classes are kept by all that they were compiled from.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["ask", "classpath"]
+__all__ = ["PROGRAMS", "QUICK", "ask", "classpath", "command"]
+
+PROGRAMS: Final = ("java", "javac", "mvn")
+"""What has to be on this machine."""
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""Options for what takes a JVM a moment; not where its speed is measured."""
 
 POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>hashstar</groupId><artifactId>recorder</artifactId><version>1</version>
@@ -19,21 +33,72 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 @cache
 def classpath(*coordinates: str) -> str:
     """The class path with these artifacts (``group:artifact:version``) and what they depend on."""
+    kept = _kept() / f"{_digest(coordinates)}.classpath"
+    if kept.exists():
+        found = kept.read_text(encoding="utf-8")
+        if all(Path(jar).exists() for jar in found.split(os.pathsep)):
+            return found
     wanted = [coordinate.split(":") for coordinate in coordinates]
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
         for group, name, version in wanted
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
         (Path(folder) / "pom.xml").write_text(POM.format(dependencies), encoding="utf-8")
-        command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
-        subprocess.run(command, cwd=folder, check=True, timeout=600)
-        return (Path(folder) / "classpath").read_text(encoding="utf-8").strip()
+        resolving = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
+        options = " ".join([*QUICK, os.environ.get("MAVEN_OPTS", "")])
+        subprocess.run(resolving, cwd=folder, check=True, timeout=600, env=os.environ | {"MAVEN_OPTS": options})
+        written = Path(folder) / "classpath"
+        found = written.read_text(encoding="utf-8").strip()
+        written.write_text(found, encoding="utf-8")
+        written.replace(kept)
+    return found
+
+
+def command(source: Path, jars: str, *options: str) -> list[str]:
+    """What runs a Java source file of one public class; the arguments of its ``main`` may be added."""
+    return ["java", "-Xmx512m", *options, "-cp", f"{_compiled(source, jars)}{os.pathsep}{jars}", source.stem]
 
 
 def ask(source: Path, jars: str, question: Any, *options: str) -> Any:
     """Run a Java source file with the question as JSON on standard input; its standard output is JSON too."""
-    command = ["java", "-Xmx512m", *options, "-cp", jars, str(source)]
+    running = command(source, jars, *options)
     text = json.dumps(question)
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=600)
+    done = subprocess.run(running, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=600)
     return json.loads(done.stdout)
+
+
+def _compiled(source: Path, jars: str) -> Path:
+    """The folder of the classes of a source file."""
+    compiler = Path(shutil.which("javac") or "javac").resolve()
+    made_from = [str(compiler), source.name, source.read_text(encoding="utf-8"), *_files(jars)]
+    kept = _kept() / f"{source.stem}-{_digest(made_from)}"
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            classes = Path(folder) / "classes"
+            compiling = [str(compiler), *[f"-J{option}" for option in QUICK], "-nowarn", "-encoding", "UTF-8"]
+            subprocess.run([*compiling, "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=600)
+            try:
+                classes.rename(kept)
+            except OSError:
+                if not kept.exists():  # by another process, which was done first
+                    raise
+    return kept
+
+
+def _files(jars: str) -> list[str]:
+    """The jars of a class path, which may have folders of them, each with its size and time."""
+    found: list[Path] = []
+    for entry in map(Path, jars.split(os.pathsep)):
+        found += sorted(entry.parent.glob("*.jar")) if entry.name == "*" else [entry]
+    return [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in found]
+
+
+def _kept() -> Path:
+    folder = Path(os.environ.get("HASHSTAR_CACHE") or Path.home() / ".cache" / "hashstar") / "java"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return sha256(json.dumps(list(parts)).encode()).hexdigest()[:32]

@@ -27,7 +27,18 @@ import org.apache.rocketmq.common.message.MessageQueue;
 public class RocketmqMember {
     static PrintStream out;
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        int status = 0;
+        try {
+            work();
+        } catch (Throwable error) {
+            error.printStackTrace();
+            status = 1;
+        }
+        System.exit(status); // the clients have threads of their own
+    }
+
+    static void work() throws Exception {
         out = System.out;
         System.setOut(System.err); // of the clients' loggers
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
@@ -42,7 +53,6 @@ public class RocketmqMember {
             consumer.shutdown();
         }
         say(Map.of("ended", true));
-        System.exit(0); // the clients have threads of their own
     }
 
     static synchronized void say(Map<String, ?> what) {
@@ -55,6 +65,7 @@ public class RocketmqMember {
         say(Map.of("made", true));
         producer.setNamesrvAddr((String) told.get("namesrv"));
         producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(20_000); // the machine may be busy
         producer.start();
         for (Object each : (Collection<?>) told.get("messages")) {
             Map<?, ?> row = (Map<?, ?>) each;
@@ -90,6 +101,7 @@ public class RocketmqMember {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer((String) told.get("group"));
         say(Map.of("made", true));
         consumer.setNamesrvAddr((String) told.get("namesrv"));
+        consumer.setMqClientApiTimeout(20_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         if (told.get("instance") != null) {
             consumer.setInstanceName((String) told.get("instance"));

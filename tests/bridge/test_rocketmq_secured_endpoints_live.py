@@ -18,22 +18,22 @@ from bridge.rocketmq.client import Client, ClientSettings
 from bridge.table import Table
 from exchange import Message
 from tests.bridge.behaviour import Told, on_a_loop, read_all_of, sent
-from tests.bridge.test_rocketmq_secured_live import OWNER, addresses, folder
+from tests.bridge.rocketmq_secured import OWNER
 
 pytestmark = pytest.mark.live
 
-__all__ = ["addresses", "folder"]
-
 
 @pytest.fixture
-def address(addresses: list[str], folder: Path) -> str:
+def address(secured_addresses: list[str], secured_folder: Path) -> str:
     async def made() -> None:
-        tls = ssl.create_default_context(cafile=folder / "ca.pem")
-        async with Client(ClientSettings(addresses[0], channel=ChannelSettings(tls=tls, credentials=OWNER))) as client:
+        tls = ssl.create_default_context(cafile=secured_folder / "ca.pem")
+        async with Client(
+            ClientSettings(secured_addresses[0], channel=ChannelSettings(tls=tls, credentials=OWNER))
+        ) as client:
             await admin.create_topic(client, admin.TopicConfig("guarded", 2, 2))
 
     asyncio.run(made())
-    return addresses[0]
+    return secured_addresses[0]
 
 
 def table(folder: Path, **told: Any) -> Table:
@@ -42,13 +42,13 @@ def table(folder: Path, **told: Any) -> Table:
 
 
 @on_a_loop
-async def test_who_may_reads_and_writes_over_tls(address: str, folder: Path) -> None:
-    target, told = dead_letter_target("t", f"rocketmq://{address}", table(folder)), Told()
+async def test_who_may_reads_and_writes_over_tls(address: str, secured_folder: Path) -> None:
+    target, told = dead_letter_target("t", f"rocketmq://{address}", table(secured_folder)), Told()
     await target.open(told)
     sent(target, told, [Message("e", f"k{n}", {"n": n}, {}, b"%d" % n) for n in range(20)], "")
     await told.answers(20)
     await target.close()
-    reading = source("s", f"rocketmq://{address}", table(folder), Policy())
+    reading = source("s", f"rocketmq://{address}", table(secured_folder), Policy())
     await reading.open()
     found = await read_all_of(reading, 20)
     assert {(each.message.routing_key, each.message.headers["n"]) for each in found} == {
@@ -58,8 +58,8 @@ async def test_who_may_reads_and_writes_over_tls(address: str, folder: Path) -> 
 
 
 @on_a_loop
-async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, folder: Path) -> None:
-    wrong = table(folder, secret_key="another")  # noqa: S106  of nobody
+async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, secured_folder: Path) -> None:
+    wrong = table(secured_folder, secret_key="another")  # noqa: S106  of nobody
     target, told = dead_letter_target("t", f"rocketmq://{address}", wrong), Told()
     try:
         await target.open(told)
@@ -71,7 +71,9 @@ async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, fol
     await target.close()
     assert told.losses
     assert not told.failures
-    untrusted = source("s", f"rocketmq://{address}", table(folder, ca_file=str(folder / "other.pem")), Policy())
+    untrusted = source(
+        "s", f"rocketmq://{address}", table(secured_folder, ca_file=str(secured_folder / "other.pem")), Policy()
+    )
     with pytest.raises(Disconnected, match="TLS"):
         await untrusted.open()
     await untrusted.close()

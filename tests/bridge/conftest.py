@@ -1,0 +1,68 @@
+"""The brokers of this folder's tests: started once, and stopped after the last test that needs them.
+
+To start they take some ten seconds of a processor, and those of RocketMQ a tenth of one as long as they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.bridge.certificates import authority_in
+from tests.bridge.kafka_broker import Broker, brokers
+from tests.bridge.rocketmq_secured import folder_of, secured_brokers
+from tests.servers import SERVERS, Server, running
+
+STARTED = pytest.StashKey[dict[str, ExitStack]]()
+"""Fixture -> what stops its brokers."""
+
+
+@pytest.fixture(scope="session")
+def rocketmq_servers(request: pytest.FixtureRequest) -> Iterator[list[Server]]:
+    """All RocketMQ name servers of this run, at least one; each has one broker, and topics of other tests."""
+    with ExitStack() as started:
+        request.session.stash.setdefault(STARTED, {})["rocketmq_servers"] = started
+        yield started.enter_context(running(SERVERS["rocketmq"]))
+
+
+@pytest.fixture(scope="session")
+def secured_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates: ``ca.pem`` of the authority that `secured_brokers` have theirs from, ``other.pem`` of another."""
+    return folder_of(tmp_path_factory.mktemp("secured"))
+
+
+@pytest.fixture(scope="session")
+def secured_addresses(secured_folder: Path, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """The name servers of brokers that ask who their clients are, one of each image."""
+    with ExitStack() as started:
+        request.session.stash.setdefault(STARTED, {})["secured_addresses"] = started
+        yield started.enter_context(secured_brokers(secured_folder))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of `authority_in`."""
+    return authority_in(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(certificates: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka of these tests' own, with all its listeners. Who stops it starts it again, and waits for it."""
+    with ExitStack() as started:
+        request.session.stash.setdefault(STARTED, {})["kafka_broker"] = started
+        yield started.enter_context(brokers(certificates))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Stop what no later test asks for; all that is of narrower scope has ended by now."""
+    started = item.session.stash.get(STARTED, {})
+    if started:
+        items = item.session.items
+        later = items[items.index(item) + 1 :]
+        for name in list(started):
+            if not any(name in getattr(each, "fixturenames", ()) for each in later):
+                started.pop(name).close()

@@ -1,0 +1,66 @@
+"""What is kept of Maven's and the compiler's answers is never out of date."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.recorders import jvm
+
+MAVEN = """#!/bin/sh
+# Answers with two jars, and counts how often it was asked.
+echo asked >>"$ASKED"
+printf '%s' "$JARS/one.jar:$JARS/two.jar" >classpath
+"""
+SOURCE = 'public class Says { public static void main(String[] given) { System.out.println("%s"); } }'
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of this test."""
+    monkeypatch.setenv("HASHSTAR_CACHE", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def test_maven_is_asked_once_and_again_when_a_jar_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven, asked, jars = tmp_path / "bin" / "mvn", tmp_path / "asked", tmp_path / "jars"
+    for folder in (maven.parent, jars):
+        folder.mkdir()
+    maven.write_text(MAVEN)
+    maven.chmod(0o755)
+    for name in ("one.jar", "two.jar"):
+        (jars / name).touch()
+    monkeypatch.setenv("PATH", f"{maven.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("ASKED", str(asked))
+    monkeypatch.setenv("JARS", str(jars))
+
+    def times(*coordinates: str) -> int:
+        assert jvm.classpath.__wrapped__(*coordinates) == f"{jars}/one.jar:{jars}/two.jar"
+        return len(asked.read_text().splitlines())
+
+    assert [times("a:b:1"), times("a:b:1"), times("a:b:2")] == [1, 1, 2]
+    (jars / "two.jar").unlink()
+    assert times("a:b:1") == 3
+
+
+def test_a_source_is_compiled_once_and_again_when_it_or_a_jar_has_changed(tmp_path: Path, kept: Path) -> None:
+    for program in ("java", "javac"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} on this machine")
+    source, jar = tmp_path / "Says.java", tmp_path / "empty.jar"
+    ZipFile(jar, "w").close()
+
+    def compiled(number: int) -> int:
+        source.write_text(SOURCE % number)
+        jvm.command(source, f"{tmp_path}/*")
+        return len(list((kept / "java").iterdir()))
+
+    assert [compiled(1), compiled(1), compiled(2)] == [1, 1, 2]
+    assert jvm.ask(source, f"{tmp_path}/*", None, *jvm.QUICK) == 2
+    assert compiled(1) == 2
+    os.utime(jar, (1, 1))
+    assert compiled(1) == 3
