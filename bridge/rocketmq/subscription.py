@@ -1,7 +1,8 @@
 """What a consumer subscribes to: a topic, and tags or a condition in SQL92 that messages must meet.
 
 The broker compares hashes of tags, so that messages come which were not asked for: the client compares the tags
-themselves once more. Conditions in SQL92 are the broker's alone.
+themselves once more. Conditions in SQL92 are the broker's alone. What no broker can read is told here, before it is
+sent: to a pull that brings such a condition with it, a broker answers with all messages.
 """
 
 from __future__ import annotations
@@ -11,17 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from exchange.errors import InputError
-from exchange.partition.java import string_hash
+from exchange.selector import RELEASES, Selector, SelectorError, Tags, tag_code
+from exchange.selector.tags import ALL
 
 __all__ = ["SUB_ALL", "ExpressionType", "Subscription"]
 
-SUB_ALL: Final = "*"
+SUB_ALL: Final = ALL
 """All messages."""
 
 ExpressionType = Literal["TAG", "SQL92"]
-
-BLANK: Final = "".join(map(chr, range(0x21)))
-"""What ``String.trim`` takes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,23 @@ class Subscription:
 
         Raises InputError for bars with nothing between them.
         """
-        if not expression or expression == SUB_ALL:
-            return cls(topic, version=version)
-        parts = expression.split("||")
-        while parts and not parts[-1]:  # Java's split leaves empty texts at the end out
-            parts.pop()
-        if not parts:
-            raise InputError(f"{expression!r} names no tag; write * for all messages, or TagA || TagB")
-        tags = frozenset(tag for part in parts if (tag := part.strip(BLANK)))
-        return cls(topic, expression, tags=tags, version=version)
+        try:
+            tags = Tags.parse(expression or SUB_ALL, exact=True)
+        except SelectorError as error:
+            raise InputError(str(error)) from None
+        return cls(topic, tags.text, tags=tags.tags, version=version)
 
     @classmethod
     def to_sql(cls, topic: str, condition: str, version: int = 0) -> Subscription:
-        """Messages whose properties meet a condition, which the broker judges and may refuse. Raises InputError."""
+        """Messages whose properties meet a condition, which the broker judges, and may refuse as its release is older.
+
+        Raises InputError for one that brokers of every release refuse. What they ignore of it is not looked at.
+        """
         if not condition:
             raise InputError("a condition in SQL92 cannot be empty; write TRUE for all messages")
+        refusals = [error for release in RELEASES if (error := _refusal(condition, release)) is not None]
+        if len(refusals) == len(RELEASES):
+            raise InputError(str(refusals[-1]))
         return cls(topic, condition, "SQL92", version=version)
 
     def at(self, version: int) -> Subscription:
@@ -67,11 +68,16 @@ class Subscription:
     @property
     def codes(self) -> frozenset[int]:
         """``codeSet``: the hashes of the tags, which the broker compares."""
-        return frozenset(map(string_hash, self.tags))
+        return frozenset(map(tag_code, self.tags))
+
+    @property
+    def names_tags(self) -> bool:
+        """Whether messages are meant by their tags, so that what the broker sent is to be looked at once more."""
+        return self.type == "TAG" and self.expression != SUB_ALL
 
     def accepts(self, tag: str | None) -> bool:
         """Whether a message that the broker sent is meant: hashes collide (`PullAPIWrapper.processPullResult`)."""
-        return not self.tags or tag in self.tags
+        return not self.names_tags or tag in self.tags
 
     def to_json(self) -> Mapping[str, Any]:
         """As in heartbeats."""
@@ -84,3 +90,12 @@ class Subscription:
             "tagsSet": sorted(self.tags),
             "topic": self.topic,
         }
+
+
+def _refusal(condition: str, release: str) -> SelectorError | None:
+    """Why brokers of a release cannot parse a condition."""
+    try:
+        Selector.parse(condition, release, exact=True)
+    except SelectorError as error:
+        return error
+    return None

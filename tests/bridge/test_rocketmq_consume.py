@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +202,3 @@ def test_a_message_in_order_is_never_given_up_by_itself() -> None:
     assert ConsumerSettings().most_reconsumed == 16
     assert ConsumerSettings(orderly=True).most_reconsumed == 2**31 - 1
     assert ConsumerSettings(orderly=True, max_reconsume_times=3).most_reconsumed == 3
-
-
-def test_a_subscription_to_bars_alone_says_what_to_write() -> None:
-    with pytest.raises(InputError, match=re.escape("'||' names no tag; write * for all messages, or TagA || TagB")):
-        Subscription.to_tags("orders", "||")

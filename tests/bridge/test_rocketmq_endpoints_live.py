@@ -212,7 +212,7 @@ async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
             found += await reading.read(100)
         await reading.close()
         assert [int(each.message.body) for each in found] == wanted
-    refused = source(topics, topic, subscription=Subscription.to_sql(topic, "n >"))
+    refused = source(topics, topic, subscription=Subscription(topic, "n >", "SQL92"))
     with pytest.raises(InputError, match="SUBSCRIPTION_PARSE_FAILED"):
         await refused.open()
     await refused.close()

@@ -117,7 +117,7 @@ def test_the_broker_filters_by_sql92_as_we_do(rocketmq_servers: list[Server]) ->
             everything = await queue.pulled(Subscription(queue.queue.topic))
             assert len(everything) == len(PROPERTIES)
             for text in texts:
-                subscription = Subscription.to_sql(queue.queue.topic, text, 1)
+                subscription = Subscription(queue.queue.topic, text, "SQL92", version=1)
                 try:
                     selector = Selector.parse(text, release, exact=True)
                 except SelectorError:
