@@ -15,10 +15,8 @@ from bindings.archive.rocketmq_log import NAME, Found, log_records, record_at
 from bindings.archive.rocketmq_record import BATCH, START, Part, host_bytes, messages_in, properties_of, unpacked
 from exchange.errors import InputError
 
-__all__ = ["CommitLog", "Numbered", "Stored", "numbered", "place_of"]
+__all__ = ["CommitLog", "Numbered", "Stored", "numbered"]
 
-IDS: Final = (16, 28)
-"""Bytes of an offset id, with an address of IPv4 and of IPv6."""
 KEYS: Final = " "
 """Between the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
 
@@ -168,18 +166,6 @@ class CommitLog:
         with Mapped(path) as data:
             found = record_at(data, base, place - base)
             return _stored(data, place - base, place, found) if isinstance(found, Found) else found
-
-
-def place_of(message_id: str) -> int | None:
-    """Where in the commit log the message with an offset id stands (`MessageDecoder.decodeMessageId`).
-
-    None if it cannot be one. Nothing tells a unique id of IPv4 from an offset id, so there may be nothing there.
-    """
-    try:
-        raw = bytes.fromhex(message_id)
-    except ValueError:
-        return None
-    return int.from_bytes(raw[-8:], "big") if len(raw) in IDS and len(message_id) == 2 * len(raw) else None
 
 
 def _stored(data: Bytes, at: int, place: int, found: Found) -> Stored:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq_commit import Stored, place_of
+from bindings.archive.rocketmq_commit import Stored
+from bindings.archive.rocketmq_id import OffsetId
 from bindings.archive.rocketmq_store import Store
+from exchange.errors import InputError
 
 __all__ = ["Matches", "with_id", "with_key"]
 
@@ -64,8 +66,11 @@ def with_key(store: Store, key: str, topics: Iterable[str] | None = None, begin:
 
 def with_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
     """The message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`). Raises as `with_key`."""
-    place = place_of(message_id)
-    found = "" if place is None else store.log.at(place)
+    try:
+        place = OffsetId.parse(message_id).log_offset
+    except InputError:
+        return with_key(store, message_id, topics)
+    found = store.log.at(place)
     if isinstance(found, Stored) and found.message_id == message_id.upper():
         return Matches((found,))
     return with_key(store, message_id, topics)

@@ -76,8 +76,12 @@ def pieces_at(data: Bytes, place: int, size: int, magic: int, system_flag: int) 
 def properties_of(data: bytes) -> dict[str, str]:
     """`MessageDecoder.string2messageProperties`; what has no value is none."""
     text = data.decode("utf-8", "surrogateescape")
-    pairs = [entry.partition("\x01") for entry in text.split("\x02")]
-    return {name: value for name, _, value in pairs if name and value}
+    return {
+        name: value
+        for entry in text.split("\x02")
+        for name, _, value in [entry.partition("\x01")]
+        if name and value
+    }  # fmt: skip
 
 
 def messages_in(data: bytes) -> list[Part]:

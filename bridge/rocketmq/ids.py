@@ -18,34 +18,12 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from exchange.errors import InputError
+from bindings.archive.rocketmq_id import OffsetId, id_bytes
 
 __all__ = ["OffsetId", "UniqueId", "UniqueIds"]
 
 BEHIND: Final = 1_000_000
 """By so many milliseconds may a clock have gone back; then it is taken to stand at the month's begin."""
-
-
-class OffsetId(NamedTuple):
-    """Where a message is stored (`org.apache.rocketmq.common.message.MessageId`)."""
-
-    host: IPv4Address | IPv6Address
-    port: int
-    log_offset: int
-
-    @classmethod
-    def parse(cls, text: str) -> OffsetId:
-        """`MessageDecoder.decodeMessageId`. Raises InputError."""
-        raw = _raw(text, (16, 28), "an offset id, 32 or 56 hexadecimal digits")
-        return cls(
-            ip_address(raw[:-12]), int.from_bytes(raw[-12:-8], "big"), int.from_bytes(raw[-8:], "big", signed=True)
-        )
-
-    @property
-    def text(self) -> str:
-        """`MessageDecoder.createMessageId`."""
-        raw = self.host.packed + self.port.to_bytes(4, "big") + self.log_offset.to_bytes(8, "big", signed=True)
-        return raw.hex().upper()
 
 
 class UniqueId(NamedTuple):
@@ -61,7 +39,7 @@ class UniqueId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> UniqueId:
         """Raises InputError for what cannot be one."""
-        raw = _raw(text, (16, 28), "a unique id, 32 or 56 hexadecimal digits")
+        raw = id_bytes(text, "a unique id")
         at = len(raw) - 12
         return cls(
             ip_address(raw[:at]),
@@ -112,13 +90,3 @@ def _month(now: int) -> tuple[int, int]:
     begin = time.mktime((at.tm_year, at.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     end = time.mktime((at.tm_year, at.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
     return int(begin) * 1000, int(end) * 1000
-
-
-def _raw(text: str, sizes: tuple[int, ...], what: str) -> bytes:
-    try:
-        raw = bytes.fromhex(text)
-    except ValueError:
-        raw = b""
-    if len(raw) not in sizes or len(text) != 2 * len(raw):
-        raise InputError(f"{text[:60]!r} is not {what}")
-    return raw

@@ -30,7 +30,10 @@ FLAG_COMMIT_OFFSET: Final = 1
 FLAG_SUSPEND: Final = 2
 """It may wait at the broker."""
 FLAG_SUBSCRIPTION: Final = 4
-"""It brings its subscription; else the broker takes that of the last heartbeat."""
+"""It brings its subscription; else the broker takes that of the last heartbeat, as with all pulls of ours.
+
+One that it cannot parse it refuses if it came with a heartbeat, but takes as everything if it came with the pull.
+"""
 
 BROKER_SUSPEND_MAX_TIME: Final = 15.0
 """Seconds that a pull may wait at the broker."""
@@ -74,7 +77,7 @@ class Pulled(NamedTuple):
         found = stored_messages(self.body, queue.broker)
         if self.offset_delta:
             found = [each._replace(queue_offset=each.queue_offset + self.offset_delta) for each in found]
-        if subscription.tags:
+        if subscription.names_tags:
             found = [each for each in found if subscription.accepts(each.tags)]
         return found
 

@@ -1,13 +1,16 @@
 """The files of running RocketMQ brokers: what was sent is in them, equal to what the broker itself answers.
 
 Of a broker that writes, and of one that was killed, all that it has confirmed is there, and nothing else is wrong than
-that its queues are behind.
+that its queues are behind. Read as archives, commit logs have each message that was sent once. All of it is in one
+module, as brokers, which take long to start, live as long as one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +18,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from bindings.archive.detect import detect
+from bindings.archive.mapping import Mapping
 from bindings.archive.rocketmq_commit import Stored
 from bindings.archive.rocketmq_find import with_id, with_key
 from bindings.archive.rocketmq_inspection import NOT_YET, StoreInspection, inspect_store
@@ -26,14 +31,21 @@ from bridge.rocketmq.message import RocketMessage, StoredMessage
 from bridge.rocketmq.producer import Producer
 from bridge.rocketmq.publishing import ProducerSettings, SendResult
 from bridge.rocketmq.stored import stored_messages
+from tests.bindings.archive import containers
 from tests.bindings.archive.containers import container
-from tests.servers import SERVERS, Server
+from tests.bindings.archive.reads import read
+from tests.recorders.jvm import QUICK, ask, classpath
+from tests.recorders.rocketmq_log import OPEN, SOURCE, sends
+from tests.servers import SERVERS, Server, missing
 
 pytestmark = pytest.mark.live
 
 DATA: Final = "/var/lib/rocketmq"
 COUNT: Final = 150
 TAGS: Final = ("red", "blue", "größe", "AaBB", "BBAa", None)
+CLIENTS: Final = {4: "4.9.8", 5: "5.5.0"}
+"""The first number of a broker's version -> the version of the Java producer."""
+PLAIN: Final = ("send", "ordered", "transaction", "batch")
 LATEST: Final = str((1 << 63) - 1)
 Result = TypeVar("Result")
 Sent = list[tuple[RocketMessage, SendResult]]
@@ -65,6 +77,17 @@ async def send(producer: Producer, topic: str, count: int, sent: Sent) -> None:
     for n in range(count):
         each = message(topic, n)
         sent.append((each, await producer.send(each, timeout_ms=20_000)))
+
+
+async def confirmed(sent: Sent, more: int = 100) -> Sent:
+    """What the broker has confirmed, as soon as that are so many more."""
+
+    async def look(wanted: int) -> None:
+        while len(sent) < wanted:  # noqa: ASYNC110  others write it
+            await asyncio.sleep(0.02)
+
+    await asyncio.wait_for(look(len(sent) + more), 60)
+    return list(sent)
 
 
 def told(found: Stored | StoredMessage) -> tuple[Any, ...]:
@@ -152,20 +175,50 @@ def test_a_broker_that_writes_has_all_that_it_has_confirmed(rocketmq_servers: li
             sending = asyncio.create_task(send(producer, "busy", 100_000, sent))
             try:
                 for n in range(2):
-                    await asyncio.sleep(0.5)
-                    confirmed = list(sent)
-                    assert confirmed
+                    there = await confirmed(sent)
                     store = await asyncio.to_thread(copied, container(of), tmp_path / f"{of.version}-{n}")
-                    assert len(all_are_there(store, confirmed)) == len(confirmed)
+                    assert len(all_are_there(store, there)) == len(there)
                     found = await asyncio.to_thread(inspect_store, store)
                     assert found.problems.bad.keys() <= {NOT_YET}
-                    assert messages_of(found, "busy") + found.problems.bad.total() >= len(confirmed)
+                    assert messages_of(found, "busy") + found.problems.bad.total() >= len(there)
             finally:
                 sending.cancel()
                 with suppress(asyncio.CancelledError):
                     await sending
 
         asyncio.run(with_producer(server, work))
+
+
+def told_by_java(server: Server) -> list[dict[str, Any]]:
+    """What the Java producer tells of the messages that it sent, in every plain way."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            missing(f"there is no {program} to run RocketMQ's own producer with")
+    client = CLIENTS[server.version_info[0]]
+    try:
+        jars = classpath(f"org.apache.rocketmq:rocketmq-client:{client}")
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as reason:
+        missing(f"Maven cannot fetch rocketmq-client {client} ({reason})")
+    plain = [send for send in sends("4.9") if send["how"] in PLAIN]
+    told: list[dict[str, Any]] = ask(SOURCE, jars, {"namesrv": server.url, "sends": plain, "wait": 4000}, *QUICK, *OPEN)
+    return told
+
+
+def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server], tmp_path: Path) -> None:
+    for server in rocketmq_servers:
+        sent = Counter(name for told in told_by_java(server) for name in told["id"].split(","))
+        log = containers.copied(server, f"{DATA}/commitlog", tmp_path)
+        archive = detect(str(log.rename(tmp_path / server.version)), Mapping("topic", "=k"))
+        assert (archive.names, archive.others) == (("RocketMQ commit log",), ())
+        results = [read(form, path, 1 << 20) for path, form in archive.files]
+        assert not [bad for result in results for bad in result.bad]
+        records = [record for result in results for record in result.records]
+        found = Counter(str(record.message.properties["message_id"]) for record in records)
+        unpublished = [name for name in sent if name not in found]
+        assert {name: found[name] for name in sent if name in found} == {
+            name: count for name, count in sent.items() if name not in unpublished
+        }
+        assert len(unpublished) == 5  # two rolled back, two that never end, one that is delayed by hours
 
 
 def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers: list[Server], tmp_path: Path) -> None:
@@ -178,7 +231,7 @@ def test_a_broker_that_was_killed_has_all_that_it_had_confirmed(rocketmq_servers
 
         async def work(client: Client, producer: Producer, of_name: str = name, into: Sent = sent) -> None:
             sending = asyncio.create_task(send(producer, "killed", 100_000, into))
-            await asyncio.sleep(1)
+            await confirmed(into)
             killing = ["docker", "kill", "--signal", "KILL", of_name]
             subprocess.run(killing, check=True, timeout=60, capture_output=True)  # noqa: ASYNC221  as sending goes on
             with suppress(RemotingError, asyncio.TimeoutError):

@@ -25,6 +25,7 @@ from exchange.values import Typed
 from tests.amqp_wire import all_types_in_pika
 from tests.bindings.archive.containers import copied, inside
 from tests.bindings.archive.reads import read, table
+from tests.bindings.archive.traced import traced
 from tests.servers import Server
 
 pytestmark = pytest.mark.live
@@ -51,24 +52,13 @@ ROUTED = [{"archive-a"}, set(), {"archive-a"}, {"archive-a", "archive-b"}, set()
 @contextmanager
 def publishing(server: Server, vhost: str) -> Iterator[Any]:
     """A channel to a new virtual host with tracing on, an exchange and two queues."""
-    import pika
-
-    inside(server, "rabbitmqctl", "add_vhost", vhost)
-    inside(server, "rabbitmqctl", "set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
-    inside(server, "rabbitmqctl", "trace_on", "-p", vhost)
-    parameters = pika.URLParameters(server.url)
-    parameters.virtual_host = vhost
-    connection = pika.BlockingConnection(parameters)
-    try:
+    with traced(server, vhost) as connection:
         channel = connection.channel()
         channel.exchange_declare(EXCHANGE, "topic")
         for queue, key in (("archive-a", "a.#"), ("archive-b", "b.#")):
             channel.queue_declare(queue)
             channel.queue_bind(queue, EXCHANGE, key)
         yield channel
-    finally:
-        connection.close()
-        inside(server, "rabbitmqctl", "delete_vhost", vhost)
 
 
 def publish(channel: Any, messages: list[Message]) -> None:
@@ -102,19 +92,25 @@ def check(records: list[Record], vhost: str, *, typed: bool, lost: Sequence[Mess
         assert record.message.properties.keys() == message.properties.keys()
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_the_plugins_logs_are_read_as_what_was_published(
-    rabbitmq_servers: list[Server], form: str, tmp_path: Path
-) -> None:
-    for server in rabbitmq_servers:
-        if server.management_url is None:
-            continue
-        lost = [BEYOND_LATIN_1] if form == "text" and (3, 11) < server.version_info < (4, 3) else []
-        vhost = name = f"archive-{uuid.uuid4()}"
+@pytest.fixture(scope="module")
+def tracing_servers(rabbitmq_servers: list[Server]) -> list[Server]:
+    """Those with a management API, on which the tracing plugin is enabled once for all tests: that takes seconds."""
+    found = [server for server in rabbitmq_servers if server.management_url is not None]
+    for server in found:
         try:
             inside(server, "rabbitmq-plugins", "enable", "rabbitmq_tracing")
         except subprocess.CalledProcessError as reason:
             pytest.skip(f"rabbitmq_tracing cannot be enabled: {reason.stderr}")
+    return found
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_the_plugins_logs_are_read_as_what_was_published(
+    tracing_servers: list[Server], form: str, tmp_path: Path
+) -> None:
+    for server in tracing_servers:
+        lost = [BEYOND_LATIN_1] if form == "text" and (3, 11) < server.version_info < (4, 3) else []
+        vhost = name = f"archive-{uuid.uuid4()}"
         with publishing(server, vhost) as channel:
             _trace(server, vhost, name, form)
             if lost:

@@ -1,0 +1,49 @@
+"""The offset id of a message: at which byte of which broker's commit log it is stored.
+
+Its hexadecimal digits do not tell it from the unique id that a producer gives, which is as long.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from exchange.errors import InputError
+
+__all__ = ["OffsetId", "id_bytes"]
+
+SIZES: Final = (16, 28)
+"""Bytes of an id, with an address of IPv4 and of IPv6."""
+
+
+class OffsetId(NamedTuple):
+    """Where a message is stored (`org.apache.rocketmq.common.message.MessageId`)."""
+
+    host: IPv4Address | IPv6Address
+    port: int
+    log_offset: int
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetId:
+        """`MessageDecoder.decodeMessageId`. Raises InputError."""
+        raw = id_bytes(text, "an offset id")
+        return cls(
+            ip_address(raw[:-12]), int.from_bytes(raw[-12:-8], "big"), int.from_bytes(raw[-8:], "big", signed=True)
+        )
+
+    @property
+    def text(self) -> str:
+        """`MessageDecoder.createMessageId`."""
+        raw = self.host.packed + self.port.to_bytes(4, "big") + self.log_offset.to_bytes(8, "big", signed=True)
+        return raw.hex().upper()
+
+
+def id_bytes(text: str, what: str) -> bytes:
+    """The bytes of an id, with an address of IPv4 or IPv6. Raises InputError, which says ``what`` it is not."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) not in SIZES or len(text) != 2 * len(raw):
+        raise InputError(f"{text[:60]!r} is not {what}, 32 or 56 hexadecimal digits")
+    return raw
