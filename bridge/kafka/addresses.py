@@ -14,10 +14,14 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 def settings_of(url: str, table: Table) -> dict[str, Any]:
     """The settings; those in the table's ``librdkafka`` win, but for what the bridge depends on. Raises InputError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise table.error("url", str(error)) from None
     hosts = parts.netloc.rpartition("@")[2]
-    if not hosts or parts.path not in ("", "/"):
-        raise table.error("url", "must be kafka://HOST:PORT, several hosts with commas between; topics are told apart")
+    if not hosts or parts.path not in ("", "/") or parts.query or parts.fragment:
+        told = "must be kafka://HOST:PORT, several hosts with commas between; all else has keys of its own, topics too"
+        raise table.error("url", told)
     user = table.maybe("user") or (unquote(parts.username) if parts.username else None)
     password = table.secret("password") or (unquote(parts.password) if parts.password else None)
     tls = table.flag("tls", default=False)

@@ -20,10 +20,14 @@ PORT: Final = 9876
 
 def settings_of(url: str, table: Table) -> ClientSettings:
     """The settings of the client that a table describes. Raises InputError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise table.error("url", str(error)) from None
     login, _, hosts = parts.netloc.rpartition("@")
-    if not hosts or parts.path not in ("", "/"):
-        raise table.error("url", "must be rocketmq://HOST:9876, several name servers with commas between")
+    if not hosts or parts.path not in ("", "/") or parts.query or parts.fragment:
+        told = "must be rocketmq://HOST:9876, several name servers with commas between; all else has keys of its own"
+        raise table.error("url", told)
     servers = ";".join(_with_port(host) for host in hosts.split(","))
     access, _, secret = login.partition(":")
     access_key = table.maybe("access_key") or unquote(access)
