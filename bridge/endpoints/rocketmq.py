@@ -25,6 +25,7 @@ from bridge.rocketmq.writing import RocketmqTarget
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning import key_from
+from exchange.selector import Selector
 
 __all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
 
@@ -42,19 +43,16 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     tags, sql = table.text("subscription", SUB_ALL), table.maybe("sql")
     if sql is not None and tags != SUB_ALL:
         raise table.error("sql", "is instead of a subscription to tags, and there are both")
-    subscriptions = []
+    subscriptions: list[Subscription] = []
     for each in topics:
         with_key = "topics" if topic is None else "topic"
         try:
             written = topic_of(each)
         except InputError as error:
             raise table.error(with_key, str(error)) from None
-        try:
-            subscriptions.append(
-                Subscription.to_tags(written, tags) if sql is None else Subscription.to_sql(written, sql)
-            )
-        except InputError as error:
-            raise table.error("subscription" if sql is None else "sql", str(error)) from None
+        if any(written == other.topic for other in subscriptions):
+            raise table.error(with_key, f"names {each!r} twice")
+        subscriptions.append(_subscription(written, tags, sql, table))
     try:
         group = group_of(table.text("group", f"hashstar-{name}"))
     except InputError as error:
@@ -69,6 +67,17 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         from_last=table.choice("offset", ("first", "last"), "first") == "last",
         window=policy.window,
     )
+
+
+def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subscription:
+    """The subscription to a topic. Raises InputError, also of a condition that brokers take but read a part of."""
+    try:
+        if sql is None:
+            return Subscription.to_tags(topic, tags)
+        Selector.parse(sql)
+        return Subscription.to_sql(topic, sql)
+    except HashstarError as error:
+        raise table.error("subscription" if sql is None else "sql", str(error)) from None
 
 
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:

@@ -50,6 +50,8 @@ NAMES: Final = {name: short_string(name) for name in OURS}
 
 def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
     """The message that one of RocketMQ is in AMQP. Raises Unmappable."""
+    if message.is_packed:
+        raise Unmappable("its body is marked as packed, and cannot be unpacked")
     pieces = [
         NAMES[MARK], _longstr(message.topic),
         NAMES[BROKER], _longstr(message.broker),
@@ -63,10 +65,18 @@ def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None
     for name, value in message.properties.items():
         pieces += _label(name), _longstr(value)
     if routing_key is None:
-        routing_key = next(iter(message.keys), "")
+        routing_key = _key_of(message)
     content = ContentHeader.of_parts(MODE, b"".join(pieces))
     name = name_of(message.topic) if exchange is None else exchange
     return message_of(name, checked_key(routing_key), content, message.body)
+
+
+def _key_of(message: StoredMessage) -> str:
+    """The first of its keys; none that AMQP cannot hold, as all of them are in a header anyway."""
+    try:
+        return checked_key(next(iter(message.keys), ""))
+    except Unmappable:
+        return ""
 
 
 @lru_cache(4096)

@@ -125,6 +125,11 @@ class AssignedQueue:
         """Messages that were not handed out."""
         return len(self._ready)
 
+    def offsets(self) -> tuple[list[int], list[int]]:
+        """Of the messages that were handed out and are not done with, and of those that were not; both in order."""
+        held = list(self._held)
+        return held[: self.out], held[self.out :]
+
     @property
     def span(self) -> int:
         """Between the first offset that is not done with and the last that was pulled (`getMaxSpan`)."""

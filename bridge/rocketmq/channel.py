@@ -93,6 +93,8 @@ class Channel(asyncio.Protocol):
             raise ConnectError(f"{address}: TLS: {error}") from None
         except OSError as error:
             raise ConnectError(f"{address}: {error.strerror or error}") from None
+        except UnicodeError as error:  # of a name that DNS cannot have
+            raise ConnectError(f"{address}: {error}") from None
         return channel
 
     async def invoke(

@@ -1,8 +1,8 @@
-"""What a process is to a cluster: its name servers, the routes of its topics, its connections and heartbeats.
+"""What a process is to a cluster: the routes of its topics, the brokers that are in them, and its heartbeats.
 
-Producers and consumers share one (`org.apache.rocketmq.client.impl.factory.MQClientInstance`). Name servers are asked
-by turns, when one fails the next; brokers are found by name in the routes that were looked up. What a broker asks goes
-to the handlers of its code.
+Producers and consumers share one (`org.apache.rocketmq.client.impl.factory.MQClientInstance`). Brokers are found by
+name in the routes that were looked up. A broker forgets its clients with their connections, so that a new one begins
+with a heartbeat.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Self, TypeAlias
 
-from bridge.rocketmq.channel import Channel, ChannelSettings, split_address
+from bridge.rocketmq.channel import Channel, split_address
 from bridge.rocketmq.codes import RequestCode, ResponseCode
-from bridge.rocketmq.errors import BrokerError, ClientError, ConnectError, RemotingError
-from bridge.rocketmq.remoting import Command, body_json
+from bridge.rocketmq.connections import ClientSettings, Connections
+from bridge.rocketmq.errors import BrokerError, ClientError, RemotingError
+from bridge.rocketmq.remoting import body_json
 from exchange.errors import InputError
 from exchange.partition.rocketmq.queues import MASTER, TopicRoute
 
-__all__ = ["AUTO_CREATE_TOPIC_KEY_TOPIC", "Client", "ClientSettings", "Handler"]
+__all__ = ["AUTO_CREATE_TOPIC_KEY_TOPIC", "Client", "ClientSettings"]
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -36,62 +37,22 @@ AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
 MEMBER: Final = count(1)
 """Tells the clients of one process apart."""
 
-Handler: TypeAlias = Callable[[Command], Command | None]
-"""Answers a request of a broker's; None when it is for another handler of that code, or needs no answer."""
-
 ConsumerData: TypeAlias = Callable[[], Mapping[str, Any]]
 """What heartbeats say of a consumer, as JSON (`org.apache.rocketmq.remoting.protocol.heartbeat.ConsumerData`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """What a Java client calls `ClientConfig`; times are seconds."""
-
-    namesrv_addr: str
-    """Name servers as ``host:port``, separated by semicolons or commas."""
-    instance_name: str = ""
-    """``instanceName``; left out, one that no other client has."""
-    unit_name: str = ""
-    client_ip: str = ""
-    """``clientIP``; left out, that of the interface by which the name servers are reached."""
-    poll_name_server_interval: float = 30.0
-    """After so long a route is looked up again."""
-    heartbeat_broker_interval: float = 30.0
-    mq_client_api_timeout: float = 3.0
-    """Of route lookups, heartbeats and the like."""
-    channel: ChannelSettings = field(default_factory=ChannelSettings)
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        """The addresses. Raises InputError where there is none, or one that is none."""
-        addresses = tuple([each.strip() for each in self.namesrv_addr.replace(",", ";").split(";") if each.strip()])
-        if not addresses:
-            raise InputError("no name server: give namesrv_addr, as in 127.0.0.1:9876;127.0.0.1:9877")
-        for address in addresses:
-            try:
-                split_address(address)
-            except ConnectError as error:
-                raise InputError(f"namesrv_addr: {error}") from None
-        return addresses
-
-
-class Client:
+class Client(Connections):
     """A member of the cluster, on the running event loop; ``async with`` opens and closes it."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        self.settings: Final = settings
-        self._name_servers: Final = settings.name_servers
-        self._chosen = 0
-        self._channels: Final[dict[str, asyncio.Future[Channel]]] = {}
+        super().__init__(settings)
         self._routes: Final[dict[str, TopicRoute]] = {}
         self._asking: Final[dict[str, asyncio.Future[TopicRoute]]] = {}
         self._brokers: Final[dict[str, dict[int, str]]] = {}
-        self._handlers: Final[dict[int, list[Handler]]] = {}
         self._producers: Final[set[str]] = set()
         self._consumers: Final[dict[str, ConsumerData]] = {}
         self._beaten: Final[set[str]] = set()
         """Where a heartbeat was sent over the connection that is there now."""
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
         self.on_routes: Final[list[Callable[[str, TopicRoute], None]]] = []
         """Told of each route that has changed."""
         self.client_id = ""
@@ -107,8 +68,11 @@ class Client:
     # Its life.
 
     async def open(self) -> None:
-        """Reach a name server, and begin to refresh routes and to send heartbeats. Raises ConnectError."""
-        channel = await self._any_name_server()
+        """Reach a name server, and begin to refresh routes and to send heartbeats.
+
+        Raises ConnectError, and ClientError for one that was closed: as in Java, that is for ever.
+        """
+        channel = await self.name_server()
         name = self.settings.instance_name or f"{os.getpid()}#{time.monotonic_ns()}{next(MEMBER)}"
         unit = f"@{self.settings.unit_name}" if self.settings.unit_name else ""
         self.client_id = f"{self.settings.client_ip or _local_ip(channel.address)}@{name}{unit}"
@@ -121,98 +85,7 @@ class Client:
             await self.unregister_producer(group)
         for group in tuple(self._consumers):
             await self.unregister_consumer(group)
-        tasks: list[asyncio.Future[Any]] = [*self._tasks, *self._asking.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for opening in tuple(self._channels.values()):
-            with suppress(RemotingError, asyncio.CancelledError):
-                await (await opening).close()
-        self._channels.clear()
-
-    # Asking.
-
-    async def invoke(
-        self,
-        address: str,
-        code: int,
-        fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
-    ) -> Command:
-        """Ask the server at an address, whatever it answers.
-
-        Raises ConnectError, SendRequestError, RemotingTimeout, CommandError. A broker that says that it goes away is
-        asked once more over a new connection, as the Java client does (``enableReconnectForGoAway``).
-        """
-        limit = self.settings.mq_client_api_timeout if timeout is None else timeout
-        began = time.monotonic()
-        channel = await self.channel(address)
-        answer = await channel.invoke(code, fields or {}, body, limit - (time.monotonic() - began))
-        if answer.code == ResponseCode.GO_AWAY:
-            self.leave(channel)
-            channel = await self.channel(address)
-            answer = await channel.invoke(code, fields or {}, body, limit - (time.monotonic() - began))
-        return answer
-
-    async def ask(
-        self,
-        address: str,
-        code: int,
-        fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> Command:
-        """`invoke`, but an answer other than SUCCESS is raised as BrokerError."""
-        answer = await self.invoke(address, code, fields, body, timeout)
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, address)
-        return answer
-
-    async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
-        """Ask the name server in use; when it fails, the next, each of them once.
-
-        Raises BrokerError for an answer other than SUCCESS, ConnectError when none answers.
-        """
-        troubles = []
-        for _ in self._name_servers:
-            address = self._name_servers[self._chosen]
-            try:
-                return await self.ask(address, code, fields, body)
-            except BrokerError:
-                raise
-            except RemotingError as error:
-                troubles.append(str(error))
-                self._chosen = (self._chosen + 1) % len(self._name_servers)
-        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
-
-    async def channel(self, address: str) -> Channel:
-        """The connection to an address; it is made when there is none. Raises ConnectError."""
-        opening = self._channels.get(address)
-        if opening is None:
-            opening = self._channels[address] = asyncio.ensure_future(self._open(address))
-            opening.add_done_callback(lambda done: self._opened(address, done))
-        return await asyncio.shield(opening)
-
-    def open_channel(self, address: str) -> Channel | None:
-        """The connection to an address, if it is there."""
-        opening = self._channels.get(address)
-        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
-            return None
-        return opening.result()
-
-    def leave(self, channel: Channel) -> None:
-        """Make no new request over this connection, and end it once those under way are over."""
-        if channel.is_usable:
-            channel.is_usable = False
-            self._forget(channel)
-            self._start(self._end_later(channel))
-
-    def handle(self, code: int, handler: Handler) -> Callable[[], None]:
-        """Have requests of brokers with this code answered; what it gives ends that."""
-        handlers = self._handlers.setdefault(code, [])
-        handlers.append(handler)
-        return lambda: handlers.remove(handler)
+        await super().close()
 
     # Routes and brokers.
 
@@ -228,7 +101,7 @@ class Client:
         """Look a route up now, once for all who ask at the same time. Raises as `route`; then the old one stays."""
         asking = self._asking.get(topic)
         if asking is None:
-            asking = self._asking[topic] = asyncio.ensure_future(self._look_up(topic))
+            asking = self._asking[topic] = self._start(self._look_up(topic))
             asking.add_done_callback(lambda done: self._asked(topic, done))
         return await asyncio.shield(asking)
 
@@ -277,7 +150,12 @@ class Client:
         if group in self._consumers:
             raise ClientError(f"The consumer group[{group}] has been created before, specify another name please.")
         self._consumers[group] = data
-        await self.heartbeat()
+        try:
+            await self.heartbeat()
+        except BaseException:  # who was cancelled here will not read
+            del self._consumers[group]
+            self._start(self._unregister({"consumerGroup": group}))
+            raise
 
     async def unregister_producer(self, group: str) -> None:
         """Tell brokers that it produces for it no more."""
@@ -325,11 +203,14 @@ class Client:
             self._beaten.discard(address)
 
     async def _unregister(self, group: Mapping[str, str]) -> None:
-        for servers in tuple(self._brokers.values()):
-            for address in tuple(servers.values()):
-                if self.open_channel(address) is not None:
-                    with suppress(RemotingError):
-                        await self.ask(address, RequestCode.UNREGISTER_CLIENT, {"clientID": self.client_id, **group})
+        fields = {"clientID": self.client_id, **group}
+        addresses = [address for servers in self._brokers.values() for address in servers.values()]
+        known = [address for address in addresses if self.open_channel(address) is not None]
+        await asyncio.gather(*[self._unregister_at(address, fields) for address in known])
+
+    async def _unregister_at(self, address: str, fields: Mapping[str, str]) -> None:
+        with suppress(RemotingError):
+            await self.ask(address, RequestCode.UNREGISTER_CLIENT, fields)
 
     async def _look_up(self, topic: str) -> TopicRoute:
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
@@ -365,51 +246,13 @@ class Client:
         if not asking.cancelled():
             asking.exception()  # seen, if all who asked have gone
 
-    async def _any_name_server(self) -> Channel:
-        troubles = []
-        for _ in self._name_servers:
-            try:
-                return await self.channel(self._name_servers[self._chosen])
-            except ConnectError as error:
-                troubles.append(str(error))
-                self._chosen = (self._chosen + 1) % len(self._name_servers)
-        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
-
-    async def _open(self, address: str) -> Channel:
-        channel = await Channel.open(address, self.settings.channel)
-        channel.on_request = self._answer
-        channel.on_closed = self._closed
-        # A broker forgets the groups of a connection that has ended.
+    def _connected(self, address: str) -> None:
         is_broker = any(address in servers.values() for servers in self._brokers.values())
         if is_broker and address not in self._beaten and (self._producers or self._consumers):
             self._start(self._beat(address, self._heartbeat_body()))
-        return channel
 
-    def _opened(self, address: str, opening: asyncio.Future[Channel]) -> None:
-        failed = opening.cancelled() or opening.exception() is not None
-        if (failed or opening.result().closed) and self._channels.get(address) is opening:
-            del self._channels[address]
-
-    def _closed(self, channel: Channel) -> None:
-        self._beaten.discard(channel.address)
-        self._forget(channel)
-
-    def _forget(self, channel: Channel) -> None:
-        if self.open_channel(channel.address) is channel:
-            del self._channels[channel.address]
-
-    def _answer(self, request: Command) -> Command | None:
-        for handler in tuple(self._handlers.get(request.code, ())):
-            answer = handler(request)
-            if answer is not None:
-                return answer
-        return None
-
-    async def _end_later(self, channel: Channel) -> None:
-        try:
-            await asyncio.sleep(self.settings.mq_client_api_timeout)
-        finally:  # at once where the client closes first
-            channel.abort()
+    def _disconnected(self, address: str) -> None:
+        self._beaten.discard(address)
 
     async def _repeat(self, seconds: float, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
@@ -418,11 +261,6 @@ class Client:
                 await what()
             except Exception:  # a listener's, which must not end this for the others
                 LOG.exception("%s", self.client_id)
-
-    def _start(self, what: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(what)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _in_order(route: TopicRoute) -> TopicRoute:

@@ -15,13 +15,14 @@ from typing import Final, Self
 
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.client import Client
-from bridge.rocketmq.codes import RequestCode
-from bridge.rocketmq.errors import ClientError, RemotingError
-from bridge.rocketmq.group import ConsumerSettings, Group, MessageModel
+from bridge.rocketmq.codes import RequestCode, ResponseCode
+from bridge.rocketmq.errors import ClientError
+from bridge.rocketmq.group import ConsumerSettings, Group, MessageModel, now_ms
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import parse_table
 from bridge.rocketmq.remoting import Command
 from bridge.rocketmq.retrying import DEAD, give_back, send_retry
+from bridge.rocketmq.running import offsets_body, running_info, stacks
 from bridge.rocketmq.share import Reading, Share
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
@@ -59,6 +60,8 @@ class Consumer:
         self._share: Final = Share(client, self.group, news=self._news.set, assigned=assigned, revoked=revoked)
         self._handled: list[Callable[[], None]] = []
         self._is_open = False
+        self._closing: asyncio.Future[None] | None = None
+        self._opened_ms = 0
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -77,6 +80,11 @@ class Consumer:
         """Queue or topic -> why it was not pulled, locked or divided when that was tried last; it is tried again."""
         return self._share.troubles
 
+    @property
+    def divided(self) -> frozenset[str]:
+        """The topics of which it has all queues that are to be its share, as of the last division."""
+        return self._share.divided
+
     # Its life.
 
     async def open(self) -> None:
@@ -90,27 +98,39 @@ class Consumer:
                 await self._client.route(topic)
         await self.group.check()
         self._share.load()
+        await self._client.register_consumer(self.group.name, self.group.heartbeat)
+        # From here on nothing waits, so that it is open as a whole or not at all.
         self._is_open = True
+        self._opened_ms = now_ms()
         self._handled = [
             self._client.handle(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._notified),
             self._client.handle(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._told_to_reset),
+            self._client.handle(RequestCode.GET_CONSUMER_RUNNING_INFO, self._asked_how_it_does),
+            self._client.handle(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._asked_where_it_stands),
         ]
         self._client.on_routes.append(self._rerouted)
-        await self._client.register_consumer(self.group.name, self.group.heartbeat)
         self._share.open()
 
     async def close(self) -> None:
-        """Persist what is done with, give up the queues and leave the group. Never raises."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._news.set()
-        for ends in self._handled:
-            ends()
-        self._client.on_routes.remove(self._rerouted)
-        await self._share.close()
-        # Only now, as the others divide the queues anew as soon as they hear of it.
-        with suppress(RemotingError):
+        """Persist what is done with, give up the queues and leave the group. Never raises.
+
+        It goes on when who waits for it is cancelled, so that no member is left that does not read.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._news.set()
+            for ends in self._handled:
+                ends()
+            self._client.on_routes.remove(self._rerouted)
+            self._closing = asyncio.ensure_future(self._close())
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._share.close()
+        finally:
+            # Only now, as the others divide the queues anew as soon as they hear of it.
             await self._client.unregister_consumer(self.group.name)
 
     def pause(self) -> None:
@@ -191,13 +211,14 @@ class Consumer:
             return reading.assigned.again(message, changed, until)
         return self.done(message)
 
-    async def persist(self) -> dict[TopicQueue, int]:
+    async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
         """Tell now where the group stands, which is else done every 5 s and with each pull; what is kept for certain.
 
         That are offsets: all before one is done with. A queue that could not be told is not in it, nor one whose lock
-        may be another member's by now.
+        may be another member's by now. Of all ``queues``, or those given, a broker that does not answer is waited for
+        as long as 5 s.
         """
-        return await self._share.persist()
+        return await self._share.persist(queues)
 
     def _take(self, limit: int) -> list[Batch]:
         turns, now, window = self._share.turns, asyncio.get_running_loop().time(), self.settings.window
@@ -225,6 +246,7 @@ class Consumer:
         return None
 
     def _advanced(self, reading: Reading) -> None:
+        reading.consumed_ms = now_ms()
         if reading.waits:
             reading.moved.set()
         if self.settings.window:
@@ -246,6 +268,22 @@ class Consumer:
             LOG.warning("group %s: offsets are not reset: %s", self.group.name, error)
             return
         self._share.reset(offsets)
+
+    def _asked_how_it_does(self, request: Command) -> Command | None:
+        """`ClientRemotingProcessor.getConsumerRunningInfo`."""
+        if request.fields.get("consumerGroup") != self.group.name:
+            return None
+        jstack = stacks() if request.fields.get("jstackEnable") == "true" else None
+        servers = self._client.settings.name_servers
+        body = running_info(self.group, self._share.readings.values(), servers, self._opened_ms, jstack)
+        return request.response(ResponseCode.SUCCESS, body=body)
+
+    def _asked_where_it_stands(self, request: Command) -> Command | None:
+        """`ClientRemotingProcessor.getConsumeStatus`."""
+        if request.fields.get("group") != self.group.name:
+            return None
+        body = offsets_body(self._share.readings.values(), request.fields.get("topic", ""))
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def _rerouted(self, topic: str, route: TopicRoute) -> None:
         if topic in self.group.subscriptions:

@@ -17,7 +17,7 @@ from typing import Any
 
 from bridge.rocketmq.assigned import Limits, TopicQueue
 from bridge.rocketmq.client import Client
-from bridge.rocketmq.codes import RequestCode
+from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import ClientError, CommandError, RemotingError
 from bridge.rocketmq.offsets import ConsumeFrom
 from bridge.rocketmq.properties import checked_group, checked_topic
@@ -29,7 +29,7 @@ from exchange.partition.java import code_units
 from exchange.partition.rocketmq.allocation import Allocation, Averagely
 from exchange.partition.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
 
-__all__ = ["ConsumerSettings", "Group", "MessageModel"]
+__all__ = ["ConsumerSettings", "Group", "MessageModel", "now_ms"]
 
 
 class MessageModel(Enum):
@@ -102,7 +102,7 @@ class Group:
             raise InputError(f"group {name}: subscribe to a topic at least")
         if settings.message_model is MessageModel.CLUSTERING:
             self.subscriptions[self.retry_topic] = Subscription.to_tags(self.retry_topic)
-        now = _now()
+        now = now_ms()
         self.subscriptions = {topic: each.at(now) for topic, each in self.subscriptions.items()}
 
     def heartbeat(self) -> Mapping[str, Any]:
@@ -119,11 +119,16 @@ class Group:
     async def check(self) -> None:
         """Have a broker check the conditions in SQL92 (`MQClientInstance.checkClientInBroker`).
 
-        Raises BrokerError for one that it refuses, ClientError for a topic that nobody knows, RemotingError.
+        A topic that there is not yet is not asked about. Raises BrokerError for one that it refuses, RemotingError.
         """
         for each in self.subscriptions.values():
             if each.type != "TAG":
-                address = next(_addresses(await self.client.route(each.topic)))
+                try:
+                    address = next(_addresses(await self.client.route(each.topic)))
+                except ClientError as error:
+                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                        raise
+                    continue
                 body = {"clientId": self.client.client_id, "group": self.name, "subscriptionData": each.to_json()}
                 await self.client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(body).encode())
 
@@ -131,7 +136,7 @@ class Group:
         """Tell brokers that what is read of these topics has changed (`RebalancePushImpl.messageQueueChanged`)."""
         for topic in topics:
             before = self.subscriptions[topic]
-            self.subscriptions[topic] = before.at(max(_now(), before.version + 1))
+            self.subscriptions[topic] = before.at(max(now_ms(), before.version + 1))
         await self.client.heartbeat()
 
     async def share(self, topic: str) -> set[TopicQueue]:
@@ -178,5 +183,6 @@ def _addresses(route: TopicRoute) -> Iterator[str]:
             yield servers.get(MASTER) or random.choice(list(servers.values()))
 
 
-def _now() -> int:
+def now_ms() -> int:
+    """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
+from bindings.archive.rocketmq_record import PACKED
 from bridge.rocketmq.properties import (
     DELAY,
     KEYS,
@@ -159,9 +160,14 @@ class _Stored(NamedTuple):
 
 
 class StoredMessage(_Told, _Stored):
-    """A message that was consumed (`MessageExt`); its body is not compressed any more."""
+    """A message that was consumed (`MessageExt`); its body is not compressed any more, unless `is_packed` says so."""
 
     __slots__ = ()
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether its body is as it was sent, packed, because it cannot be unpacked."""
+        return bool(self.system_flag & PACKED and self.body)
 
     @property
     def born_host(self) -> str:

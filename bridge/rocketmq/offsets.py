@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -69,6 +70,8 @@ class BrokerOffsets:
 
     def __init__(self, queues: BrokerQueues) -> None:
         self._queues = queues
+        self._turns: defaultdict[TopicQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """An answer may be late, and an older offset must not be the last that is told."""
 
     async def read(self, queue: TopicQueue) -> int | None:
         return await self._queues.committed(queue)
@@ -79,7 +82,8 @@ class BrokerOffsets:
 
     async def _persist(self, queue: TopicQueue, offset: int) -> RemotingError | None:
         try:
-            await self._queues.commit(queue, offset)
+            async with self._turns[queue]:
+                await self._queues.commit(queue, offset)
         except RemotingError as error:
             return error
         return None

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
+from bindings.archive.rocketmq_record import PACKED
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
 from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
 from bridge.mapping.refused import crosses, refused
@@ -39,6 +40,7 @@ from bridge.rocketmq.pulling import BrokerQueues
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
+from exchange.partition.rocketmq.queues import subscribe_queues
 
 __all__ = ["RocketmqSource"]
 
@@ -47,6 +49,8 @@ FIXED_BYTES: Final = 1_024
 
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
+TELL_AGAIN: Final = 1.0
+"""Seconds until a broker is told again that was not told."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at what is wrong while no message comes."""
 END_EVERY: Final = 0.2
@@ -68,12 +72,14 @@ CLOSING: Final = 10.0
 class Lane:
     """A queue, from its assignment until it is taken away; makes deliveries of its messages."""
 
-    __slots__ = ("_identity", "_origin", "assigned", "offsets")
+    __slots__ = ("_identity", "_origin", "assigned", "has_news", "offsets")
 
     def __init__(self, source: str, assigned: AssignedQueue) -> None:
         self.assigned = assigned
         self.offsets: deque[int] = deque()
         """Of the deliveries that brokers were not told of."""
+        self.has_news = False
+        """Whether some of them are settled."""
         # Not the message's own topic: one that is tried again shows that which it was first read from.
         topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
         self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
@@ -108,7 +114,8 @@ class Lane:
 def refused_message(message: StoredMessage, problem: Unmappable) -> Message:
     """A message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
     properties = {name: value for name, value in message.properties.items() if crosses(name)}
-    return refused(from_rocketmq(message._replace(properties=properties), None, ""), problem)
+    as_it_is = message._replace(properties=properties, system_flag=message.system_flag & ~PACKED)
+    return refused(from_rocketmq(as_it_is, None, ""), problem)
 
 
 class RocketmqSource(Source):
@@ -149,6 +156,7 @@ class RocketmqSource(Source):
         self._client: Client | None = None
         self._consumer: Consumer | None = None
         self._committing: asyncio.Task[None] | None = None
+        self._telling: dict[str, asyncio.Task[None]] = {}
         self._lanes: dict[AssignedQueue, Lane] = {}
         self._uncommitted = 0
         self._fresh = 0
@@ -162,7 +170,11 @@ class RocketmqSource(Source):
         try:
             await client.open()
             for each in self._subscriptions:
-                await route_of(client, each.topic)
+                route = await route_of(client, each.topic)
+                try:
+                    subscribe_queues(route)
+                except InputError:
+                    raise Disconnected(f"topic {each.topic!r} has no queue that may be read") from None
             consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._taken)
             self._consumer = consumer
             await consumer.open()
@@ -221,9 +233,12 @@ class RocketmqSource(Source):
                 raise Disconnected(f"{where}: {trouble}")
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        """Whether all queues of ours were read to where they end now."""
+        """Whether all queues of ours were read to where they end now, and none of them is yet to be had."""
         lanes = [lane for queue, lane in consumer.assigned.items() if not _is_retry(queue.topic)]
-        if not lanes or any(lane.ready for lane in lanes) or self._client is None:
+        missing = {each.topic for each in self._subscriptions} - consumer.divided
+        if missing or any(not _is_retry(where) for where in consumer.troubles):
+            return False
+        if any(lane.ready for lane in lanes) or self._client is None:
             return False
         asked = BrokerQueues(self._client, self._group)
         try:
@@ -237,13 +252,14 @@ class RocketmqSource(Source):
             lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
             count = self._consumer.done_before(lane.assigned, delivery.position + 1)
             if count:
+                lane.has_news = True
                 self._fresh += count
                 self._settled.set()
                 if self._fresh * 4 >= self._window:
                     self._many_settled.set()
 
     async def _commit(self, consumer: Consumer) -> None:
-        """Tell brokers what is settled."""
+        """Have brokers told what is settled, each by itself: one that hangs keeps only its own queues waiting."""
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
@@ -252,17 +268,36 @@ class RocketmqSource(Source):
             self._settled.clear()
             self._many_settled.clear()
             self._fresh = 0
-            told = await consumer.persist()
+            news: dict[str, list[Lane]] = {}
             for lane in self._lanes.values():
-                self._uncommitted -= lane.told(told.get(lane.assigned.queue))
-            self._committed.set()
+                if lane.has_news and lane.assigned.queue.broker not in self._telling:
+                    news.setdefault(lane.assigned.queue.broker, []).append(lane)
+            for broker, lanes in news.items():
+                self._telling[broker] = asyncio.create_task(self._tell(consumer, broker, lanes))
+
+    async def _tell(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
+        for lane in lanes:
+            lane.has_news = False
+        told = await consumer.persist([lane.assigned.queue for lane in lanes])
+        for lane in lanes:
+            offset = told.get(lane.assigned.queue)
+            if self._lanes.get(lane.assigned) is lane:
+                self._uncommitted -= lane.told(offset)
+            lane.has_news |= offset is None
+        self._committed.set()
+        if len(told) < len(lanes):
+            await asyncio.sleep(TELL_AGAIN)
+        del self._telling[broker]
+        self._settled.set()
 
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         client, self._client = self._client, None
-        if self._committing is not None:
-            self._committing.cancel()
-            self._committing = None
+        for task in (self._committing, *self._telling.values()):
+            if task is not None:
+                task.cancel()
+        self._committing = None
+        self._telling.clear()
         with suppress(TimeoutError, HashstarError, OSError):
             if consumer is not None:
                 await asyncio.wait_for(consumer.close(), CLOSING)

@@ -20,7 +20,7 @@ from bridge.rocketmq.channel import Channel
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.errors import ClientError, RemotingError
 from bridge.rocketmq.fetching import Fetching
-from bridge.rocketmq.group import Group, MessageModel
+from bridge.rocketmq.group import Group, MessageModel, now_ms
 from bridge.rocketmq.offsets import BrokerOffsets, LocalOffsets, Offsets, start_offset
 from bridge.rocketmq.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
 from bridge.rocketmq.pulling import BrokerQueues
@@ -37,7 +37,7 @@ REBALANCE_AGAIN: Final = 1.0
 class Reading:
     """An assigned queue, and who pulls it."""
 
-    __slots__ = ("assigned", "channel", "moved", "task", "waits")
+    __slots__ = ("assigned", "channel", "consumed_ms", "locked_ms", "moved", "pulled_ms", "task", "waits")
 
     def __init__(self, assigned: AssignedQueue) -> None:
         self.assigned = assigned
@@ -48,6 +48,8 @@ class Reading:
         self.task: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
         """The connection over which its lock was had, if it needs one."""
+        self.pulled_ms = self.consumed_ms = self.locked_ms = now_ms()
+        """When it was pulled, something of it done with, or locked last; milliseconds since 1970."""
 
 
 class Share:
@@ -73,6 +75,8 @@ class Share:
         """The same, in the order in which messages are handed out."""
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
         """Queue or topic -> why it was not pulled, locked or divided when that was tried last."""
+        self.divided: frozenset[str] = frozenset()
+        """The topics of which all queues that should be ours are, as of the last division."""
         self.changed: Final = asyncio.Event()
         """The group or a route has changed."""
         self.resumed: Final = asyncio.Event()
@@ -87,7 +91,6 @@ class Share:
         self._fetching: Final = Fetching(client, group, self._queues, self.troubles, news=news, reset=self._misplaced)
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
-        self._persisting: Final = asyncio.Lock()
         self._unlocked: Final = asyncio.Event()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
@@ -120,10 +123,11 @@ class Share:
         if self.settings.locks:
             await self._locks.unlock([reading.assigned.queue for reading in held])
 
-    async def persist(self) -> dict[TopicQueue, int]:
-        """Tell where the group stands; what was told and heard."""
-        async with self._persisting:
-            return await self._persist(self._standing(self.readings.values()))
+    async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
+        """Tell where the group stands in these queues, else in all that are ours; what was told and heard."""
+        readings = self.readings
+        which = readings.values() if queues is None else [readings[queue] for queue in queues if queue in readings]
+        return await self._persist(self._standing(which))
 
     def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Go on with these queues, as far as they are ours, from other offsets: they are given up, and come anew."""
@@ -143,8 +147,11 @@ class Share:
                 reading.waits = True
                 await reading.moved.wait()
                 reading.waits = False
-            elif (delay := await self._fetching.pull(assigned, room)) is not None:
-                await asyncio.sleep(delay)
+            else:
+                reading.pulled_ms = now_ms()
+                delay = await self._fetching.pull(assigned, room)
+                if delay is not None:
+                    await asyncio.sleep(delay)
 
     # The division of the queues.
 
@@ -161,7 +168,7 @@ class Share:
 
     async def _rebalance(self) -> bool:
         """Divide the queues anew; whether all is as it should be now (`RebalanceImpl.doRebalance`)."""
-        balanced, changed, fresh = True, set[str](), list[Reading]()
+        divided, changed, fresh = set[str](), set[str](), list[Reading]()
         for topic in self.group.subscriptions:
             try:
                 wanted = await self.group.share(topic)
@@ -170,16 +177,14 @@ class Share:
                 if topic not in self.troubles and topic != self.group.retry_topic:
                     LOG.warning("group %s: topic %s is not divided: %s", self.group.name, topic, error)
                 self.troubles[topic] = error
-                balanced = False
                 continue
             ours = {queue: reading for queue, reading in self.readings.items() if queue.topic == topic}
             lost = [reading for queue, reading in ours.items() if queue not in wanted and not reading.assigned.leaving]
             await self._leave(lost)
             came = sorted(wanted - ours.keys(), key=lambda queue: queue.order)
             joined = await self._join(came)
-            balanced &= len(joined) == len(came) and not any(
-                ours[queue].assigned.leaving for queue in wanted & ours.keys()
-            )
+            if len(joined) == len(came) and not any(ours[queue].assigned.leaving for queue in wanted & ours.keys()):
+                divided.add(topic)
             fresh += joined
             if joined or lost:
                 changed.add(topic)
@@ -189,7 +194,8 @@ class Share:
         for reading in fresh:
             if not reading.assigned.dropped:
                 reading.task = self._start(self._pull_on(reading))
-        return balanced
+        self.divided = frozenset(divided)
+        return divided == self.group.subscriptions.keys()
 
     async def _join(self, queues: list[TopicQueue]) -> list[Reading]:
         """Take these queues, as far as they can be locked and where they begin can be known."""
@@ -238,8 +244,7 @@ class Share:
                 self._start(self._leave_in_order(reading))
             else:
                 offsets |= self._let_go(reading)
-        async with self._persisting:
-            await self._persist(offsets)
+        await self._persist(offsets)
 
     async def _leave_in_order(self, reading: Reading) -> None:
         """`RebalancePushImpl.tryRemoveOrderMessageQueue`."""
@@ -249,8 +254,7 @@ class Share:
                 while reading.assigned.out:
                     reading.moved.clear()
                     await reading.moved.wait()
-        async with self._persisting:
-            await self._persist(self._standing([reading]))
+        await self._persist(self._standing([reading]))
         # It stays here until that is done: whoever divides the queues meanwhile would lock it, and begin too early.
         reading.assigned.drop()
         await self._locks.unlock([reading.assigned.queue])
@@ -271,7 +275,10 @@ class Share:
         self._queues.forget(assigned.queue)
         self.troubles.pop(assigned.queue, None)
         if self._on_revoked is not None:
-            self._on_revoked(assigned)
+            try:
+                self._on_revoked(assigned)
+            except Exception:  # the queues after it are to be given up, too
+                LOG.exception("group %s: what is told of revoked queues failed at %s", self.group.name, assigned.queue)
         return offsets
 
     def _standing(self, readings: Iterable[Reading]) -> dict[TopicQueue, int]:
@@ -295,8 +302,7 @@ class Share:
             if reading.task is not None:
                 reading.task.cancel()
         # They stay here until that is done: whoever divides the queues meanwhile would begin at the old offsets.
-        async with self._persisting:
-            await self._persist(ours)
+        await self._persist(ours)
         for reading in moved:
             self._let_go(reading)
         self.changed.set()
@@ -357,6 +363,7 @@ class Share:
             self._unlocked.set()
         else:
             reading.assigned.locked_until = until
+            reading.locked_ms = now_ms()
 
     # Offsets.
 

@@ -1,77 +1,99 @@
 """The messages in the answer to a pull: records of the broker's commit log, in line (`MessageDecoder.decodes`).
 
-A record that is damaged ends the answer for Java's client, which then asks for the same again. Here it is an error.
+A record that is damaged ends the answer for Java's client, which goes on behind all that the answer had. Here it is an
+error. A body that cannot be unpacked, which Java's client takes for the same, stays as it came, and so does the bit of
+the system flag that says that it is packed. Of one that was unpacked that bit is cleared, and those that say how are
+left, as Java's client does since 5.3.2.
 """
 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Final
 
-from bindings.archive.rocketmq_record import (
-    BATCH,
-    LEAST,
-    MAGICS,
-    PACKED,
-    START,
-    host_bytes,
-    messages_in,
-    pieces_at,
-    unpacked,
-)
+from bindings.archive.rocketmq_record import BATCH, LEAST, MAGICS, PACKED, V1, messages_in, properties_of, unpacked
 from bridge.rocketmq.message import StoredMessage
-from bridge.rocketmq.properties import decoded
 from exchange.errors import InputError
 
 __all__ = ["stored_messages"]
 
-TIME: Final = struct.Struct(">q")
-END: Final = struct.Struct(">iq")
-"""Reconsume times, offset of the prepared half of a transaction."""
+HEADS: Final = tuple(struct.Struct(f">iIiiiqqiq{born}sq{kept}siqI") for kept in (8, 20) for born in (8, 20))
+"""All of a record before its body, by what its system flag says of its two hosts (``flag >> 4 & 3``): of IPv4 or IPv6.
+
+Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born time, born host,
+store time, store host, reconsume times, offset of the prepared half of a transaction, size of the body.
+"""
+V4: Final = HEADS[0]
 
 
 def stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
     """The messages in an answer of a broker of this name; those of a batch in one record are told apart.
 
-    Raises InputError for what is no record, and for a body that cannot be unpacked.
+    Raises InputError for what is no record.
     """
     found: list[StoredMessage] = []
-    place = 0
-    while place < len(data):
-        place += _add(found, data, place, broker)
+    place, stop = 0, len(data)
+    raw_topic, topic = b"", ""
+    while place < stop:
+        if place + LEAST > stop:
+            raise InputError(f"byte {place} of an answer of {broker}: it ends within a record")
+        head = V4
+        told = head.unpack_from(data, place)
+        size, magic, hosts = told[0], told[1], told[7] >> 4 & 3
+        end = place + size
+        if magic not in MAGICS or size < LEAST or end > stop:
+            raise InputError(f"byte {place} of an answer of {broker}: there is no record")
+        if hosts:
+            head = HEADS[hosts]
+            if size < head.size:
+                raise _unfit(place, broker)
+            told = head.unpack_from(data, place)
+        (
+            _, _, _, queue, flag, offset, log_offset, system_flag, born_time, born_address, store_time, store_address,
+            reconsumed, prepared, length,
+        ) = told  # fmt: skip
+        body_at = place + head.size
+        topic_at = body_at + length
+        try:  # what points beyond the data is found by this, and what points beyond the record by its end
+            width = 1 if magic == V1 else 2
+            names_at = topic_at + width + (data[topic_at] if width == 1 else data[topic_at] << 8 | data[topic_at + 1])
+            properties_at = names_at + 2
+            fits = properties_at + (data[names_at] << 8 | data[names_at + 1]) == end
+        except IndexError:
+            fits = False
+        if not fits:
+            raise _unfit(place, broker)
+        body = data[body_at:topic_at]
+        if system_flag & PACKED and body:
+            with suppress(InputError):
+                body = unpacked(body, system_flag)
+                system_flag &= ~PACKED
+        if data[topic_at + width : names_at] != raw_topic:
+            raw_topic = data[topic_at + width : names_at]
+            topic = raw_topic.decode("utf-8", "surrogateescape")
+        message = StoredMessage(
+            topic, body, properties_of(data[properties_at:end]), flag, broker, queue, offset, log_offset,
+            system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size,
+        )  # fmt: skip
+        if system_flag & BATCH == BATCH and not message.is_packed:
+            found += _in_batch(message)
+        else:
+            found.append(message)
+        place = end
     return found
 
 
-def _add(found: list[StoredMessage], data: bytes, place: int, broker: str) -> int:
-    """Add the messages of the record at a byte, and give its size."""
-    if place + LEAST > len(data):
-        raise InputError(f"byte {place} of an answer of {broker}: it ends within a record")
-    size, magic, _, queue, flag, offset, log_offset, system_flag, born_time = START.unpack_from(data, place)
-    if magic not in MAGICS or size < LEAST or place + size > len(data):
-        raise InputError(f"byte {place} of an answer of {broker}: there is no record")
-    pieces = pieces_at(data, place, size, magic, system_flag)
-    if pieces is None:
-        raise InputError(f"byte {place} of an answer of {broker}: a record whose parts do not fit in it")
-    body, topic, properties = pieces
-    born, kept = host_bytes(system_flag)
-    at = place + START.size
-    born_address = data[at : at + born]
-    at += born
-    store_time = TIME.unpack_from(data, at)[0]
-    at += 8
-    store_address = data[at : at + kept]
-    reconsumed, prepared = END.unpack_from(data, at + kept)
-    if body:
-        body = unpacked(body, system_flag)
-        system_flag &= ~PACKED
-    message = StoredMessage(
-        topic.decode("utf-8", "surrogateescape"), body, decoded(properties), flag, broker, queue, offset, log_offset,
-        system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size,
-    )  # fmt: skip
-    if system_flag & BATCH != BATCH:
-        found.append(message)
-    else:
-        for ahead, part in enumerate(messages_in(body)):
-            own = decoded(part.properties)
-            found.append(message._replace(body=part.body, properties=own, flag=part.flag, queue_offset=offset + ahead))
-    return int(size)
+def _in_batch(record: StoredMessage) -> list[StoredMessage]:
+    """The messages of a batch in one record (`MessageDecoder.decodeMessage`)."""
+    first = record.queue_offset
+    return [
+        record._replace(
+            body=part.body, properties=properties_of(part.properties), flag=part.flag, queue_offset=first + ahead
+        )
+        for ahead, part in enumerate(messages_in(record.body))
+    ]
+
+
+def _unfit(place: int, broker: str) -> InputError:
+    return InputError(f"byte {place} of an answer of {broker}: a record whose parts do not fit in it")

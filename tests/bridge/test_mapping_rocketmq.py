@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bindings.archive.rocketmq_record import PACKED
 from bridge.amqp import ContentHeader, content_of, message_of
 from bridge.mapping import (
     IDENTITY,
@@ -270,11 +271,19 @@ def test_a_message_of_rocketmq_that_is_no_message_of_amqp_is_told_why(properties
         from_rocketmq(NATIVE._replace(properties=properties))
 
 
-def test_a_name_or_a_key_too_long_for_amqp_is_told() -> None:
+def test_a_name_too_long_for_amqp_and_a_body_that_cannot_be_unpacked_are_told() -> None:
     with pytest.raises(Unmappable, match=r"property name .* has 256 bytes"):
         from_rocketmq(NATIVE._replace(properties={"n" * 256: "v"}))
-    with pytest.raises(Unmappable, match=r"routing key .* has 300 bytes"):
-        from_rocketmq(NATIVE._replace(properties={"KEYS": "k" * 300}))
+    with pytest.raises(Unmappable, match="marked as packed"):
+        from_rocketmq(NATIVE._replace(system_flag=PACKED))
+
+
+def test_a_key_too_long_for_a_routing_key_is_only_in_its_header() -> None:
+    sent = NATIVE._replace(properties={"KEYS": "k" * 256 + " second"})
+    message = from_rocketmq(sent)
+    assert message.routing_key == ""
+    assert to_rocketmq(message, "t").properties == sent.properties
+    assert from_rocketmq(NATIVE._replace(properties={"KEYS": "k" * 255})).routing_key == "k" * 255
 
 
 def test_a_message_of_amqp_that_is_no_message_of_rocketmq_is_told_why() -> None:

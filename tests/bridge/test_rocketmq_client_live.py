@@ -119,6 +119,31 @@ def test_the_next_name_server_is_asked_when_one_fails(rocketmq_servers: list[Ser
         asyncio.run(asyncio.wait_for(test(server), 30))
 
 
+def test_all_who_ask_at_a_time_find_the_name_server_that_answers(rocketmq_servers: list[Server]) -> None:
+    async def test(server: Server) -> None:
+        async with Client(ClientSettings(server.url)) as client:
+            made = [named(f"at-once-{number}") for number in range(4)]
+            for topic in made:
+                await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
+        # Whoever has found the first one silent must not have the next skip the second.
+        for count in (2, 4):
+            async with Client(ClientSettings(f"{NOBODY};{server.url}")) as client:
+                await asyncio.gather(*[client.route(topic) for topic in made[:count]])
+
+    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
+
+
+def test_a_client_that_was_closed_connects_no_more(rocketmq_servers: list[Server]) -> None:
+    async def test(server: Server) -> None:
+        async with Client(ClientSettings(server.url)) as client:
+            pass
+        for again in (client.open, lambda: client.route("any")):
+            with pytest.raises(ClientError, match="the client is closed"):
+                await again()
+
+    asyncio.run(asyncio.wait_for(test(rocketmq_servers[0]), 60))
+
+
 def test_no_name_server_is_an_error_that_names_all() -> None:
     async def test() -> None:
         with pytest.raises(ConnectError, match=f"{NOBODY}.*127.0.0.1:2"):

@@ -12,6 +12,7 @@ import pytest
 from bridge.rocketmq.assigned import Limits, TopicQueue
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import RequestCode, ResponseCode
+from bridge.rocketmq.consumer import Consumer
 from bridge.rocketmq.errors import BrokerError, ClientError
 from bridge.rocketmq.group import MessageModel
 from bridge.rocketmq.message import RocketMessage, StoredMessage
@@ -108,7 +109,7 @@ def test_conditions_in_sql92_are_the_broker_s_to_judge_and_to_refuse(rocketmq_se
         async with consumer_of(client, Subscription.to_sql(topic, "size BETWEEN 5 AND 7 OR TAGS = 'x'")) as consumer:
             assert sorted(each.body for each in await read(consumer, 3)) == [b"5", b"6", b"7"]
             await nothing_more(consumer)
-        wrong = consumer_of(client, Subscription.to_sql(topic, "size >"), group=f"g-wrong-{topic}")
+        wrong = consumer_of(client, Subscription(topic, "size >", "SQL92"), group=f"g-wrong-{topic}")
         with pytest.raises(BrokerError) as refused:
             await wrong.open()
         assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
@@ -409,5 +410,67 @@ def test_a_lock_is_lost_with_its_connection_and_the_queue_to_whom_has_the_lock_b
             ].queue_offset  # what was committed, which may be less than was done with
             assert begin <= 6
             assert [each.queue_offset for each in await read(consumer, 9 - begin)] == list(range(begin + 1, 10))
+
+    on_each(rocketmq_servers, test)
+
+
+def test_a_second_consumer_of_a_group_is_refused_and_the_first_goes_on(rocketmq_servers: list[Server]) -> None:
+    async def test(client: Client, _: Server) -> None:
+        topic = await topic_at(client, queues=1)
+        async with consumer_of(client, topic) as first:
+            second = consumer_of(client, topic)
+            with pytest.raises(ClientError, match="has been created before"):
+                await second.open()
+            await second.close()
+            await client.heartbeat()
+            await send(client, numbered(topic, 3))
+            assert len(await read(first, 3)) == 3
+            assert client.client_id in await first.group._members(await client.route(topic))
+
+    on_each(rocketmq_servers, test)
+
+
+def test_a_consumer_whose_opening_or_closing_is_cancelled_leaves_no_member(rocketmq_servers: list[Server]) -> None:
+    async def members(client: Client, topic: str) -> list[str]:
+        try:
+            return await consumer_of(client, topic).group._members(await client.route(topic))
+        except BrokerError as error:
+            assert "no consumer for this group" in str(error)  # noqa: PT017  one that says else is a failure
+            return []
+
+    async def test(client: Client, server: Server) -> None:
+        topic = await topic_at(client, queues=1)
+        for seconds in (0.0, 0.001, 0.003, 0.01):
+            async with Client(ClientSettings(server.url)) as own:
+                consumer = consumer_of(own, topic)
+                opening = asyncio.create_task(consumer.open())
+                await asyncio.sleep(seconds)
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
+                closing = asyncio.create_task(consumer.close())
+                await asyncio.sleep(seconds)
+                closing.cancel()
+                await asyncio.gather(closing, return_exceptions=True)
+                await consumer.close()
+                async with asyncio.timeout(10):
+                    while await members(client, topic):  # noqa: ASYNC110  brokers tell nobody
+                        await asyncio.sleep(0.05)
+                assert not own._consumers
+                assert not any(own._handlers.values())
+                assert not own.on_routes
+
+    on_each(rocketmq_servers, test)
+
+
+def test_what_is_told_of_a_revoked_queue_may_fail_and_the_consumer_closes(rocketmq_servers: list[Server]) -> None:
+    def fail(_: object) -> None:
+        raise KeyError("told")
+
+    async def test(client: Client, _: Server) -> None:
+        topic = await topic_at(client, queues=2)
+        subscriptions = [Subscription.to_tags(topic)]
+        async with Consumer(client, f"g-{topic}", subscriptions, revoked=fail) as consumer:
+            await eventually(lambda: len(consumer.assigned) >= 2)
+        assert not client._consumers
 
     on_each(rocketmq_servers, test)

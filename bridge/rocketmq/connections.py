@@ -1,0 +1,238 @@
+"""The connections of a process to name servers and brokers: one to each address, made when it is needed.
+
+Name servers are asked by turns: the one that answered last, and when it fails the next. What a broker asks goes to the
+handlers of its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+from bridge.rocketmq.channel import Channel, ChannelSettings, split_address
+from bridge.rocketmq.codes import ResponseCode
+from bridge.rocketmq.errors import BrokerError, ClientError, ConnectError, RemotingError
+from bridge.rocketmq.remoting import Command
+from exchange.errors import InputError
+
+__all__ = ["ClientSettings", "Connections", "Handler"]
+
+Handler: TypeAlias = Callable[[Command], Command | None]
+"""Answers a request of a broker's; None when it is for another handler of that code, or needs no answer."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a Java client calls `ClientConfig`; times are seconds."""
+
+    namesrv_addr: str
+    """Name servers as ``host:port``, separated by semicolons or commas."""
+    instance_name: str = ""
+    """``instanceName``; left out, one that no other client has."""
+    unit_name: str = ""
+    client_ip: str = ""
+    """``clientIP``; left out, that of the interface by which the name servers are reached."""
+    poll_name_server_interval: float = 30.0
+    """After so long a route is looked up again."""
+    heartbeat_broker_interval: float = 30.0
+    mq_client_api_timeout: float = 3.0
+    """Of route lookups, heartbeats and the like."""
+    channel: ChannelSettings = field(default_factory=ChannelSettings)
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses. Raises InputError where there is none, or one that is none."""
+        addresses = tuple([each.strip() for each in self.namesrv_addr.replace(",", ";").split(";") if each.strip()])
+        if not addresses:
+            raise InputError("no name server: give namesrv_addr, as in 127.0.0.1:9876;127.0.0.1:9877")
+        for address in addresses:
+            try:
+                split_address(address)
+            except ConnectError as error:
+                raise InputError(f"namesrv_addr: {error}") from None
+        return addresses
+
+
+class Connections:
+    """The connections, on the running event loop."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        """Raises InputError."""
+        self.settings: Final = settings
+        self._name_servers: Final = settings.name_servers
+        self._in_use = self._name_servers[0]
+        self._is_closed = False
+        self._channels: Final[dict[str, asyncio.Future[Channel]]] = {}
+        self._handlers: Final[dict[int, list[Handler]]] = {}
+        self._tasks: Final[set[asyncio.Task[Any]]] = set()
+
+    async def close(self) -> None:
+        """End all connections, and what was begun for them; none is made any more."""
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for opening in tuple(self._channels.values()):
+            with suppress(RemotingError, asyncio.CancelledError):
+                await (await opening).close()
+        self._channels.clear()
+
+    async def invoke(
+        self,
+        address: str,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
+    ) -> Command:
+        """Ask the server at an address, whatever it answers.
+
+        Raises ConnectError, SendRequestError, RemotingTimeout, CommandError. A broker that says that it goes away is
+        asked once more over a new connection, as the Java client does (``enableReconnectForGoAway``).
+        """
+        limit = self.settings.mq_client_api_timeout if timeout is None else timeout
+        began = time.monotonic()
+        channel = await self.channel(address)
+        answer = await channel.invoke(code, fields or {}, body, limit - (time.monotonic() - began))
+        if answer.code == ResponseCode.GO_AWAY:
+            self.leave(channel)
+            channel = await self.channel(address)
+            answer = await channel.invoke(code, fields or {}, body, limit - (time.monotonic() - began))
+        return answer
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Command:
+        """`invoke`, but an answer other than SUCCESS is raised as BrokerError."""
+        answer = await self.invoke(address, code, fields, body, timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address)
+        return answer
+
+    async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
+        """Ask the name server in use; when it fails, the next, each of them once.
+
+        Raises BrokerError for an answer other than SUCCESS, ConnectError when none answers.
+        """
+        troubles = []
+        for address in self._by_turns():
+            try:
+                answer = await self.ask(address, code, fields, body)
+            except BrokerError:
+                self._in_use = address
+                raise
+            except RemotingError as error:
+                if self._is_closed:
+                    raise
+                troubles.append(str(error))
+            else:
+                self._in_use = address
+                return answer
+        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
+
+    async def name_server(self) -> Channel:
+        """The connection to a name server that can be reached. Raises ConnectError when none can."""
+        troubles = []
+        for address in self._by_turns():
+            try:
+                return await self.channel(address)
+            except ConnectError as error:
+                troubles.append(str(error))
+        raise ConnectError(f"no name server answers: {'; '.join(troubles)}")
+
+    async def channel(self, address: str) -> Channel:
+        """The connection to an address; it is made when there is none. Raises ConnectError, ClientError when closed."""
+        opening = self._channels.get(address)
+        if opening is None:
+            if self._is_closed:
+                raise ClientError("the client is closed")
+            opening = self._channels[address] = asyncio.ensure_future(self._open(address))
+            opening.add_done_callback(lambda done: self._opened(address, done))
+        return await asyncio.shield(opening)
+
+    def open_channel(self, address: str) -> Channel | None:
+        """The connection to an address, if it is there."""
+        opening = self._channels.get(address)
+        if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
+            return None
+        return opening.result()
+
+    def leave(self, channel: Channel) -> None:
+        """Make no new request over this connection, and end it once those under way are over."""
+        if channel.is_usable:
+            channel.is_usable = False
+            self._forget(channel)
+            self._start(self._end_later(channel))
+
+    def handle(self, code: int, handler: Handler) -> Callable[[], None]:
+        """Have requests of brokers with this code answered; what it gives ends that."""
+        handlers = self._handlers.setdefault(code, [])
+        handlers.append(handler)
+        return lambda: handlers.remove(handler)
+
+    # For whoever builds on it.
+
+    def _connected(self, address: str) -> None:
+        """There is a new connection."""
+
+    def _disconnected(self, address: str) -> None:
+        """A connection has ended."""
+
+    def _start(self, what: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Have something done, at the longest until `close`."""
+        task = asyncio.ensure_future(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # How it is done.
+
+    def _by_turns(self) -> tuple[str, ...]:
+        """The name servers from the one in use on. What several ask at a time, each asks of all."""
+        at = self._name_servers.index(self._in_use)
+        return self._name_servers[at:] + self._name_servers[:at]
+
+    async def _open(self, address: str) -> Channel:
+        channel = await Channel.open(address, self.settings.channel)
+        channel.on_request = self._answer
+        channel.on_closed = self._closed
+        self._connected(address)
+        return channel
+
+    def _opened(self, address: str, opening: asyncio.Future[Channel]) -> None:
+        failed = opening.cancelled() or opening.exception() is not None
+        if (failed or opening.result().closed) and self._channels.get(address) is opening:
+            del self._channels[address]
+
+    def _closed(self, channel: Channel) -> None:
+        self._disconnected(channel.address)
+        self._forget(channel)
+
+    def _forget(self, channel: Channel) -> None:
+        if self.open_channel(channel.address) is channel:
+            del self._channels[channel.address]
+
+    def _answer(self, request: Command) -> Command | None:
+        for handler in tuple(self._handlers.get(request.code, ())):
+            answer = handler(request)
+            if answer is not None:
+                return answer
+        return None
+
+    async def _end_later(self, channel: Channel) -> None:
+        try:
+            await asyncio.sleep(self.settings.mq_client_api_timeout)
+        finally:  # at once where the client closes first
+            channel.abort()
