@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
 
 import click
 
-from bindings.cli import COMMANDS
 from bridge.commands import bridge_command
 
 __all__ = ["main"]
 
 
-@click.group(commands={command.name or "": command for command in (*COMMANDS, bridge_command)}, no_args_is_help=True)
-@click.version_option(version("hashstar"), prog_name="hashstar")
+class Program(click.Group):
+    """All commands. A bridge starts, and is started again, without what only the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({**self.commands, **_others()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.commands.get(cmd_name) or _others().get(cmd_name)
+
+
+def _others() -> Mapping[str, click.Command]:
+    from bindings.cli import COMMANDS
+
+    return {command.name or "": command for command in COMMANDS}
+
+
+@click.group(cls=Program, commands=[bridge_command], no_args_is_help=True)
+@click.version_option(package_name="hashstar", prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""
 

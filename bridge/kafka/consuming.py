@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Layout, Misfit, Source
 from bridge.kafka.calls import Calls
-from bridge.kafka.errors import LOG_LEVEL, Reasons
+from bridge.kafka.errors import LOG_LEVEL, RECONNECT_MOST, Reasons
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.topics import checked, metadata_of
 
@@ -33,6 +33,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "partition.assignment.strategy": "cooperative-sticky",
     # A member that died is missed sooner than by the default of 45 s: its partitions stand still until then.
     "session.timeout.ms": 10_000,
+    # A member hears at its heartbeats that others come and go, and all wait for the last to hear: by default 3 s.
+    "heartbeat.interval.ms": 1_000,
+    "reconnect.backoff.max.ms": RECONNECT_MOST,
     "topic.metadata.refresh.interval.ms": 30_000,
     "log_level": LOG_LEVEL,
 }

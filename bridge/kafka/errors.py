@@ -10,13 +10,17 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["LOG", "LOG_LEVEL", "PASSING", "REFUSALS", "Reasons", "failure_of", "told", "trouble_of"]
+__all__ = ["LOG", "LOG_LEVEL", "PASSING", "RECONNECT_MOST", "REFUSALS", "Reasons", "failure_of", "told", "trouble_of"]
 
 LOG: Final = logging.getLogger("bridge.kafka")
 """Where librdkafka's own lines go, which it would write to standard error; it gives them away while it is polled."""
 
 LOG_LEVEL: Final = 5
 """Syslog's notices and all that is graver; the settings of a table may ask for more."""
+
+RECONNECT_MOST: Final = 2_000
+"""Milliseconds between tries to connect, half as many more by chance. librdkafka's own 10 s would leave a broker that
+was restarted alone for so long."""
 
 PASSING: Final = frozenset({
     KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
@@ -63,6 +67,8 @@ class Reasons:
     def __init__(self) -> None:
         self._last: KafkaError | None = None
         self._line = ""
+        self.all_down = False
+        """Whether there was no broker to talk to, at least once."""
         self.trouble: Disconnected | None = None
         """It will not get better by itself. What is fatal is raised by polling instead."""
 
@@ -75,6 +81,7 @@ class Reasons:
     def heard(self, error: KafkaError) -> None:
         """An ``error_cb``."""
         code = error.code()
+        self.all_down = self.all_down or code == KafkaError._ALL_BROKERS_DOWN
         # That all brokers are down is told after why they are.
         if code != KafkaError._ALL_BROKERS_DOWN or self._last is None:
             self._last = error

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Layout, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
-from bridge.kafka.errors import LOG_LEVEL, REFUSALS, Reasons, failure_of, trouble_of
+from bridge.kafka.errors import LOG_LEVEL, RECONNECT_MOST, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.kafka.records import Destination, Writer
 from bridge.kafka.topics import Partitioned, Topic, agreed, topics_of
 from exchange.errors import HashstarError
@@ -40,7 +40,12 @@ LOOK_EVERY: Final = 60.0
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 
-DEFAULTS: Final[Mapping[str, Any]] = {"linger.ms": 5, "message.timeout.ms": 0, "log_level": LOG_LEVEL}
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "linger.ms": 5,
+    "message.timeout.ms": 0,
+    "reconnect.backoff.max.ms": RECONNECT_MOST,
+    "log_level": LOG_LEVEL,
+}
 
 FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
 

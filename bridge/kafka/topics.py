@@ -17,8 +17,9 @@ __all__ = ["SECONDS", "Partitioned", "Topic", "agreed", "checked", "cluster_of",
 
 SECONDS: Final = 10.0
 """How long brokers may take to tell."""
+FIRST_LOOK: Final = 0.25
 LOOK: Final = 2.0
-"""The same, before it is looked whether they ever will."""
+"""The same, before it is looked whether they ever will: at first, and at most. So long all may be down, too."""
 
 
 Partitioned: TypeAlias = Mapping[str, tuple[str, int]]
@@ -45,15 +46,20 @@ def checked(found: Any, names: Sequence[str]) -> dict[str, int]:
 
 
 def metadata_of(client: Any, reasons: Reasons) -> Any:
-    """A cluster's metadata, by any client of it; waits for the answer, `SECONDS` at most. Raises KafkaException."""
-    deadline = monotonic() + SECONDS
+    """A cluster's metadata, by any client of it; waits for the answer, `SECONDS` at most. Raises KafkaException.
+
+    Brokers that refuse connections, or end them, are waited for by whoever opens an endpoint again, not here.
+    """
+    began = monotonic()
+    wait = FIRST_LOOK
     while True:
         try:
-            return client.list_topics(timeout=LOOK)
+            return client.list_topics(timeout=wait)
         except KafkaException:
             client.poll(0)  # which lets it tell its reasons
-            if reasons.certain or monotonic() > deadline:
+            if reasons.certain or monotonic() - began > (LOOK if reasons.all_down else SECONDS):
                 raise
+        wait = min(wait * 2, LOOK)  # a broker that is far away is asked anew each time
 
 
 def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons) -> dict[str, Topic]:

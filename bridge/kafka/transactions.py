@@ -48,7 +48,7 @@ STALLED: Final = 5.0
 PAUSE: Final = 0.1
 """Seconds after an abort."""
 
-IDLE: Final = 5.0
+IDLE: Final = 1.0
 """Seconds after which offsets are committed of what went nowhere, or elsewhere."""
 
 WAITING: Final = 30.0
