@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from bridge.cli import main
 from exchange import Binding, Exchange, Queue, Topology
 
 ROOT = Path(__file__).parent.parent
@@ -41,10 +43,34 @@ def definitions(tmp_path: Path) -> str:
     return str(path)
 
 
-def hashstar(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the program."""
+class Done(NamedTuple):
+    """What the program said and how it ended."""
+
+    returncode: object
+    stdout: str
+    stderr: str
+
+
+def hashstar(*arguments: str, given: str = "") -> Done:
+    """Run the program, as a process of its own."""
     command = [sys.executable, "-m", "bridge.cli", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def in_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run the program in this process, which saves its start; what `main` lets through fails the test."""
+
+    def run(*arguments: str) -> Done:
+        code: object = 0
+        try:
+            main(arguments)
+        except SystemExit as leave:
+            code = leave.code
+        return Done(code, *capsys.readouterr())
+
+    return run
 
 
 def test_route_answers_each_line_in_order(definitions: str) -> None:
@@ -93,19 +119,19 @@ def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(def
     ],
 )
 def test_a_bad_line_stops_with_its_place_or_is_counted(
-    definitions: str, tmp_path: Path, line: str, reason: str
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path, line: str, reason: str
 ) -> None:
     """What came before it is answered; the message names file, line and reason; --skip-bad counts and goes on."""
     good = '{"exchange": "x", "routing_key": "k.1"}'
     path = tmp_path / "in.jsonl"
     path.write_text(f"{good}\n\n{line}\n{good}\n{line}\n")
-    result = hashstar("route", "-d", definitions, str(path))
+    result = in_here("route", "-d", definitions, str(path))
     assert result.returncode == 2
     assert len(result.stdout.splitlines()) == 1
     assert f"{path}:3: " in result.stderr
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
-    result = hashstar("route", "--skip-bad", "-d", definitions, str(path))
+    result = in_here("route", "--skip-bad", "-d", definitions, str(path))
     assert result.returncode == 0
     assert len(result.stdout.splitlines()) == 2
     assert f"2 bad lines skipped, the first is {path}:3: " in result.stderr
@@ -133,27 +159,29 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
         (["nonsense"], "No such command"),
     ],
 )
-def test_bad_usage_is_told_without_a_traceback(definitions: str, arguments: list[str], reason: str) -> None:
+def test_bad_usage_is_told_without_a_traceback(
+    in_here: Callable[..., Done], definitions: str, arguments: list[str], reason: str
+) -> None:
     """Exit code 2, and a message that names what is wrong."""
-    result = hashstar(*[definitions if argument == "DEFINITIONS" else argument for argument in arguments])
+    result = in_here(*[definitions if argument == "DEFINITIONS" else argument for argument in arguments])
     assert result.returncode == 2
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     assert not result.stdout
 
 
-def test_explain_is_readable_and_has_json(definitions: str) -> None:
+def test_explain_is_readable_and_has_json(in_here: Callable[..., Done], definitions: str) -> None:
     """The text names the nearest binding and the word that failed; --json has the same for machines."""
     arguments = ["explain", "-d", definitions, "x", "k.1.2", "--queue", "a"]
     result = hashstar(*arguments)
     assert result.returncode == 0
     assert "'k.#' -> queue 'b': queued" in result.stdout
     assert "word 3 '2' is one too many" in result.stdout
-    explained = json.loads(hashstar(*arguments, "--json").stdout)
+    explained = json.loads(in_here(*arguments, "--json").stdout)
     assert explained["queues"] == ["b"]
     assert explained["hops"][0]["matched"][0]["routing_key"] == "k.#"
     assert explained["asked"]["obstacles"][0]["binding"]["routing_key"] == "k.*"
-    result = hashstar("explain", "-d", definitions, "h", "-H", 'n="1"', "-q", "h")
+    result = in_here("explain", "-d", definitions, "h", "-H", 'n="1"', "-q", "h")
     assert "header 'n' is '1', it wants 1 (of another type)" in result.stdout
 
 

@@ -13,11 +13,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from bindings.definitions import topology_from
 from bindings.report.html import report_in
 from bindings.sources import load
 from examples.demo import generate
+from examples.demo.__main__ import main
 from exchange import PROFILES, Message, Router
 from exchange.partition.hashes import murmur2
 from exchange.parts import PREDECLARED
@@ -30,8 +32,18 @@ SAMPLE = ROOT / "examples" / "demo" / "definitions.json"
 
 def demo(*arguments: object, into: Path) -> subprocess.CompletedProcess[str]:
     """Run the demo as a user does, with its archives in a directory of the test; in one process, which is quicker."""
-    command = [sys.executable, "-m", "examples.demo", *map(str, arguments), "--no-spark", "--into", str(into)]
+    command = [sys.executable, "-m", "examples.demo", *options(*arguments, into=into)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120, check=False)
+
+
+def in_here(*arguments: object, into: Path) -> Result:
+    """Run the demo in the process of the tests, which saves its start."""
+    return CliRunner().invoke(main, options(*arguments, into=into), catch_exceptions=False)
+
+
+def options(*arguments: object, into: Path) -> list[str]:
+    """The arguments of such a run."""
+    return [*map(str, arguments), "--no-spark", "--into", str(into)]
 
 
 def lines_in(archive: Path) -> list[Any]:
@@ -109,15 +121,21 @@ def test_bridge_brings_a_day_to_the_partitions_of_the_slow_router(
     assert len(expected) > 6
 
 
-def test_same_seed_makes_the_same_bytes(tmp_path: Path) -> None:
-    """And another seed makes others; an archive that is there already is not written again."""
-    for directory, seed in (("a", 3), ("b", 3), ("c", 4)):
-        assert demo("--messages", 500, "--seed", seed, into=tmp_path / directory).returncode == 0
+def test_same_seed_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And another seed makes others; an archive that is there already is not written again.
+
+    In another process, where sets may have another order. The bridge, which comes after, is left out in this one.
+    """
+    monkeypatch.setattr("examples.demo.__main__.replay", lambda *_: None)
+    assert demo("--messages", 500, "--seed", 3, into=tmp_path / "a").returncode == 0
+    for directory, seed in (("b", 3), ("c", 4)):
+        assert in_here("--messages", 500, "--seed", seed, into=tmp_path / directory).exit_code == 0
     a, b, c = (min(each for each in (tmp_path / directory).iterdir() if each.is_dir()) for directory in "abc")
     assert a.name == b.name != c.name
     contents = [{file.name: file.read_bytes() for file in archive.iterdir()} for archive in (a, b, c)]
     assert contents[0] == contents[1] != contents[2]
-    again = demo("--messages", 500, "--seed", 3, into=tmp_path / "a")
+    again = in_here("--messages", 500, "--seed", 3, into=tmp_path / "a")
+    assert again.exit_code == 0
     assert "Generated" not in again.stdout
 
 
@@ -155,8 +173,8 @@ def test_unusable_definitions_are_an_error_and_no_traceback(content: bytes | Non
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
-    done = demo("--definitions", path, "--messages", 10, into=tmp_path / "build")
-    assert done.returncode == 2
+    done = in_here("--definitions", path, "--messages", 10, into=tmp_path / "build")
+    assert done.exit_code == 2
     assert done.stderr.startswith("demo: ")
     assert told in done.stderr
     assert "Traceback" not in done.stderr

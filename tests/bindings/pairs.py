@@ -6,7 +6,7 @@ Names, words and kinds are few, so that a change at one exchange meets changes a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -23,7 +23,8 @@ KEYS = (
 PATTERNS = ("a", "b", "a.b", "#", "a.#", "*", "*.b", "#.b", "a.*", "b.#.a")
 TYPES = ("direct", "fanout", "topic", "topic", "headers")
 
-Astray = tuple[str, str, str | None]
+Astray = tuple[str, str, bool, str | None]
+"""Exchange, routing key, whether there is a header, and the queue that should not have it; None: it went nowhere."""
 
 
 def pair(
@@ -133,15 +134,22 @@ def routes(topology: Topology, names: Sequence[str]) -> Iterator[tuple[Message, 
                     yield message, frozenset()
 
 
-def astray(before: Topology, after: Topology, now: Topology) -> set[Any]:
-    """The messages that now go nowhere though both topologies route them, or to a queue to which neither does."""
+def astray_between(before: Topology, after: Topology) -> Callable[[Topology], set[Astray]]:
+    """What goes astray in a topology on the way from one to the other.
+
+    That is, the messages that go nowhere there though both ends of the way route them, or to a queue to which neither
+    end does. The ends are looked at once.
+    """
     names = entries(before, after)
-    found: set[Any] = set()
-    for (message, first), (_, last), (_, here) in zip(
-        *(routes(topology, names) for topology in (before, after, now)), strict=True
-    ):
-        told = (message.exchange, message.routing_key, bool(message.headers))
-        if first and last and not here:
-            found.add((*told, None))
-        found |= {(*told, queue) for queue in here - first - last}
-    return found
+    ends = [(*first, last) for first, (_, last) in zip(routes(before, names), routes(after, names), strict=True)]
+
+    def astray(now: Topology) -> set[Astray]:
+        found: set[Astray] = set()
+        for (message, first, last), (_, here) in zip(ends, routes(now, names), strict=True):
+            told = (message.exchange, message.routing_key, bool(message.headers))
+            if first and last and not here:
+                found.add((*told, None))
+            found |= {(*told, queue) for queue in here - first - last}
+        return found
+
+    return astray

@@ -16,7 +16,7 @@ from exchange.profile import LATEST, PROFILES, Profile
 from tests import topologies
 from tests.patterns import all_keys, words_in
 
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = settings(max_examples=100, deadline=None)
 NEEDLESS = ("HS103", "HS104", "HS105", "HS106", "HS111", "HS207")
 OTHER_REASONS = ("HS102", "HS110", "HS202")
 EXCHANGES = ("x0", "x1", "x2", "x3")
@@ -66,6 +66,12 @@ def routes(topology: Topology, keys: Sequence[str]) -> Routes:
     return {(name, key): router.route(Message(name, key)).queues for name in names for key in keys}
 
 
+def go_as(topology: Topology, before: Routes) -> bool:
+    """Whether these keys still go where they went; of those that do not, one of the first shows it."""
+    router = open_to_all(topology)
+    return all(router.route(Message(*place)).queues == queues for place, queues in before.items())
+
+
 def without(topology: Topology, bindings: Iterable[Binding]) -> Topology:
     gone = set(bindings)
     parts = topology.exchanges.values(), topology.queues.values()
@@ -95,10 +101,9 @@ def test_every_needless_binding_is_found(topology: Topology) -> None:
     for finding in findings:
         if finding.code in (*NEEDLESS, *OTHER_REASONS):
             named |= {finding.part, *finding.related}
-    keys = keys_for(topology)
-    before = routes(topology, keys)
+    before = routes(topology, keys_for(topology))
     for binding in topology.bindings:
-        if routes(without(topology, [binding]), keys) == before:
+        if go_as(without(topology, [binding]), before):
             assert binding in named or topology.exchanges.get(binding.destination.name) in named
 
 

@@ -40,11 +40,11 @@ def shown(result: Plan) -> list[str]:
 def test_no_step_loses_or_misleads_a_message_unless_it_says_so(types: tuple[str, ...], seed: int) -> None:
     """For every key of up to three words, with a header and without, after every step."""
     before, after = pairs.pair(Random(seed), types)
-    state = State(before)
+    state, astray_in = State(before), pairs.astray_between(before, after)
     known: set[pairs.Astray] = set()
     for step in plan(before, after).steps:
         assert state.apply(step), f"{step} changes nothing"
-        astray = pairs.astray(before, after, state.topology)
+        astray = astray_in(state.topology)
         assert astray <= known or step.danger, f"{step} is not called dangerous: {astray - known}"
         known = astray
 
@@ -82,11 +82,11 @@ def test_hardly_any_change_is_called_dangerous_that_is_not() -> None:
         steps += len(result.steps)
         if not any(step.danger and "cannot be changed" not in step.danger for step in result.steps):
             continue
-        state = State(before)
+        state, astray_in = State(before), pairs.astray_between(before, after)
         known: set[pairs.Astray] = set()
         for step in result.steps:
             state.apply(step)
-            astray = pairs.astray(before, after, state.topology)
+            astray = astray_in(state.topology)
             needless += bool(
                 step.danger and "cannot be changed" not in step.danger and astray <= known
             ) and not isinstance(step.part, Queue)

@@ -19,8 +19,8 @@ from exchange.profile import profile_for
 from exchange.typed_json import json_line, message_to_json
 from tests import topologies
 from tests.amqp_wire import all_types_in_pika
-from tests.bindings.archive.containers import inside
 from tests.bindings.archive.reads import read
+from tests.bindings.archive.traced import traced
 from tests.differential import _declare as declare
 from tests.servers import Server
 
@@ -41,7 +41,7 @@ def test_a_broker_that_was_traced_agrees_with_its_topology(
         kinds = replace(SURE, types=(*SURE.types, "x-random", "x-random")) if chance else SURE
         topology = topologies.topology(rng, profile_for(server.version), kinds, PREFIX)
         messages = [topologies.message(rng, topology, PREFIX) for _ in range(200)]
-        records = traced(server, topology, messages, tmp_path / f"{number}.jsonl")
+        records = told(server, topology, messages, tmp_path / f"{number}.jsonl")
         verifier = Verifier(topology)
         verifier.add(batch_of(records))
         found = verifier.result()
@@ -75,30 +75,19 @@ def disagrees(rng: Random, topology: Topology, records: list[Record]) -> None:
             assert (tuple(sorted(said - did)), tuple(sorted(did - said))) == (difference.missing, difference.extra)
 
 
-def traced(server: Server, topology: Topology, messages: list[Message], path: Path) -> list[Record]:
+def told(server: Server, topology: Topology, messages: list[Message], path: Path) -> list[Record]:
     """What the firehose of a broker with this topology tells of these messages."""
     import pika
 
-    vhost = f"verify-{uuid.uuid4()}"
-    inside(server, "rabbitmqctl", "add_vhost", vhost)
-    inside(server, "rabbitmqctl", "set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
-    inside(server, "rabbitmqctl", "trace_on", "-p", vhost)
-    parameters = pika.URLParameters(server.url)
-    parameters.virtual_host = vhost
-    connection = pika.BlockingConnection(parameters)
-    try:
+    with traced(server, f"verify-{uuid.uuid4()}") as connection, all_types_in_pika():
         channel = connection.channel()
-        with all_types_in_pika():
-            declare(channel, topology)
-            queue = channel.queue_declare("", exclusive=True).method.queue
-            channel.queue_bind(queue, "amq.rabbitmq.trace", "publish.#")
-            for message in messages:
-                properties = pika.BasicProperties(headers=dict(message.headers) or None, **message.properties)
-                channel.basic_publish(message.exchange, message.routing_key, b"", properties)
-            path.write_bytes(b"".join([_told(channel, queue) for _ in messages]))
-    finally:
-        connection.close()
-        inside(server, "rabbitmqctl", "delete_vhost", vhost)
+        declare(channel, topology)
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.queue_bind(queue, "amq.rabbitmq.trace", "publish.#")
+        for message in messages:
+            properties = pika.BasicProperties(headers=dict(message.headers) or None, **message.properties)
+            channel.basic_publish(message.exchange, message.routing_key, b"", properties)
+        path.write_bytes(b"".join([_told(channel, queue) for _ in messages]))
     result = read(JsonLines(), path)
     assert not result.bad
     return list(result.records)

@@ -1,6 +1,7 @@
 """A bridge from a topic to a topic, as a process that tests may kill: ``python -m tests.bridge.kafka_copy JSON``.
 
-It says ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window.
+It says ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window,
+and may have settings of the target.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from bridge.policy import Backoff, Policy
 from bridge.pump import Inlet, Pump
 from tests.bridge.behaviour import router_to
 
-__all__ = ["copying"]
+__all__ = ["SOON_MISSED", "copying"]
+
+SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
+"""Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
 
 
 class Journal:
@@ -39,12 +43,13 @@ class Journal:
 
 async def copy(told: dict[str, Any]) -> None:
     """Until SIGTERM."""
-    settings = {"bootstrap.servers": told["bootstrap"], "client.id": "copy", **told.get("settings", {})}
+    settings = {"bootstrap.servers": told["bootstrap"], "client.id": "copy"}
     transactional, window = told["transactional"], told["window"]
-    group = {**settings, "group.id": told["group"], "session.timeout.ms": 6_000}
+    group = {**settings, **SOON_MISSED, "group.id": told["group"]}
     source = KafkaSource("read", group, [told["read"]], window=window, transactional=transactional)
     make = TransactionalTarget if transactional else KafkaTarget
-    target = make("written", {**settings, "message.timeout.ms": 0}, {"queue": Destination(told["written"])})
+    own = {**settings, "message.timeout.ms": 0, **told.get("settings", {})}
+    target = make("written", own, {"queue": Destination(told["written"])})
     policy = Policy(window, reconnect=Backoff(0.05, 0.5), drain=20.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Journal("read"), policy)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pump.stop)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from bridge.cli import main
 from exchange import Message
 from tests.bridge.test_archive import bodies_in, parts_in, write_part
 
@@ -68,6 +69,13 @@ def program(*arguments: str) -> list[str]:
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The program, to its end."""
     return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
+    """The exit code of ``hashstar bridge check``, and what it prints."""
+    with pytest.raises(SystemExit) as end:
+        main(["bridge", "check", *arguments])
+    return end.value.code, capsys.readouterr().out
 
 
 class Running:
@@ -240,17 +248,17 @@ def test_what_cannot_work_ends_with_2_and_a_line_that_says_why(tmp_path: Path, t
     assert "Traceback" not in done.stderr
 
 
-def test_check_connects_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, BRIDGE + OUT)
     good = ran("check", str(path))
     assert (good.returncode, good.stdout) == (0, "")
     assert not parts_in(tmp_path / "out")
     wrong = written(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
-    found = ran("check", str(wrong))
-    assert found.returncode == 1
-    assert "replay: " in found.stdout
-    assert ran("check", "--offline", str(wrong)).returncode == 0
-    assert ran("check", str(tmp_path / "none.toml")).returncode == 2
+    code, told = checked(capsys, str(wrong))
+    assert code == 1
+    assert "replay: " in told
+    assert checked(capsys, "--offline", str(wrong))[0] == 0
+    assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
 
 
 RABBIT = """
@@ -264,7 +272,9 @@ queue = "q"
 LAPIN = RABBIT.replace('{ env = "BRIDGE_PASSWORD" }', '"x"')
 
 
-def test_a_password_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_told_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush-hush")
     path = written(tmp_path, BRIDGE.replace('"json"', '"json"\nlog_level = "debug"') + OUT + RABBIT)
     with running(path) as bridge:
@@ -272,8 +282,9 @@ def test_a_password_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
         told = [bridge.asked("GET", each)[1] for each in ("/", "/status", "/ready", "/metrics")]
         bridge.process.terminate()
         bridge.ended()
-    assert ran("check", str(path)).returncode == 1
-    for text in (*told, bridge.log.read_text(), ran("check", str(path)).stdout):
+    code, found = checked(capsys, str(path))
+    assert code == 1
+    for text in (*told, bridge.log.read_text(), found):
         assert "hush" not in text
 
 

@@ -1,17 +1,21 @@
-"""A process that copies a topic is killed in the middle, again and again: what is in the other topic at the end."""
+"""A process that copies a topic is killed in the middle, again and again: what is in the other topic at the end.
+
+Both kinds of copies are made at the same time, as most of it is waiting until the broker misses who was killed.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.bridge.kafka_broker import Broker, brokers
+from tests.bridge.kafka_broker import Broker
 from tests.bridge.kafka_copy import copying
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
@@ -25,15 +29,10 @@ COUNT = 40_000
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with brokers() as started:
-        yield started
-
-
-@pytest.fixture
-def topics(broker: Broker) -> Iterator[Topics]:
-    with topics_at(broker.url) as made:
-        yield made
+def copies(kafka_broker: Broker) -> Iterator[Mapping[bool, Future[list[Any]]]]:
+    """Whether in transactions -> all that was copied."""
+    with topics_at(kafka_broker.url) as topics, ThreadPoolExecutor(2) as pool:
+        yield {each: pool.submit(copied_with_kills, topics, each) for each in (False, True)}
 
 
 def done(topics: Topics, topic: str) -> int:
@@ -56,6 +55,8 @@ def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
     told = {
         "bootstrap": topics.settings["bootstrap.servers"], "read": topic, "written": written, "group": topic,
         "transactional": transactional, "window": WINDOW,
+        # The next process waits until that of the one before is over.
+        "settings": {"transaction.timeout.ms": 3_000} if transactional else {},
     }  # fmt: skip
     random = Random(5)
     for _ in range(KILLS):
@@ -83,13 +84,17 @@ def first_arrivals(found: list[Any]) -> dict[bytes, list[int]]:
 EXPECTED = {b"%d" % key: list(range(key, COUNT, KEYS)) for key in range(KEYS)}
 
 
-def test_nothing_is_lost_or_out_of_order_and_at_most_a_window_comes_twice_for_each_kill(topics: Topics) -> None:
-    found = copied_with_kills(topics, transactional=False)
+def test_nothing_is_lost_or_out_of_order_and_at_most_a_window_comes_twice_for_each_kill(
+    copies: Mapping[bool, Future[list[Any]]],
+) -> None:
+    found = copies[False].result()
     assert first_arrivals(found) == EXPECTED
     assert len(found) - COUNT <= KILLS * WINDOW
 
 
-def test_in_transactions_each_message_arrives_exactly_once_and_in_order(topics: Topics) -> None:
-    found = copied_with_kills(topics, transactional=True)
+def test_in_transactions_each_message_arrives_exactly_once_and_in_order(
+    copies: Mapping[bool, Future[list[Any]]],
+) -> None:
+    found = copies[True].result()
     assert len(found) == COUNT
     assert first_arrivals(found) == EXPECTED

@@ -22,8 +22,7 @@ from bridge.kafka.addresses import settings_of
 from bridge.table import Table
 from exchange import Message
 from tests.bridge.behaviour import Told, on_a_loop, read_all_of, sent
-from tests.bridge.certificates import authority_in
-from tests.bridge.kafka_broker import PASSWORD, SCRAM_PASSWORD, USER, Broker, brokers
+from tests.bridge.kafka_broker import PASSWORD, SCRAM_PASSWORD, USER, Broker
 from tests.bridge.kafka_topics import Topics, topics_at
 
 pytestmark = pytest.mark.live
@@ -32,14 +31,8 @@ WRONG = "hush-hush"
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return authority_in(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def broker(certificates: Path) -> Iterator[Broker]:
-    with brokers(certificates) as started:
-        yield started
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 @pytest.fixture(scope="module")

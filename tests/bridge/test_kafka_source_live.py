@@ -21,16 +21,15 @@ from bridge.mapping import to_kafka
 from bridge.pump import Inlet, Pump
 from exchange.errors import InputError
 from tests.bridge.behaviour import QUICK, Silent, nothing_more, on_a_loop, opened, read_all_of, router_to
-from tests.bridge.kafka_broker import PASSWORD, USER, Broker, brokers
+from tests.bridge.kafka_broker import PASSWORD, USER, Broker
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with brokers() as started:
-        yield started
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,8 @@ def topics(broker: Broker) -> Iterator[Topics]:
 def source_of(
     topics: Topics, topic: str, window: int = 1_000, settings: Mapping[str, Any] | None = None
 ) -> KafkaSource:
-    own = {**topics.settings, "group.id": f"group-{topic.strip('^')}", **(settings or {})}
+    soon = {"heartbeat.interval.ms": 500}  # hears of others
+    own = {**topics.settings, **soon, "group.id": f"group-{topic.strip('^')}", **(settings or {})}
     return KafkaSource("read", own, [topic], window=window)
 
 
@@ -209,15 +209,16 @@ def in_order(found: Sequence[Any], count: int, keys: int) -> int:
 
 
 @on_a_loop
-async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics) -> None:
+async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.kafka.membership.UNREAD", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100)])
-    source = source_of(topics, topic, settings={"max.poll.interval.ms": 8_000, "session.timeout.ms": 6_000})
+    source = source_of(topics, topic, settings={"max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000})
     await source.open()
     found = await read_all_of(source, 100)
-    await asyncio.sleep(11)
+    await asyncio.sleep(5)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100, 300)])
-    await asyncio.sleep(3)
+    await asyncio.sleep(1)
     found += await read_all_of(source, 200)
     assert sorted(int(d.message.body) for d in found) == list(range(300))
     assert len({d.lane for d in found}) == 2
@@ -381,11 +382,12 @@ async def test_what_keeps_a_client_out_is_said(broker: Broker, topics: Topics) -
 @on_a_loop
 async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(3), topics.make(3)
-    keys, count = 30, 9_000
+    keys, count = 30, 4_000
     records = [(b"%d" % (n % keys), b"%d" % n) for n in range(count)]
     await asyncio.to_thread(topics.put, topic, records)
     target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
-    inlet = Inlet(source_of(topics, topic), "in", policy=replace(QUICK, rate=4_000.0))
+    source = source_of(topics, topic, window=QUICK.window)  # as of a configuration
+    inlet = Inlet(source, "in", policy=replace(QUICK, rate=2_000.0))
     lanes = Lanes()
     pump = Pump([inlet], router_to("queue"), {"queue": target}, lanes, QUICK)
     running = asyncio.ensure_future(pump.run())

@@ -21,7 +21,7 @@ from bridge.endpoints.memory import MemoryTarget
 from bridge.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
-from tests.bridge.kafka_broker import Broker, brokers
+from tests.bridge.kafka_broker import Broker
 from tests.bridge.kafka_copy import copying
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
@@ -29,11 +29,13 @@ pytestmark = pytest.mark.live
 
 KEYS = 40
 
+SOON_HEARD = {"heartbeat.interval.ms": 500}
+"""Settings of a member that hears of others soon."""
+
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with brokers() as started:
-        yield started
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ class Copy:
         self.count += count
 
     def source(self, **settings: Any) -> KafkaSource:
-        own = {**self.topics.settings, "group.id": self.read, "session.timeout.ms": 6_000, **settings}
+        own = {**self.topics.settings, "group.id": self.read, "session.timeout.ms": 6_000, **SOON_HEARD, **settings}
         return KafkaSource("read", own, [self.read], window=300, transactional=True)
 
     def pump(self, transactional_id: str | None = None, dead: Any = None, **settings: Any) -> Pump:
@@ -129,10 +131,11 @@ def stopped(process: subprocess.Popen[str]) -> None:
 def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
     copy = Copy(topics)
     copy.put(4_000)
-    first = copying(copy.told())
+    told = copy.told(**{"transaction.timeout.ms": 3_000})
+    first = copying(told)
     copy.wait(500, first)
     first.send_signal(signal.SIGSTOP)
-    second = copying(copy.told())
+    second = copying(told)
     copy.wait(process=second)
     copy.put(2_000)
     first.send_signal(signal.SIGCONT)
@@ -180,7 +183,10 @@ async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(t
 
 
 @on_a_loop
-async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(topics: Topics) -> None:
+async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.kafka.transactions.IDLE", 60.0)
     copy = Copy(topics, 1, {"max.message.bytes": "3000"})
     await asyncio.to_thread(copy.put, 3, 200_000)
     dead = MemoryTarget("dead")
@@ -199,7 +205,8 @@ async def test_a_transaction_that_took_too_long_is_undone_and_the_next_may_take_
     await asyncio.to_thread(copy.put, 50)
     source = copy.source()
     settings = {**topics.settings, "transaction.timeout.ms": 1_000}
-    target = TransactionalTarget("written", settings, {"queue": Destination(copy.written)}, 100, 5.0)
+    # Longer than the first two timeouts, after which the broker of these tests looks every 0.2 s.
+    target = TransactionalTarget("written", settings, {"queue": Destination(copy.written)}, 100, 3.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(copy.wait)
@@ -243,7 +250,7 @@ async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> N
 async def test_a_member_that_was_put_out_of_its_group_has_no_place_to_commit_with(topics: Topics) -> None:
     copy = Copy(topics, 1)
     await asyncio.to_thread(copy.put, 5)
-    source = copy.source(**{"max.poll.interval.ms": 6_000})
+    source = copy.source(**{"session.timeout.ms": 2_000, "max.poll.interval.ms": 2_000})
     await source.open()
     member = source.member
     assert member is not None
@@ -251,7 +258,7 @@ async def test_a_member_that_was_put_out_of_its_group_has_no_place_to_commit_wit
     while not await source.read(10):
         pass
     assert member.place()
-    time.sleep(8)  # noqa: ASYNC251  as a loop that hangs; nothing is heard of what happens meanwhile
+    time.sleep(4)  # noqa: ASYNC251  as a loop that hangs; nothing is heard of what happens meanwhile
     assert member.lanes
     assert member.place() is None
     await source.close()

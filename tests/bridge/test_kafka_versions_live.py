@@ -13,7 +13,7 @@ from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget
 from bridge.pump import Inlet, Pump
 from tests.bridge.behaviour import QUICK, Silent, on_a_loop, router_to
 from tests.bridge.kafka_topics import topics_at
-from tests.bridge.test_kafka_transactions_live import Copy
+from tests.bridge.test_kafka_transactions_live import SOON_HEARD, Copy
 from tests.servers import Server
 
 pytestmark = pytest.mark.live
@@ -27,7 +27,7 @@ async def test_two_bridges_share_a_group_and_nothing_is_lost(kafka_servers: list
 
             def pump_of(copy: Copy = copy) -> Pump:
                 settings = copy.topics.settings
-                source = KafkaSource("read", {**settings, "group.id": copy.read}, [copy.read], window=300)
+                source = KafkaSource("read", {**settings, **SOON_HEARD, "group.id": copy.read}, [copy.read], window=300)
                 target = KafkaTarget("written", settings, {"queue": Destination(copy.written)})
                 return Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
 

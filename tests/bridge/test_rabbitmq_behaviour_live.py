@@ -30,8 +30,8 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
     host, port = urlsplit(rabbitmq.url).hostname or "", urlsplit(rabbitmq.url).port or 5672
     read, written = (f"hashstar-{part}-{uuid4().hex[:8]}" for part in ("read", "written"))
     connection = pika.BlockingConnection(pika.URLParameters(f"{rabbitmq.url}?heartbeat=0"))
-    channel = connection.channel()
-    channel.confirm_delivery()
+    channel, putting = connection.channel(), connection.channel()
+    putting.tx_select()  # a commit is answered when all is where it belongs: one wait for all messages
     for queue in (read, written):
         channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
     bodies: list[Message] = []
@@ -39,7 +39,8 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
     def put(messages: Sequence[Message]) -> None:
         for message in messages:
             properties = pika.BasicProperties(delivery_mode=2, headers={"key": message.routing_key})
-            channel.basic_publish(f"exchange-{read}", message.routing_key, message.body, properties, mandatory=True)
+            putting.basic_publish(f"exchange-{read}", message.routing_key, message.body, properties)
+        putting.tx_commit()
 
     def read_all(count: int) -> Sequence[Message]:
         def keep(_: object, method: pika.spec.Basic.Deliver, properties: pika.BasicProperties, body: bytes) -> None:

@@ -428,10 +428,12 @@ async def test_a_delivery_that_is_not_acknowledged_in_time_ends_the_connection(b
     if broker.server.version_info >= (4, 3):
         pytest.skip("4.3 looks for such deliveries in its queues, at times that cannot be set")
     queue = broker.queue()
-    names = "consumer_timeout", "channel_tick_interval"
-    before = [broker.control("eval", f"application:get_env(rabbit, {name}).") for name in names]
-    for name in names:
-        broker.control("eval", f"application:set_env(rabbit, {name}, 1000).")
+    before = broker.control(
+        "eval",
+        "Names = [consumer_timeout, channel_tick_interval], "
+        "Before = [{Name, application:get_env(rabbit, Name, undefined)} || Name <- Names], "
+        "[application:set_env(rabbit, Name, 1000) || Name <- Names], Before.",
+    )
     try:
         broker.put(queue, b"x")
         source = broker.source(queue)
@@ -444,9 +446,7 @@ async def test_a_delivery_that_is_not_acknowledged_in_time_ends_the_connection(b
         assert [d.redelivered for d in await source.read(1)] == [True]
         await source.close()
     finally:
-        for name, answer in zip(names, before, strict=True):
-            value = answer.strip().removeprefix("{ok,").removesuffix("}")
-            broker.control("eval", f"application:set_env(rabbit, {name}, {value}).")
+        broker.control("eval", f"[application:set_env(rabbit, Name, Value) || {{Name, Value}} <- {before.strip()}].")
 
 
 # Streams.
@@ -525,14 +525,14 @@ async def test_a_file_of_offsets_that_is_none_is_wrong_input(broker: Broker, tmp
 @on_a_loop
 async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(broker: Broker) -> None:
     queue = broker.queue()
-    before = broker.control("eval", "vm_memory_monitor:get_vm_memory_high_watermark().").strip()
-    kind, _, value = before.strip("{}").partition(",")
-    restored = ["absolute", value.strip('"')] if kind == "absolute" else [before]
     target, told = broker.target("", queue), Told()
     await target.open(told)
     sent(target, told, [Message(body=b"0")], "queue")
     await told.answers(1)
-    broker.control("set_vm_memory_high_watermark", "0.00001")
+    change = "vm_memory_monitor:set_vm_memory_high_watermark"
+    before = broker.control(
+        "eval", f"Before = vm_memory_monitor:get_vm_memory_high_watermark(), {change}(0.00001), Before."
+    )
     try:
         outgoing = sent(target, told, [Message(body=b"1")], "queue", 2)  # a connection is blocked when it publishes
         await asyncio.sleep(1.0)
@@ -541,7 +541,7 @@ async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(br
         assert len(told.confirmations) <= 2
         assert not told.losses
     finally:
-        broker.control("set_vm_memory_high_watermark", *restored)
+        broker.control("eval", f"{change}({before.strip()}).")
     await told.answers(500)
     assert not told.failures
     await target.close()

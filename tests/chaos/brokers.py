@@ -130,6 +130,7 @@ class KafkaBroker(Broker):
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{base['KAFKA_LISTENER_SECURITY_PROTOCOL_MAP']},{listeners}",
             "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
             "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "3",
+            "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
         }
 
 

@@ -36,7 +36,7 @@ ENDED_BY_TIME: Final = (Kind.STALL, Kind.SLOW)
 
 SOME: Final = (0.1, 1.5)
 """Seconds that most stalls and slow times take."""
-LONG: Final = (8.0, 11.0)
+LONG: Final = (6.5, 8.0)
 """And some: longer than the heartbeats of `tests.chaos.places` endure."""
 HOW_MANY_LONG: Final = 0.15
 TOGETHER: Final = 0.3

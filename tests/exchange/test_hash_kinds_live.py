@@ -112,11 +112,11 @@ def _compare_histories(connection: Any, router: Router, rng: Random) -> None:
     for name, kind in EXCHANGES.items():
         router.declare_exchange(Exchange(name, kind))
         channel.exchange_declare(name, kind)
+    for queue in QUEUES:
+        router.declare_queue(Queue(queue))
+        channel.queue_declare(queue, exclusive=True)
     alone: Counter[str] = Counter()
     for step in range(120):
-        for queue in QUEUES:
-            router.declare_queue(Queue(queue))
-            channel.queue_declare(queue, exclusive=True)
         _edit(rng, router, channel)
         sent = [Message(name, f"{step}-{key}") for name in EXCHANGES for key in range(20)]
         reading = connection.channel()

@@ -11,6 +11,7 @@ import pytest
 
 from bindings.audit.session import session
 from exchange.errors import InputError
+from tests.recorders.jvm import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,9 +20,16 @@ ROOT = Path(__file__).parents[3]
 
 CONF = {
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": " ".join(QUICK),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "Asia/Kolkata",  # half an hour off, and not what anything here should depend on
 }
+
+
+@pytest.fixture(autouse=True)
+def quick_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers and executors of other processes too: none lives so long that the best compiler's time is worth it."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK))
 
 
 @pytest.fixture(scope="session")

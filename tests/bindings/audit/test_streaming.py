@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def followed(spark: SparkSession, folder: Path, study: CoverageStudy = STUDY, **options: object) -> Pass:
+def followed(spark: SparkSession, folder: Path, state: str = "state", **options: object) -> Pass:
     """What is counted after all that is there was taken."""
-    following = follow(spark, str(folder / "archive"), [study], str(folder / "state"), **options)  # type: ignore[arg-type]
+    following = follow(spark, str(folder / "archive"), [STUDY], str(folder / state), **options)  # type: ignore[arg-type]
     following.wait()
     return following.total()
 
@@ -47,47 +47,57 @@ def test_the_running_sum_is_that_of_the_whole_archive(seed: int, spark: SparkSes
 
 
 KILLED = """
-import os, signal, sys
-from pathlib import Path
-import bindings.audit.{module} as module
+import os, signal, sys, threading
+from bindings.audit.ledger import Ledger
 from bindings.audit.session import session
 from bindings.audit.streaming import follow
 from tests.bindings.audit.growing import STUDY
 
-def kill(*_, **__):
+folder, moments = sys.argv[1], ("stored", "counted")
+all_are_there = threading.Barrier(len(moments), timeout=300)
+
+def kill():
+    all_are_there.wait()
     os.kill(os.getpid(), signal.SIGKILL)
 
-folder, moment = sys.argv[1], sys.argv[2]
-on_update = lambda update: None
-if moment == "stored":
-    on_update = lambda update: kill() if update.batch == 1 else None
-elif moment == "counted":
-    put = module.Ledger.put
-    module.Ledger.put = lambda self, batch, entry: kill() if batch == 1 else put(self, batch, entry)
-elif moment == "folding":
-    module.FOLDED = 1
-    module.Ledger._tidy = kill
-with session("local[2]", conf={{"spark.driver.memory": "1g"}}) as spark:
-    follow(spark, folder + "/archive", [STUDY], folder + "/state", on_update=on_update, step_bytes=1).wait()
+def on_update(update):
+    if update.batch == 1:
+        kill()
+
+def put(ledger, batch, entry):
+    if batch == 1 and ledger._folder.parent.name == "counted":
+        kill()
+    return as_it_was(ledger, batch, entry)
+
+as_it_was, Ledger.put = Ledger.put, put
+with session("local[2]", conf={"spark.driver.memory": "1g"}) as spark:
+    running = [
+        follow(
+            spark.newSession(), f"{folder}/archive", [STUDY], f"{folder}/{moment}", on_update=on_update, step_bytes=1
+        )
+        for moment in moments
+    ]
+    for following in running:
+        following.wait()
 """
+"""Ends when the second batch of one stream is stored, and that of another is counted only."""
 
 
-@pytest.mark.parametrize("moment", ["stored", "counted"])
-def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(
-    moment: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_kill_between_store_and_checkpoint_counts_nothing_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """At both moments; two streams are in one process, which a kill ends for both."""
     (tmp_path / "archive").mkdir()
     for n in range(3):
         (tmp_path / "archive" / f"{n}.jsonl").write_text(LINE % n * (n + 1))
     done = subprocess.run(
-        [sys.executable, "-c", KILLED.format(module="ledger"), str(tmp_path), moment],
-        cwd=Path(__file__).parents[3], timeout=200, check=False, capture_output=True,
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        cwd=Path(__file__).parents[3], timeout=600, check=False, capture_output=True,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    batches = sorted(path.name for path in next((tmp_path / "state").iterdir()).glob("account/*"))
-    assert batches == [f"batch={n:010}.json" for n in range(2 if moment == "stored" else 1)]
-    total = followed(spark, tmp_path)
-    assert total.account.records == total.values[0].messages == 6
+    for moment, stored in (("stored", 2), ("counted", 1)):
+        (epoch,) = (tmp_path / moment).iterdir()
+        assert sorted(path.name for path in epoch.glob("account/*")) == [f"batch={n:010}.json" for n in range(stored)]
+        total = followed(spark, tmp_path, state=moment)
+        assert total.account.records == total.values[0].messages == 6
 
 
 def test_another_topology_begins_another_epoch_and_says_so(spark: SparkSession, tmp_path: Path) -> None:

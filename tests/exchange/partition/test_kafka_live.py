@@ -8,6 +8,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ import pytest
 from exchange.partition import Partitions
 from exchange.partition.librdkafka import Librdkafka
 from exchange.partition.strategies import partitioner_named
-from tests.recorders.jvm import ask, classpath
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
 from tests.recorders.keys import KEYS
 from tests.servers import Server, missing
 
@@ -46,7 +47,7 @@ MANY: Final = _keys(10_000)
 @pytest.fixture(scope="module", params=CLIENTS)
 def java_client(request: pytest.FixtureRequest) -> str:
     """The class path of one version of Kafka's own client."""
-    for program in ("java", "mvn"):
+    for program in PROGRAMS:
         if shutil.which(program) is None:
             missing(f"there is no {program} to run Kafka's own producer with")
     try:
@@ -99,21 +100,28 @@ def consumed(server: Server, topic: str, count: int) -> list[tuple[bytes | None,
 def produced_by_java(jars: str, server: Server, names: Sequence[str], keys: Sequence[bytes | None]) -> list[list[int]]:
     """The partitions that the broker acknowledged to Kafka's own producer, a list for each topic."""
     texts = [None if key is None else base64.b64encode(key).decode() for key in keys]
-    answers: list[list[int]] = ask(PRODUCE, jars, texts, f"-Dbootstrap={server.url}", f"-Dtopics={','.join(names)}")
+    options = (*QUICK, f"-Dbootstrap={server.url}", f"-Dtopics={','.join(names)}")
+    answers: list[list[int]] = ask(PRODUCE, jars, texts, *options)
     return answers
+
+
+@cache
+def chosen_by_us(count: int) -> list[tuple[bytes, int | None]]:
+    """The keys, each with the partition of so many that it is for."""
+    murmur2, partitions = partitioner_named("kafka.murmur2"), Partitions.of(count)
+    return [(key, murmur2.choose(key, partitions).partition) for key in MANY]
 
 
 def test_keys_of_the_java_producer_are_in_the_partitions_we_choose(
     kafka_servers: list[Server], java_client: str
 ) -> None:
     """10,000 keys, whatever version the producer and the broker are of."""
-    murmur2 = partitioner_named("kafka.murmur2")
     assert len(MANY) == 10_000
     for server in kafka_servers:
         with topics(server, *COUNTS) as names:
             acknowledged = produced_by_java(java_client, server, names, MANY)
             for name, count, partitions in zip(names, COUNTS, acknowledged, strict=True):
-                ours = [(key, murmur2.choose(key, Partitions.of(count)).partition) for key in MANY]
+                ours = chosen_by_us(count)
                 assert consumed(server, name, len(MANY)) == ours
                 assert [partition for _, partition in ours] == partitions
 

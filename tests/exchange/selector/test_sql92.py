@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import pytest
 from hypothesis import example, given
@@ -34,6 +35,7 @@ RECORDED = golden.names("rocketmq-filter-")
 OUTCOMES = {True: "t", False: "f", None: "n"}
 
 
+@cache
 def outcomes(text: str, release: str) -> str | None:
     """What `RocketmqFilter.java` tells of an expression."""
     try:
