@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
 
 START_SECONDS = 90.0
+MANAGEMENT_SECONDS = 20.0
 # For an address given by hand: its server should be up already.
 ANSWER_SECONDS = 10.0
 # Of silence while an image is pulled: those who work offline must not wait for a registry.
@@ -330,7 +331,11 @@ def _answering_in(kind: ServerKind, image: str, container: DockerContainer) -> S
         raise Unavailable(f"a container of {image} {reason}; its log ends:\n{logs[-2000:]}") from reason
     management = None
     if kind.find_management is not None and kind.management_port is not None:
-        management = kind.find_management(url, *_address(container, kind.management_port))
+        # It may come up after the broker itself, or never.
+        deadline = time.monotonic() + MANAGEMENT_SECONDS
+        at = _address(container, kind.management_port)
+        while (management := kind.find_management(url, *at)) is None and time.monotonic() < deadline:
+            time.sleep(0.25)
     inside = f"{container.get_docker_client().bridge_ip(container.get_container_id())}:{kind.port}"
     return Server(url, image, version, management, inside)
 
