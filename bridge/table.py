@@ -198,7 +198,7 @@ class Table:
         return {name: within.table(name) for name in list(within._values)}
 
     def mapping(self, key: str, read: Callable[[Any], T], what: str) -> dict[str, T]:
-        """A table of one kind of values; ``read`` raises ValueError for what is none, ``what`` says what they are."""
+        """A table of one kind of values, which are ``what``; ``read`` raises ValueError for what is none, perhaps why."""
         value = self._take(key, {})
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = {each: each for each in value}
@@ -208,8 +208,9 @@ class Table:
         for name, each in value.items():
             try:
                 found[name] = read(self._expanded(key, each) if isinstance(each, str) else each)
-            except ValueError:
-                raise self.error(f"{key}.{name}", f"must be {what}, and is {_shown(each)}") from None
+            except ValueError as error:
+                why = f": {error}" if str(error) else ""
+                raise self.error(f"{key}.{name}", f"must be {what}, and is {_shown(each)}{why}") from None
         return found
 
     def done(self) -> None:

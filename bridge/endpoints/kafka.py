@@ -61,9 +61,11 @@ def destination_of(value: Any) -> Destination:
     """A destination as a configuration has it. Raises ValueError."""
     if isinstance(value, str):
         return Destination(value)
-    if not isinstance(value, dict) or not {*value} <= {"topic", "key"} or not isinstance(value.get("topic"), str):
+    if not isinstance(value, dict) or not {"topic"} <= {*value} <= {"topic", "key"}:
         raise ValueError
+    if not all(isinstance(each, str) for each in value.values()):
+        raise ValueError("each of them must be a text")
     try:
         return Destination(value["topic"], key_from(value["key"]) if "key" in value else None)
-    except (HashstarError, TypeError):
-        raise ValueError from None
+    except HashstarError as error:
+        raise ValueError(str(error)) from None

@@ -104,10 +104,12 @@ def _target(name: str, url: str, table: Table, destinations: dict[str, Destinati
 def destination_of(value: Any) -> Destination:
     """A destination as a configuration has it. Raises ValueError."""
     told = {"topic": value} if isinstance(value, str) else value
-    if not isinstance(told, dict) or not {*told} <= {"topic", "key", "tag"} or not isinstance(told.get("topic"), str):
+    if not isinstance(told, dict) or not {"topic"} <= {*told} <= {"topic", "key", "tag"}:
         raise ValueError
+    if not all(isinstance(each, str) for each in told.values()):
+        raise ValueError("each of them must be a text")
     try:
         key, tag = (key_from(told[part]) if part in told else None for part in ("key", "tag"))
         return Destination(topic_of(told["topic"]), key, tag)
-    except (HashstarError, TypeError):
-        raise ValueError from None
+    except HashstarError as error:
+        raise ValueError(str(error)) from None

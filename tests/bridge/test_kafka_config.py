@@ -71,6 +71,14 @@ HALF = "transactional = true\n[targets"
             "workers = 2\n" + PAIR + 'transactional_id = "bridge"',
             r"\[targets.copies\] transactional_id: 2 workers with one id would put out each other; take it away, or",
         ),
+        (
+            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = 3 }')),
+            r"\[targets.copies\] queues.all: must be .* is \{.*\}: each of them must be a text",
+        ),
+        (
+            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
+            r"\[targets.copies\] queues.all: must be .*: expected a key: routing_key, word 2",
+        ),
         (PAIR + 'ca_file = "ca.pem"', r"\[targets.copies\] ca_file: is for TLS, which is off; write tls = true"),
         (
             PAIR + 'tls = true\nca_file = "ca.pem"',

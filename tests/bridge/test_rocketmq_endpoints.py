@@ -107,6 +107,8 @@ def test_a_source_reads_topics_under_the_names_that_they_stand_for() -> None:
             "sql: is instead of a subscription to tags",
         ),
         ({"topic": "t", "offset": "middle"}, "offset: must be one of first, last"),
+        ({"topics": ["a.b", "c", "a.b"]}, "topics: names 'a.b' twice"),
+        ({"topic": "t", "sql": "a LIKE 'x%'"}, "sql: "),
     ],
 )
 def test_what_is_wrong_with_a_source_is_told(values: dict[str, Any], reason: str) -> None:
@@ -128,12 +130,21 @@ def test_a_target_is_told_topic_key_and_tag_of_each_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [1, {}, {"topic": 1}, {"topic": "t", "keys": "x"}, {"topic": "t", "key": "words"}, "." * 50]
+    ("value", "reason"),
+    [
+        (1, ""),
+        ({}, ""),
+        ({"topic": 1}, "each of them must be a text"),
+        ({"topic": "t", "key": 3}, "each of them must be a text"),
+        ({"topic": "t", "keys": "x"}, ""),
+        ({"topic": "t", "key": "words"}, "expected a key: "),
+        ("." * 50, "it has 150 characters"),
+    ],
 )
-def test_what_is_no_destination_is_told(value: Any) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  which `Table.mapping` makes an error of
+def test_what_is_no_destination_is_told(value: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason or None):
         destination_of(value)
-    with pytest.raises(InputError, match=r"queues\.q: must be the name of a topic, or"):
+    with pytest.raises(InputError, match=rf"queues\.q: must be the name of a topic, or .* and is .*{reason}"):
         target("t", URL, table(queues={"q": value}))
 
 
