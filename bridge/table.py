@@ -198,7 +198,7 @@ class Table:
         return {name: within.table(name) for name in list(within._values)}
 
     def mapping(self, key: str, read: Callable[[Any], T], what: str) -> dict[str, T]:
-        """A table of one kind of values, which are ``what``; ``read`` raises ValueError for what is none, perhaps why."""
+        """A table of one kind of values, which are ``what``; ``read`` raises ValueError for what is none."""
         value = self._take(key, {})
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = {each: each for each in value}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.mapped import Bytes, Mapped
 from bindings.archive.reading import Bad, Split, sample_of
+from bindings.archive.rocketmq_id import host_of, id_of
 from bindings.archive.rocketmq_log import NAME, Found, log_records, record_at
 from bindings.archive.rocketmq_record import BATCH, START, Part, host_bytes, messages_in, properties_of, unpacked
 from exchange.errors import InputError
@@ -52,17 +52,17 @@ class Stored(NamedTuple):
     @property
     def message_id(self) -> str:
         """The offset id (`MessageDecoder.createMessageId`)."""
-        return (self.stored_address + self.place.to_bytes(8, "big")).hex().upper()
+        return id_of(self.stored_address, self.place)
 
     @property
     def born_host(self) -> str:
         """``ADDRESS:PORT`` of the producer."""
-        return _host(self.born_address)
+        return host_of(self.born_address)
 
     @property
     def stored_host(self) -> str:
         """``ADDRESS:PORT`` of the broker."""
-        return _host(self.stored_address)
+        return host_of(self.stored_address)
 
     @property
     def tag(self) -> str | None:
@@ -190,9 +190,3 @@ def _stored(data: Bytes, at: int, place: int, found: Found) -> Stored:
         property_bytes=found.properties,
         properties=properties_of(found.properties),
     )
-
-
-def _host(address: bytes) -> str:
-    host = ip_address(address[:-4])
-    port = int.from_bytes(address[-4:], "big")
-    return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 
-__all__ = ["OffsetId", "id_bytes"]
+__all__ = ["OffsetId", "host_of", "id_bytes", "id_of"]
 
 SIZES: Final = (16, 28)
 """Bytes of an id, with an address of IPv4 and of IPv6."""
@@ -34,8 +34,18 @@ class OffsetId(NamedTuple):
     @property
     def text(self) -> str:
         """`MessageDecoder.createMessageId`."""
-        raw = self.host.packed + self.port.to_bytes(4, "big") + self.log_offset.to_bytes(8, "big", signed=True)
-        return raw.hex().upper()
+        return id_of(self.host.packed + self.port.to_bytes(4, "big"), self.log_offset)
+
+
+def id_of(address: bytes, log_offset: int) -> str:
+    """The offset id of what a broker, whose address and port these bytes are, has at a byte of its log."""
+    return (address + log_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def host_of(address: bytes) -> str:
+    """``ADDRESS:PORT`` of the 4 or 16 bytes of an address and 4 of a port."""
+    host, port = ip_address(address[:-4]), int.from_bytes(address[-4:], "big")
+    return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def id_bytes(text: str, what: str) -> bytes:

@@ -8,9 +8,9 @@ most three days ahead unless the broker's ``timerMaxDelaySec`` says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
+from bindings.archive.rocketmq_id import host_of, id_of
 from bindings.archive.rocketmq_record import PACKED
 from bridge.rocketmq.properties import (
     DELAY,
@@ -172,17 +172,17 @@ class StoredMessage(_Told, _Stored):
     @property
     def born_host(self) -> str:
         """``ADDRESS:PORT``"""
-        return _host(self.born_address)
+        return host_of(self.born_address)
 
     @property
     def store_host(self) -> str:
         """``ADDRESS:PORT``"""
-        return _host(self.store_address)
+        return host_of(self.store_address)
 
     @property
     def offset_id(self) -> str:
         """Its place in all brokers' logs (`MessageDecoder.createMessageId`); see `bridge.rocketmq.ids`."""
-        return (self.store_address + self.log_offset.to_bytes(8, "big", signed=True)).hex().upper()
+        return id_of(self.store_address, self.log_offset)
 
     @property
     def message_id(self) -> str:
@@ -192,12 +192,6 @@ class StoredMessage(_Told, _Stored):
     def again(self) -> RocketMessage:
         """The message that its producer sent, with what was added on the way."""
         return RocketMessage(self.topic, self.body, self.properties, self.flag)
-
-
-def _host(address: bytes) -> str:
-    host = ip_address(address[:-4])
-    port = int.from_bytes(address[-4:], "big")
-    return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
 
 
 def _number(text: Any) -> int:
