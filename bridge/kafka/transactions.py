@@ -19,24 +19,36 @@ that is overloaded nothing would ever be committed otherwise.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic, sleep
 from typing import Any, Final
 from uuid import uuid4
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
 from bridge.kafka.consuming import KafkaSource
 from bridge.kafka.errors import REFUSALS, Reasons, failure_of, trouble_of
 from bridge.kafka.membership import Lane, Member
-from bridge.kafka.producing import DEFAULTS, FIXED, end, key_of, partitioned, sizes
+from bridge.kafka.producing import DEFAULTS, FIXED, key_of, partitioned, sizes
 from bridge.kafka.records import Destination, Writer
 from bridge.kafka.topics import Partitioned, agreed, cluster_of, topics_of
+from bridge.kafka.transacting import (
+    CLOSING,
+    PAUSE,
+    WAITING,
+    Incomplete,
+    Transacting,
+    cause_of,
+    commit,
+    finish,
+    hear,
+    persisting,
+    places_of,
+)
 from bridge.window import Pending
 from exchange.errors import HashstarError, InputError
 
@@ -45,45 +57,14 @@ __all__ = ["TransactionalTarget"]
 STALLED: Final = 5.0
 """Seconds that a transaction waits for deliveries that are not whole."""
 
-PAUSE: Final = 0.1
-"""Seconds after an abort."""
-
 IDLE: Final = 1.0
 """Seconds after which offsets are committed of what went nowhere, or elsewhere."""
-
-WAITING: Final = 30.0
-"""Seconds that a call may take before it is made again."""
-
-CLOSING: Final = 5.0
 
 TIMEOUT: Final = "transaction.timeout.ms"
 """How long a process that was killed holds up those who read only what is committed; and, as a new one needs to know
 the offsets, its successor."""
 SHORTEST: Final = 10_000
 LONGEST: Final = 160_000
-
-
-class Transacting:
-    """One producer, from its making to its end."""
-
-    def __init__(
-        self, producer: Producer, receiver: Receiver, writer: Writer, reasons: Reasons, patience: float
-    ) -> None:
-        self.producer = producer
-        self.patience = patience
-        """Seconds that a transaction may take."""
-        self.receiver = receiver
-        self.writer = writer
-        self.reasons = reasons
-        self.waiting: deque[Outgoing] = deque()
-        self.inside: list[Outgoing] = []
-        """In the transaction."""
-        self.refused: list[tuple[Outgoing, Failure]] = []
-        """By brokers: the transaction is to be aborted."""
-        self.members: dict[Member, None] = {}
-        """Whose offsets are committed."""
-        self.news = asyncio.Event()
-        self.closed = False
 
 
 class TransactionalTarget(Target):
@@ -158,7 +139,7 @@ class TransactionalTarget(Target):
             producer = Producer(settings, logger=reasons)
             writer, patience = Writer(self._destinations, topics), self._timeout / 1_000
             state = self._state = Transacting(producer, receiver, writer, reasons, patience)
-            await calls.call(lambda: producer.init_transactions(WAITING))
+            await _answered(calls, lambda: producer.init_transactions(WAITING), WAITING)
         except KafkaException as error:
             raise reasons.why(error) from None
         self._working = asyncio.create_task(self._work(state, calls))
@@ -186,13 +167,13 @@ class TransactionalTarget(Target):
         try:
             while True:
                 await self._news(state, IDLE)
-                _hear(state)
+                hear(state)
                 if state.waiting or self._offsets(state):
                     await self._transact(state, calls)
         except Exception as problem:  # noqa: BLE001  nobody awaits this task: the pump is told whatever it is
             trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
             if isinstance(problem, KafkaException):
-                cause = _cause(state, problem)
+                cause = cause_of(state, problem)
                 trouble = trouble_of(cause)
                 if cause.fatal() or cause.code() == KafkaError._TIMED_OUT:
                     # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
@@ -215,7 +196,7 @@ class TransactionalTarget(Target):
             await self._fill(state)
             offsets = self._offsets(state)
             if offsets and not state.refused:
-                await calls.call(partial(_commit, state, offsets, _places(offsets)))
+                await _answered(calls, partial(commit, state, offsets, places_of(offsets)), 2 * state.patience)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort():
@@ -338,7 +319,7 @@ class TransactionalTarget(Target):
 
     async def _abort(self, state: Transacting, calls: Calls) -> None:
         """Undo the transaction: what was inside comes first in the next one, but for what brokers refused."""
-        await calls.call(partial(_persisting, state, state.producer.abort_transaction))
+        await _answered(calls, partial(persisting, state, state.producer.abort_transaction), state.patience)
         refused, state.refused = state.refused, []
         bad = {outgoing.number for outgoing, _ in refused}
         state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))
@@ -363,40 +344,21 @@ class TransactionalTarget(Target):
                 with suppress(Exception):
                     await asyncio.wait_for(self._transact(state, calls), CLOSING)
             state.closed = True
-            await asyncio.wait([calls.call(partial(_end, state.producer))], timeout=CLOSING)
+            await asyncio.wait([calls.call(partial(finish, state.producer))], timeout=CLOSING)
         calls.end()
 
 
-class Incomplete(Exception):
-    """The transaction cannot be committed with what is inside."""
+async def _answered(calls: Calls, call: Callable[[], None], seconds: float) -> None:
+    """Have a call made that takes so long at most, and leave a producer behind that does not come back from it.
 
-
-def _cause(state: Transacting, problem: KafkaException) -> KafkaError:
-    """The error, which is told once, and on later occasions only that there was one."""
+    librdkafka 2.16 was seen to wait for ever, whatever it was told, for a coordinator that was restarted; always where
+    ``reconnect.backoff.max.ms`` was 2,000. Raises what the call raises, and Disconnected.
+    """
     try:
-        state.producer.poll(0)
-    except KafkaException as fatal:
-        problem = fatal
-    cause: KafkaError = problem.args[0]
-    return cause
-
-
-def _hear(state: Transacting) -> None:
-    """Hear of errors while nothing is written. Raises Disconnected, KafkaException for what does not pass."""
-    state.producer.poll(0)
-    if state.reasons.trouble is not None:
-        raise state.reasons.trouble
-
-
-def _places(members: Iterable[Member]) -> dict[Member, bytes]:
-    """Their places in their groups. Raises Incomplete if one has none."""
-    places = {}
-    for member in members:
-        place = member.place()
-        if place is None:
-            raise Incomplete
-        places[member] = place
-    return places
+        async with asyncio.timeout(seconds + CLOSING):
+            await calls.call(call)
+    except TimeoutError:
+        raise Disconnected("librdkafka has not come back from a call that was to end long ago") from None
 
 
 def _lanes(messages: Sequence[Outgoing]) -> set[Any]:
@@ -407,37 +369,3 @@ def _refused(state: Transacting, outgoing: Outgoing, error: KafkaError | None, _
     """A delivery report, of which there are only bad ones. What is no message's fault, the next call tells."""
     if error is not None and error.code() in REFUSALS:
         state.refused.append((outgoing, failure_of(error)))
-
-
-def _commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], places: Mapping[Member, Any]) -> None:
-    for member, lanes in offsets.items():
-        told = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
-        _persisting(state, partial(state.producer.send_offsets_to_transaction, told, places[member]))
-    _persisting(state, state.producer.commit_transaction)
-
-
-def _persisting(state: Transacting, call: Callable[[float], Any]) -> None:
-    """Make a call, which takes how many seconds it may wait, until it has an answer.
-
-    Not for longer than the transaction may last: then the coordinator undoes it, if it was not committed. librdkafka
-    was seen to wait for ever for what it asked of a broker that was restarted. Raises KafkaException, Disconnected.
-    """
-    deadline = monotonic() + state.patience
-    while True:
-        try:
-            call(max(0.1, min(WAITING, deadline - monotonic())))
-        except KafkaException as error:
-            if not error.args[0].retriable() or monotonic() > deadline:
-                raise
-            if state.closed:
-                raise trouble_of(error.args[0]) from None
-            sleep(PAUSE)
-        else:
-            return
-
-
-def _end(producer: Producer) -> None:
-    producer.purge(blocking=False)
-    with suppress(KafkaException):  # as when there is no transaction
-        producer.abort_transaction(CLOSING)
-    end(producer)

@@ -89,7 +89,12 @@ class Copy:
             assert process is None or process.poll() is None, process.communicate()[0]
             return self.done() >= (self.count if count is None else count)
 
-        eventually(through, lambda: f"{self.done()} of {self.count}")
+        def told() -> str:
+            if process is not None:
+                process.kill()
+            return f"{self.done()} of {self.count}; {process and process.communicate()[0][-5000:]}"
+
+        eventually(through, told)
 
     def check(self, missing: Mapping[int, int] = {}) -> None:
         """Assert that each message is there once, and the messages of a key are in order."""
@@ -147,12 +152,17 @@ def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics:
     copy.check()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"reconnect.backoff.max.ms": 2_000, "transaction.timeout.ms": 5_000}],
+    ids=["as it is", "with a producer that never comes back"],
+)
 def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_message_once(
-    broker: Broker, topics: Topics
+    broker: Broker, topics: Topics, settings: dict[str, Any]
 ) -> None:
     copy = Copy(topics)
     copy.put(8_000)
-    process = copying(copy.told())
+    process = copying(copy.told(**settings))
     copy.wait(500, process)
     broker.stop()
     broker.start()

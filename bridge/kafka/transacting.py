@@ -1,0 +1,136 @@
+"""A transactional producer and the calls of it that wait for brokers, made on a thread of their own.
+
+librdkafka tells of such calls that they may be made again, and was seen to wait for ever in one; so none lasts longer
+than the transaction may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic, sleep
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from bridge.endpoint import Failure, Outgoing, Receiver
+from bridge.kafka.errors import Reasons, trouble_of
+from bridge.kafka.membership import Lane, Member
+from bridge.kafka.producing import end
+from bridge.kafka.records import Writer
+
+__all__ = [
+    "CLOSING",
+    "PAUSE",
+    "WAITING",
+    "Incomplete",
+    "Transacting",
+    "cause_of",
+    "commit",
+    "finish",
+    "hear",
+    "persisting",
+    "places_of",
+]
+
+WAITING: Final = 30.0
+"""Seconds that a call may take before it is made again."""
+
+PAUSE: Final = 0.1
+"""Seconds until a call is made again."""
+
+CLOSING: Final = 5.0
+
+
+class Transacting:
+    """One producer, from its making to its end."""
+
+    def __init__(
+        self, producer: Producer, receiver: Receiver, writer: Writer, reasons: Reasons, patience: float
+    ) -> None:
+        self.producer = producer
+        self.patience = patience
+        """Seconds that a transaction may take."""
+        self.receiver = receiver
+        self.writer = writer
+        self.reasons = reasons
+        self.waiting: deque[Outgoing] = deque()
+        self.inside: list[Outgoing] = []
+        """In the transaction."""
+        self.refused: list[tuple[Outgoing, Failure]] = []
+        """By brokers: the transaction is to be aborted."""
+        self.members: dict[Member, None] = {}
+        """Whose offsets are committed."""
+        self.news = asyncio.Event()
+        self.closed = False
+
+
+class Incomplete(Exception):
+    """The transaction cannot be committed with what is inside."""
+
+
+def commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], places: Mapping[Member, Any]) -> None:
+    """Have these offsets in the transaction, with the members' places in their groups, and end it."""
+    for member, lanes in offsets.items():
+        told = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
+        persisting(state, partial(state.producer.send_offsets_to_transaction, told, places[member]))
+    persisting(state, state.producer.commit_transaction)
+
+
+def persisting(state: Transacting, call: Callable[[float], Any]) -> None:
+    """Make a call, which takes how many seconds it may wait, until it has an answer.
+
+    Not for longer than the transaction may last: then the coordinator undoes it, if it was not committed. librdkafka
+    was seen to wait for ever for what it asked of a broker that was restarted. Raises KafkaException, Disconnected.
+    """
+    deadline = monotonic() + state.patience
+    while True:
+        try:
+            call(max(0.1, min(WAITING, deadline - monotonic())))
+        except KafkaException as error:
+            if not error.args[0].retriable() or monotonic() > deadline:
+                raise
+            if state.closed:
+                raise trouble_of(error.args[0]) from None
+            sleep(PAUSE)
+        else:
+            return
+
+
+def places_of(members: Iterable[Member]) -> dict[Member, bytes]:
+    """Their places in their groups. Raises Incomplete if one has none."""
+    places = {}
+    for member in members:
+        place = member.place()
+        if place is None:
+            raise Incomplete
+        places[member] = place
+    return places
+
+
+def cause_of(state: Transacting, problem: KafkaException) -> KafkaError:
+    """The error, which is told once, and on later occasions only that there was one."""
+    try:
+        state.producer.poll(0)
+    except KafkaException as fatal:
+        problem = fatal
+    cause: KafkaError = problem.args[0]
+    return cause
+
+
+def hear(state: Transacting) -> None:
+    """Hear of errors while nothing is written. Raises Disconnected, KafkaException for what does not pass."""
+    state.producer.poll(0)
+    if state.reasons.trouble is not None:
+        raise state.reasons.trouble
+
+
+def finish(producer: Producer) -> None:
+    """Undo what is open, and end the producer."""
+    producer.purge(blocking=False)
+    with suppress(KafkaException):  # as when there is no transaction
+        producer.abort_transaction(CLOSING)
+    end(producer)
