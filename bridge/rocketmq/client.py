@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -53,6 +54,9 @@ class Client(Connections):
         self._consumers: Final[dict[str, ConsumerData]] = {}
         self._beaten: Final[set[str]] = set()
         """Where a heartbeat was sent over the connection that is there now."""
+        self._leaving: Final[set[asyncio.Task[None]]] = set()
+        self._turns: Final[defaultdict[str, asyncio.Lock]] = defaultdict(asyncio.Lock)
+        """A broker works on several requests at a time, and would keep a member whose leave it heard of too early."""
         self.on_routes: Final[list[Callable[[str, TopicRoute], None]]] = []
         """Told of each route that has changed."""
         self.client_id = ""
@@ -85,6 +89,7 @@ class Client(Connections):
             await self.unregister_producer(group)
         for group in tuple(self._consumers):
             await self.unregister_consumer(group)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
         await super().close()
 
     # Routes and brokers.
@@ -154,7 +159,9 @@ class Client(Connections):
             await self.heartbeat()
         except BaseException:  # who was cancelled here will not read
             del self._consumers[group]
-            self._start(self._unregister({"consumerGroup": group}))
+            leaving = self._start(self._unregister({"consumerGroup": group}))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
             raise
 
     async def unregister_producer(self, group: str) -> None:
@@ -174,14 +181,14 @@ class Client(Connections):
         """
         if not self._producers and not self._consumers:
             return
-        body = self._heartbeat_body()
         addresses = [
             address
             for servers in self._brokers.values()
             for number, address in servers.items()
             if number == MASTER or self._consumers
         ]
-        await asyncio.gather(*[self._beat(address, body) for address in addresses])
+        # One that has begun goes on when who waits for it is cancelled: what is told after it waits for its answer.
+        await asyncio.gather(*[asyncio.shield(self._start(self._beat(address))) for address in addresses])
 
     # How it is done.
 
@@ -195,22 +202,25 @@ class Client(Connections):
         }
         return json.dumps(data).encode()
 
-    async def _beat(self, address: str, body: bytes) -> None:
+    async def _beat(self, address: str) -> None:
         self._beaten.add(address)
-        try:
-            await self.ask(address, RequestCode.HEART_BEAT, {}, body)
-        except RemotingError:
-            self._beaten.discard(address)
+        async with self._turns[address]:
+            if self._producers or self._consumers:
+                try:
+                    await self.ask(address, RequestCode.HEART_BEAT, {}, self._heartbeat_body())
+                except RemotingError:
+                    self._beaten.discard(address)
 
     async def _unregister(self, group: Mapping[str, str]) -> None:
         fields = {"clientID": self.client_id, **group}
         addresses = [address for servers in self._brokers.values() for address in servers.values()]
-        known = [address for address in addresses if self.open_channel(address) is not None]
-        await asyncio.gather(*[self._unregister_at(address, fields) for address in known])
+        await asyncio.gather(*[self._unregister_at(address, fields) for address in addresses])
 
     async def _unregister_at(self, address: str, fields: Mapping[str, str]) -> None:
-        with suppress(RemotingError):
-            await self.ask(address, RequestCode.UNREGISTER_CLIENT, fields)
+        async with self._turns[address]:
+            if self.open_channel(address) is not None:
+                with suppress(RemotingError):
+                    await self.ask(address, RequestCode.UNREGISTER_CLIENT, fields)
 
     async def _look_up(self, topic: str) -> TopicRoute:
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
@@ -249,7 +259,7 @@ class Client(Connections):
     def _connected(self, address: str) -> None:
         is_broker = any(address in servers.values() for servers in self._brokers.values())
         if is_broker and address not in self._beaten and (self._producers or self._consumers):
-            self._start(self._beat(address, self._heartbeat_body()))
+            self._start(self._beat(address))
 
     def _disconnected(self, address: str) -> None:
         self._beaten.discard(address)

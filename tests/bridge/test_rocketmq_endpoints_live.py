@@ -160,9 +160,7 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
         topic = "gone"
         [sources.wrong]
         url = "rocketmq://{topics.namesrv}"
-        topic = "{topic}"
-        group = "{group()}"
-        sql = "a >"
+        topic = "{topics.make(perm=2)}"
         [targets.right]
         url = "rocketmq://{topics.namesrv}"
         queues = {{ a = "{topic}" }}
@@ -174,6 +172,7 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
     found = asyncio.run(missing(read_config(tmp_path / "bridge.toml", {})))
     assert [each.partition(":")[0] for each in found] == ["gone", "wrong", "wide"]
     assert "there is no topic 'gone'; create it" in found[0]
+    assert "has no queue that may be read" in found[1]
     assert f"topic '{topic}' has {count} queues now" in found[2]
 
 
