@@ -56,6 +56,15 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
         admin.delete_topics([name])[name].result(30)
 
 
+def codecs_in(segment: bytes) -> set[int]:
+    """Of its batches: a producer that is kept waiting may send a first one so small that packing it gains nothing."""
+    found, place = set[int](), 0
+    while place + 61 <= len(segment) and (header := header_at(segment, place)).length > 0:
+        found.add(header.attributes & 7)
+        place += header.size
+    return found
+
+
 def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], tmp_path: Path) -> None:
     name, codec = topic
     (folder,) = inside(
@@ -65,7 +74,7 @@ def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], 
     archive = detect(str(tmp_path))
     assert (archive.names, archive.others) == (("Kafka segment",), ())
     ((path, form),) = archive.files
-    assert header_at(Path(path).read_bytes()).attributes & 7 == CODECS.index(codec)
+    assert CODECS.index(codec) in codecs_in(Path(path).read_bytes())
     result = read(form, path, 10_000)
     assert not result.bad
     assert [record.offset for record in result.records] == list(range(COUNT))
