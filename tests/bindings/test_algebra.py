@@ -19,7 +19,7 @@ from exchange import Pattern, PatternError
 from exchange.pattern import AMQP
 from tests.patterns import DIALECT_NAMES, all_keys, matched, patterns, words_in
 
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=200, deadline=None)
 ONE = DIALECT_NAMES.flatmap(patterns)
 TWO = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), patterns(name)))
 THREE = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), patterns(name), patterns(name)))

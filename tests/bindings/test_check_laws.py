@@ -16,7 +16,7 @@ from exchange.profile import LATEST, PROFILES, Profile
 from tests import topologies
 from tests.patterns import all_keys, words_in
 
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=150, deadline=None)
 NEEDLESS = ("HS103", "HS104", "HS105", "HS106", "HS111", "HS207")
 OTHER_REASONS = ("HS102", "HS110", "HS202")
 EXCHANGES = ("x0", "x1", "x2", "x3")
