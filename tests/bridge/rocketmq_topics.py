@@ -16,6 +16,7 @@ from bridge.rocketmq.admin import TopicConfig, create_group, create_topic
 from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import RequestCode
+from bridge.rocketmq.errors import ClientError, ConnectError, RemotingTimeout, SendRequestError
 from bridge.rocketmq.message import RocketMessage, StoredMessage
 from bridge.rocketmq.producer import Producer
 from bridge.rocketmq.publishing import ProducerSettings
@@ -90,7 +91,7 @@ class Topics:
                 await self._producer.send_batch(some, selector=ByHash(), key=key)
 
     def put_many(self, topic: str, messages: Sequence[RocketMessage]) -> None:
-        """The same for many messages: in order by key, all queues at a time."""
+        """The same for many messages: in order by key, all queues at a time, some twice where a connection is lost."""
         self.do(self._put_many(topic, messages), MANY_SECONDS)
 
     async def _put_many(self, topic: str, messages: Sequence[RocketMessage]) -> None:
@@ -103,8 +104,14 @@ class Topics:
         queues = await self._producer.queues(topic)
 
         async def put(queue: MessageQueue, line: list[RocketMessage]) -> None:
-            for n in range(0, len(line), BATCH):
-                await self._producer.send_batch(line[n : n + BATCH], queue=queue)
+            n = 0
+            while n < len(line):
+                try:
+                    await self._producer.send_batch(line[n : n + BATCH], queue=queue, timeout_ms=30_000)
+                except (ClientError, ConnectError, SendRequestError, RemotingTimeout):
+                    await asyncio.sleep(0.2)
+                else:
+                    n += BATCH
 
         await asyncio.gather(*[put(queues[at], line) for at, line in lines.items()])
 
