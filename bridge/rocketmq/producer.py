@@ -210,7 +210,7 @@ class Producer:
         ids: list[str] = []
         for topic, content, properties, flag in messages:
             checked_body(content, limit)
-            own_id = properties.get(UNIQ_KEY) or self._next_id()
+            own_id = properties[UNIQ_KEY] if UNIQ_KEY in properties else self._next_id()
             named.append(RocketMessage(topic, content, {**properties, UNIQ_KEY: own_id}, flag))
             ids.append(own_id)
         body = batch_of(named)

@@ -20,7 +20,7 @@ from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import BrokerError, ClientError, CommandError, ConnectError, RemotingTimeout, TooMuchRequest
 from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.producer import Producer
-from bridge.rocketmq.properties import decoded
+from bridge.rocketmq.properties import IllegalMessage, decoded
 from bridge.rocketmq.publishing import ProducerSettings, Publishing, Request
 from bridge.rocketmq.remoting import RESPONSE, Command, Decoder, SerializeType, encode
 from exchange.partition.rocketmq.faults import FaultStrategy
@@ -280,6 +280,16 @@ def test_large_bodies_are_compressed_but_not_in_batches() -> None:
         assert small.body == MESSAGE.body
         told = decoded(one.fields["i"].encode())
         assert told.keys() == {"TAGS", "WAIT", "UNIQ_KEY"}
+
+    run(test)
+
+
+def test_an_empty_unique_id_is_told_alone_and_in_a_batch() -> None:
+    async def test(client: Client, producer: Producer, a: Broker, b: Broker) -> None:
+        nameless = MESSAGE.with_property("UNIQ_KEY", "")
+        for sending in (producer.send(nameless), producer.send_batch([nameless])):
+            with pytest.raises(IllegalMessage, match="'UNIQ_KEY': its value is empty"):
+                await sending
 
     run(test)
 
