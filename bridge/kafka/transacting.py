@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from bridge.endpoint import Failure, Outgoing, Receiver
+from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
+from bridge.kafka.calls import Calls
 from bridge.kafka.errors import Reasons, trouble_of
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import end
@@ -28,6 +29,7 @@ __all__ = [
     "WAITING",
     "Incomplete",
     "Transacting",
+    "answered",
     "cause_of",
     "commit",
     "finish",
@@ -98,6 +100,19 @@ def persisting(state: Transacting, call: Callable[[float], Any]) -> None:
             sleep(PAUSE)
         else:
             return
+
+
+async def answered(calls: Calls, call: Callable[[], None], seconds: float) -> None:
+    """Have a call made that takes so long at most, and leave a producer behind that does not come back from it.
+
+    librdkafka 2.16 was seen to wait for ever, whatever it was told, for a coordinator that was restarted; always where
+    ``reconnect.backoff.max.ms`` was 2,000. Raises what the call raises, and Disconnected.
+    """
+    try:
+        async with asyncio.timeout(seconds + CLOSING):
+            await calls.call(call)
+    except TimeoutError:
+        raise Disconnected("librdkafka has not come back from a call that was to end long ago") from None
 
 
 def places_of(members: Iterable[Member]) -> dict[Member, bytes]:

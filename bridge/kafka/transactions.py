@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -42,6 +42,7 @@ from bridge.kafka.transacting import (
     WAITING,
     Incomplete,
     Transacting,
+    answered,
     cause_of,
     commit,
     finish,
@@ -139,7 +140,7 @@ class TransactionalTarget(Target):
             producer = Producer(settings, logger=reasons)
             writer, patience = Writer(self._destinations, topics), self._timeout / 1_000
             state = self._state = Transacting(producer, receiver, writer, reasons, patience)
-            await _answered(calls, lambda: producer.init_transactions(WAITING), WAITING)
+            await answered(calls, lambda: producer.init_transactions(WAITING), WAITING)
         except KafkaException as error:
             raise reasons.why(error) from None
         self._working = asyncio.create_task(self._work(state, calls))
@@ -196,7 +197,7 @@ class TransactionalTarget(Target):
             await self._fill(state)
             offsets = self._offsets(state)
             if offsets and not state.refused:
-                await _answered(calls, partial(commit, state, offsets, places_of(offsets)), 2 * state.patience)
+                await answered(calls, partial(commit, state, offsets, places_of(offsets)), 2 * state.patience)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort():
@@ -319,7 +320,7 @@ class TransactionalTarget(Target):
 
     async def _abort(self, state: Transacting, calls: Calls) -> None:
         """Undo the transaction: what was inside comes first in the next one, but for what brokers refused."""
-        await _answered(calls, partial(persisting, state, state.producer.abort_transaction), state.patience)
+        await answered(calls, partial(persisting, state, state.producer.abort_transaction), state.patience)
         refused, state.refused = state.refused, []
         bad = {outgoing.number for outgoing, _ in refused}
         state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))
@@ -346,19 +347,6 @@ class TransactionalTarget(Target):
             state.closed = True
             await asyncio.wait([calls.call(partial(finish, state.producer))], timeout=CLOSING)
         calls.end()
-
-
-async def _answered(calls: Calls, call: Callable[[], None], seconds: float) -> None:
-    """Have a call made that takes so long at most, and leave a producer behind that does not come back from it.
-
-    librdkafka 2.16 was seen to wait for ever, whatever it was told, for a coordinator that was restarted; always where
-    ``reconnect.backoff.max.ms`` was 2,000. Raises what the call raises, and Disconnected.
-    """
-    try:
-        async with asyncio.timeout(seconds + CLOSING):
-            await calls.call(call)
-    except TimeoutError:
-        raise Disconnected("librdkafka has not come back from a call that was to end long ago") from None
 
 
 def _lanes(messages: Sequence[Outgoing]) -> set[Any]:
