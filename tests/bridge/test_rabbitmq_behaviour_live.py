@@ -59,7 +59,7 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
             before = len(bodies)
             connection.process_data_events(0.5)  # there may be more than asked for, as some were written twice
         reading.close()
-        return bodies
+        return list(bodies)
 
     channel.exchange_declare(f"exchange-{read}", "fanout")
     channel.queue_bind(read, f"exchange-{read}")

@@ -18,7 +18,7 @@ from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.message import RocketMessage, StoredMessage
 from bridge.rocketmq.producer import Producer
 from bridge.rocketmq.publishing import ProducerSettings
-from bridge.rocketmq.pulling import FLAG_SUBSCRIPTION, pull_fields, pulled
+from bridge.rocketmq.pulling import FLAG_SUBSCRIPTION, BrokerQueues, pull_fields, pulled
 from bridge.rocketmq.subscription import Subscription
 from exchange.partition.rocketmq.message_queue import MessageQueue
 from exchange.selector import Selector, SelectorError, Tags
@@ -47,9 +47,16 @@ class Queue:
         self.queue = queue
 
     async def put(self, messages: Iterable[RocketMessage]) -> None:
+        """Send messages, and wait until they can be pulled: a broker queues what it stored a little later."""
+        sent = 0
         async with Producer(self.client, ProducerSettings(GROUP)) as producer:
             for message in messages:
                 await producer.send(message, queue=MessageQueue(self.queue.broker, self.queue.queue_id))
+                sent += 1
+        queues = BrokerQueues(self.client, GROUP)
+        async with asyncio.timeout(30):
+            while await queues.max_offset(self.queue) < sent:  # noqa: ASYNC110 - brokers tell nobody
+                await asyncio.sleep(0.05)
 
     async def pulled(self, subscription: Subscription) -> list[StoredMessage]:
         """All that the broker sends for a subscription, which comes with the pull."""
