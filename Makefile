@@ -23,7 +23,7 @@ lint: $(VENV)/.lint  ## types, style and the direction of imports
 live: $(VENV)/.test  ## 200,000 random messages through each live RabbitMQ, compared one by one
 	HASHSTAR_REQUIRE_LIVE=1 HASHSTAR_LIVE_MESSAGES=200000 $(BIN)/python -m pytest -m live $(ARGS)
 
-chaos: $(VENV)/.test  ## the bridge killed, its brokers restarted, its connections cut and stalled: nothing may be lost
+chaos: $(VENV)/.test  ## bridge and brokers killed and restarted, connections cut and stalled: nothing may be lost
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers

@@ -1,8 +1,9 @@
-"""``make chaos``: the bridge is killed, its brokers are restarted, its connections cut, stalled and slowed.
+"""``make chaos``: the bridge and its brokers are killed and restarted, its connections cut, stalled and slowed.
 
 Numbered messages go through a real ``hashstar bridge run``, pair by pair, between brokers in containers: those that
 `tests.servers` would start. 0 lost, 0 out of order for each key (first arrivals), and no more duplicates than the
-window for each fault; else the exit code is 1, and what is wrong is printed with where it was.
+window for each fault, twice that for a killed broker; else the exit code is 1, and what is wrong is printed with
+where it was.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ SOME: Final = click.IntRange(min=1)
 @click.option("--messages", type=SOME, default=FULL.messages, show_default=True)
 @click.option("--keys", type=SOME, default=FULL.keys, show_default=True)
 @click.option("--kills", type=ANY, default=FULL.kills, show_default=True, help="Of the bridge, with SIGKILL.")
-@click.option("--restarts", type=ANY, default=FULL.restarts, show_default=True, help="Of brokers.")
+@click.option("--restarts", type=ANY, default=FULL.restarts, show_default=True, help="Of brokers, with SIGTERM.")
+@click.option("--broker-kills", type=ANY, default=FULL.broker_kills, show_default=True, help="With SIGKILL.")
 @click.option("--cuts", type=ANY, default=FULL.cuts, show_default=True, help="Connections cut, stalled or slowed.")
 @click.option("--window", type=SOME, default=FULL.window, show_default=True, help="The bridge's.")
 @click.option("--pair", "pairs", type=click.Choice([*PAIRS]), multiple=True, help="Only this; may be given again.")
@@ -45,10 +47,10 @@ SOME: Final = click.IntRange(min=1)
     help="For logs, a folder below it for each run.",
 )
 def main(
-    messages: int, keys: int, kills: int, restarts: int, cuts: int, window: int, pairs: Sequence[str],
-    seed: int | None, folder: Path,
+    messages: int, keys: int, kills: int, restarts: int, broker_kills: int, cuts: int, window: int,
+    pairs: Sequence[str], seed: int | None, folder: Path,
 ) -> None:  # fmt: skip
-    amount = Amount(messages, keys, kills, restarts, cuts, window)
+    amount = Amount(messages, keys, kills, restarts, broker_kills, cuts, window)
     seed = random.randrange(10**6) if seed is None else seed
     own = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"  # a folder of the run's: an archive must be empty at first
     print(f"chaos: seed {seed}, logs in {own}", flush=True)

@@ -74,10 +74,15 @@ class Broker(ABC):
         """Where it is reached directly."""
         return self.kind.build_url("127.0.0.1", self.port)
 
-    def restart(self) -> None:
-        """Have it stop, start it on the same data, and wait until it answers."""
-        self._container.get_wrapped_container().stop(timeout=GRACE)
-        self._container.get_wrapped_container().start()
+    def restart(self, *, kill: bool = False) -> None:
+        """Have it stop, or end all its processes with SIGKILL; start it on the same data, and wait for an answer."""
+        container = self._container.get_wrapped_container()
+        if kill:
+            container.kill()
+            container.wait(timeout=GRACE)
+        else:
+            container.stop(timeout=GRACE)
+        container.start()
         self.wait()
 
     def wait(self) -> str:

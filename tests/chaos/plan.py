@@ -7,13 +7,14 @@ comes while the broker still believes in the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import cycle, islice
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["Fault", "Kind", "plan"]
+__all__ = ["RELAYED", "Fault", "Kind", "plan"]
 
 
 class Kind(Enum):
@@ -23,6 +24,8 @@ class Kind(Enum):
     """The bridge is ended with SIGKILL, and started again."""
     RESTART = "restart"
     """A broker is told to stop, and started again."""
+    BROKER_KILL = "broker kill"
+    """A broker is ended with SIGKILL, and started again."""
     CUT = "cut"
     """Connections of one side are ended."""
     STALL = "stall"
@@ -66,9 +69,9 @@ class Fault(NamedTuple):
         return self.kind is Kind.STALL and self.seconds >= LONG[0]
 
 
-def plan(messages: int, kills: int, restarts: int, cuts: int, sides: int, random: Random) -> Sequence[Fault]:
+def plan(messages: int, counts: Mapping[Kind, int], cuts: int, sides: int, random: Random) -> Sequence[Fault]:
     """So many faults of each kind, in their order; ``cuts`` are cut, stalled and slow connections in equal parts."""
-    kinds = [Kind.KILL] * kills + [Kind.RESTART] * restarts + [*islice(cycle(RELAYED), cuts)]
+    kinds = [*Counter(counts).elements(), *islice(cycle(RELAYED), cuts)]
     random.shuffle(kinds)
     turns = {kind: random.randrange(sides) for kind in Kind}
     faults: list[Fault] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from tests.chaos.accounting import Account, key_of
 from tests.chaos.brokers import Brokers
 from tests.chaos.daemon import Daemon
 from tests.chaos.places import Pair, Place, Readable
-from tests.chaos.plan import Fault, Kind, plan
+from tests.chaos.plan import RELAYED, Fault, Kind, plan
 
 __all__ = ["Amount", "Outcome", "run"]
 
@@ -51,14 +51,21 @@ class Amount:
     keys: int = 1_000
     kills: int = 20
     restarts: int = 5
+    """Of brokers, that are told to stop."""
+    broker_kills: int = 5
     cuts: int = 50
     window: int = 1_000
-    """The bridge's, in messages: as many may come again for each fault."""
+    """The bridge's, in messages: as many may come again for each fault, and twice as many for a killed broker."""
+
+    @property
+    def ended(self) -> Mapping[Kind, int]:
+        """Faults that end a process, of each kind."""
+        return {Kind.KILL: self.kills, Kind.RESTART: self.restarts, Kind.BROKER_KILL: self.broker_kills}
 
     @property
     def faults(self) -> int:
         """Of all kinds."""
-        return self.kills + self.restarts + self.cuts
+        return self.kills + self.restarts + self.broker_kills + self.cuts
 
 
 @dataclass(slots=True)
@@ -83,8 +90,8 @@ class Outcome:
 
     @property
     def bound(self) -> int:
-        """So many duplicates are allowed."""
-        return self.amount.window * self.faults.total()
+        """So many duplicates are allowed; more for a killed broker, as it forgets what was acknowledged last, too."""
+        return self.amount.window * (self.faults.total() + self.faults[Kind.BROKER_KILL])
 
 
 class GaveUp(Exception):
@@ -104,9 +111,7 @@ def run(
         daemon = Daemon(folder, source.table(), target.table(), amount.window)
         stack.callback(daemon.kill)
         places = [place for place in (source, target) if place.broker is not None]
-        faults = plan(
-            amount.messages, amount.kills, amount.restarts, amount.cuts, len(places), Random(f"{seed} {pair.name}")
-        )
+        faults = plan(amount.messages, amount.ended, amount.cuts, len(places), Random(f"{seed} {pair.name}"))
         run = stack.enter_context(_Run(outcome, source, places, daemon, progress))
         began = time.monotonic()
         try:
@@ -224,7 +229,7 @@ class _Run:
 
     def _can_strike(self, fault: Fault) -> bool:
         """Whether there is something to strike."""
-        return fault.kind in (Kind.KILL, Kind.RESTART) or self._relay(fault).connected
+        return fault.kind not in RELAYED or self._relay(fault).connected
 
     def _relay(self, fault: Fault) -> Relay:
         return self._relays()[fault.side]
@@ -235,10 +240,10 @@ class _Run:
             self._daemon.kill()
             time.sleep(fault.seconds)
             self._daemon.start()
-        elif fault.kind is Kind.RESTART:
+        elif fault.kind in (Kind.RESTART, Kind.BROKER_KILL):
             broker = self._places[fault.side].broker
             assert broker is not None
-            broker.restart()
+            broker.restart(kill=fault.kind is Kind.BROKER_KILL)
         elif fault.kind is Kind.CUT:
             relay.cut()
         elif fault.kind is Kind.STALL:

@@ -10,30 +10,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chaos.plan import ENDED_BY_TIME, Kind, plan
+from tests.chaos.run import Amount
 
+ENDED = (Kind.KILL, Kind.RESTART, Kind.BROKER_KILL)
 counts = st.integers(0, 60)
 
 
-@given(counts, counts, counts, st.integers(1, 2), st.integers())
+@given(st.dictionaries(st.sampled_from(ENDED), counts), counts, st.integers(1, 2), st.integers())
 def test_there_are_as_many_as_asked_for_in_the_order_of_progress(
-    kills: int, restarts: int, cuts: int, sides: int, seed: int
+    ended: dict[Kind, int], cuts: int, sides: int, seed: int
 ) -> None:
-    faults = plan(200_000, kills, restarts, cuts, sides, Random(seed))
+    faults = plan(200_000, ended, cuts, sides, Random(seed))
     found = Counter(fault.kind for fault in faults)
-    assert found[Kind.KILL] == kills
-    assert found[Kind.RESTART] == restarts
-    assert len(faults) == kills + restarts + cuts
+    assert {kind: found[kind] for kind in ended} == ended
+    assert len(faults) == sum(ended.values()) + cuts
     assert max(found[kind] for kind in (Kind.CUT, Kind.STALL, Kind.SLOW)) <= cuts // 3 + 1
     assert [fault.at for fault in faults] == sorted(fault.at for fault in faults)
     assert all(0 < fault.at < 200_000 and fault.side < sides for fault in faults)
-    assert faults == plan(200_000, kills, restarts, cuts, sides, Random(seed))
+    assert faults == plan(200_000, ended, cuts, sides, Random(seed))
 
 
 @given(st.integers())
 def test_each_tenth_of_the_messages_has_its_share_and_each_side_too(seed: int) -> None:
-    faults = plan(200_000, 20, 5, 50, 2, Random(seed))
+    faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
     tenths = Counter(fault.at * 10 // 200_000 for fault in faults)
-    assert all(4 <= tenths[tenth] <= 10 for tenth in range(10))
+    assert all(4 <= tenths[tenth] <= 11 for tenth in range(10))
     for kind in Kind:
         sides = Counter(fault.side for fault in faults if fault.kind is kind)
         assert abs(sides[0] - sides[1]) <= 1
@@ -41,7 +42,7 @@ def test_each_tenth_of_the_messages_has_its_share_and_each_side_too(seed: int) -
 
 @given(st.integers())
 def test_faults_come_together_only_where_one_lasts(seed: int) -> None:
-    faults = plan(200_000, 20, 5, 50, 2, Random(seed))
+    faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
     for before, fault in pairwise(faults):
         if fault.at == before.at:
             assert before.kind in ENDED_BY_TIME
