@@ -17,10 +17,10 @@ from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import ClientError
-from bridge.rocketmq.group import ConsumerSettings, Group, MessageModel, now_ms
+from bridge.rocketmq.group import ConsumerSettings, Group, MessageModel
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import parse_table
-from bridge.rocketmq.remoting import Command
+from bridge.rocketmq.remoting import Command, now_ms
 from bridge.rocketmq.retrying import DEAD, give_back, send_retry
 from bridge.rocketmq.running import offsets_body, running_info, stacks
 from bridge.rocketmq.share import Reading, Share

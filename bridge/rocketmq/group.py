@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +20,7 @@ from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import ClientError, CommandError, RemotingError
 from bridge.rocketmq.offsets import ConsumeFrom
 from bridge.rocketmq.properties import checked_group, checked_topic
-from bridge.rocketmq.remoting import body_json
+from bridge.rocketmq.remoting import body_json, now_ms
 from bridge.rocketmq.retrying import MAX_RECONSUME_TIMES, retry_topic
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import InputError
@@ -29,7 +28,7 @@ from exchange.partition.java import code_units
 from exchange.partition.rocketmq.allocation import Allocation, Averagely
 from exchange.partition.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
 
-__all__ = ["ConsumerSettings", "Group", "MessageModel", "now_ms"]
+__all__ = ["ConsumerSettings", "Group", "MessageModel"]
 
 
 class MessageModel(Enum):
@@ -181,8 +180,3 @@ def _addresses(route: TopicRoute) -> Iterator[str]:
         servers = dict(data.addresses)
         if servers:
             yield servers.get(MASTER) or random.choice(list(servers.values()))
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

@@ -22,8 +22,8 @@ from bridge.rocketmq.ids import UniqueIds
 from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.properties import UNIQ_KEY, WAIT, checked_body, checked_group, checked_properties, checked_topic
 from bridge.rocketmq.publishing import Place, ProducerSettings, Publishing, Request, SendResult, request_for
-from bridge.rocketmq.remoting import ONEWAY
-from bridge.rocketmq.tries import Flight, Tries, frame, milliseconds
+from bridge.rocketmq.remoting import ONEWAY, now_ms
+from bridge.rocketmq.tries import Flight, Tries, frame
 from exchange.partition import partitioner
 from exchange.partition.partitioner import Draw, Partitioner
 from exchange.partition.rocketmq.faults import Faults
@@ -59,7 +59,7 @@ class Producer:
     async def open(self) -> None:
         """Have the brokers know the group."""
         host = self.client.client_id.partition("@")[0]
-        self._ids = UniqueIds(host, os.getpid(), randrange(1 << 32), milliseconds)
+        self._ids = UniqueIds(host, os.getpid(), randrange(1 << 32), now_ms)
         self.client.on_routes.append(self._route_changed)
         await self.client.register_producer(self.settings.group)
         if self.settings.sending.start_detector_enable:
@@ -251,7 +251,7 @@ class Producer:
             return None
         chooser = self._selectors.get(selector)
         if chooser is None:
-            chooser = self._selectors[selector] = partitioner.Producer(selector, self._draw, milliseconds)
+            chooser = self._selectors[selector] = partitioner.Producer(selector, self._draw, now_ms)
         at = chooser.choose(topic, key, publishing.partitions).partition
         if at is None:
             raise ClientError("select message queue return null.")

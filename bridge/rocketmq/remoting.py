@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import time
 from collections.abc import Mapping
 from enum import IntEnum
 from struct import Struct
@@ -20,7 +21,7 @@ from bridge.rocketmq.errors import CommandError
 
 __all__ = [
     "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "body_json",
-    "encode", "field", "frame_of",
+    "encode", "field", "frame_of", "now_ms",
 ]  # fmt: skip
 
 RESPONSE: Final = 1
@@ -264,3 +265,8 @@ def _from_json(header: str, body: bytes) -> Command:
         int(read["code"]), get("extFields") or {}, body, int(get("opaque", 0)), int(get("flag", 0)), get("remark"),
         str(get("language", "OTHER")), int(get("version", 0)),
     )  # fmt: skip
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, as the protocol tells all times."""
+    return time.time_ns() // 1_000_000

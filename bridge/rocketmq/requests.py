@@ -19,8 +19,7 @@ from bridge.rocketmq.message import RocketMessage, StoredMessage
 from bridge.rocketmq.producer import Producer
 from bridge.rocketmq.properties import checked_property, decoded
 from bridge.rocketmq.publishing import MESSAGE_TYPE, REPLY
-from bridge.rocketmq.remoting import Command
-from bridge.rocketmq.tries import milliseconds
+from bridge.rocketmq.remoting import Command, now_ms
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.rocketmq.message_queue import MessageQueue
@@ -103,7 +102,7 @@ class Requester:
     def _replied(self, pushed: Command) -> Command:
         """A broker pushes a reply (`ClientRemotingProcessor.receiveReplyMessage`)."""
         fields = pushed.fields
-        properties = {**decoded(fields.get("properties", "").encode()), ARRIVE_TIME: str(milliseconds())}
+        properties = {**decoded(fields.get("properties", "").encode()), ARRIVE_TIME: str(now_ms())}
         try:
             body = unpacked(pushed.body, int(fields.get("sysFlag", 0)))
         except InputError as error:

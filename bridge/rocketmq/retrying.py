@@ -8,7 +8,6 @@ client sends the copy. A retry says in RETRY_TOPIC which topic it was first read
 from __future__ import annotations
 
 import random
-import time
 from typing import Final
 
 from bridge.rocketmq.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
@@ -17,6 +16,7 @@ from bridge.rocketmq.errors import RemotingError
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import RETRY_PREFIX
 from bridge.rocketmq.properties import DELAY, encoded
+from bridge.rocketmq.remoting import now_ms
 from exchange.partition.rocketmq.message_queue import MessageQueue
 from exchange.partition.rocketmq.queues import publish_queues
 
@@ -121,7 +121,7 @@ def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) 
         "d": "4",
         "e": str(place.queue_id),
         "f": "0",
-        "g": str(time.time_ns() // 1_000_000),
+        "g": str(now_ms()),
         "h": str(message.flag),
         "i": encoded(properties).decode(),
         "j": str(message.reconsume_times + 1),

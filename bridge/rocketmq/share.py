@@ -20,10 +20,11 @@ from bridge.rocketmq.channel import Channel
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.errors import ClientError, RemotingError
 from bridge.rocketmq.fetching import Fetching
-from bridge.rocketmq.group import Group, MessageModel, now_ms
+from bridge.rocketmq.group import Group, MessageModel
 from bridge.rocketmq.offsets import BrokerOffsets, LocalOffsets, Offsets, start_offset
 from bridge.rocketmq.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
 from bridge.rocketmq.pulling import BrokerQueues
+from bridge.rocketmq.remoting import now_ms
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["Reading", "Share"]

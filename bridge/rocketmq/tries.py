@@ -18,7 +18,7 @@ from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import BrokerError, ClientError, RemotingError, TooMuchRequest
 from bridge.rocketmq.publishing import Place, ProducerSettings, Publishing, Request, SendResult, result_of
-from bridge.rocketmq.remoting import SerializeType
+from bridge.rocketmq.remoting import SerializeType, now_ms
 from exchange.partition.partitioner import Draw, Inputs
 from exchange.partition.rocketmq.faults import DETECTOR_PERIOD, Faults, Memory, probe, probes_due
 from exchange.partition.rocketmq.message_queue import MessageQueue
@@ -35,7 +35,7 @@ from exchange.partition.rocketmq.send import (
     proceed_async,
 )
 
-__all__ = ["Flight", "Tries", "milliseconds"]
+__all__ = ["Flight", "Tries", "frame"]
 
 DETECT_SECONDS: Final = 0.2
 """``detectTimeout``: so long a broker that is probed may take to answer."""
@@ -76,7 +76,7 @@ class Tries:
             return publishing.places[cast("int", choice.partition)]
         selection = self.settings.faults.select(
             last_broker, publishing.partitions, self.faults, self._memories.get(topic, Memory()),
-            Inputs(self._draw, milliseconds()), reset_index=reset,
+            Inputs(self._draw, now_ms()), reset_index=reset,
         )  # fmt: skip
         self._memories[topic], self.faults = selection.memory, selection.faults
         return publishing.place(selection.queue)
@@ -102,7 +102,7 @@ class Tries:
         if fault is not None and self.settings.faults.enabled:
             latency = took if fault.latency is None else fault.latency
             self.faults = self.settings.faults.update(
-                self.faults, broker, latency, milliseconds(), isolated=fault.isolated, reachable=fault.reachable
+                self.faults, broker, latency, now_ms(), isolated=fault.isolated, reachable=fault.reachable
             )
 
     # One that is waited for.
@@ -194,10 +194,10 @@ class Tries:
         """Probe brokers in the table of faults, for ever (`LatencyFaultToleranceImpl.startDetector`)."""
         while True:
             await asyncio.sleep(DETECTOR_PERIOD / 1000)
-            for broker in probes_due(self.faults, milliseconds()):
+            for broker in probes_due(self.faults, now_ms()):
                 answered = await self._answers(broker)
                 if broker in self.faults:
-                    self.faults = probe(self.faults, broker, milliseconds(), answered=answered)
+                    self.faults = probe(self.faults, broker, now_ms(), answered=answered)
 
     async def _answers(self, broker: str) -> bool | None:
         fields = {"topic": next(iter(self._memories), ""), "queueId": "0", "committed": "true"}
@@ -328,16 +328,11 @@ class Flight:
 
 def frame(channel: Channel, place: Place, request: Request, opaque: int, flag: int = 0) -> bytes:
     """The frame of a request to this place, as the connection's settings want it. Raises CommandError."""
-    born = milliseconds()
+    born = now_ms()
     settings = channel.settings
     if settings.credentials is None and settings.serialize_type is SerializeType.ROCKETMQ:
         return place.frame(request, born, opaque, flag)
     return channel.encoded(place.command(request, born)._replace(opaque=opaque, flag=flag))
-
-
-def milliseconds() -> int:
-    """Since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def _thrown(error: RemotingError) -> Thrown:
