@@ -10,7 +10,7 @@ from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.errors import BrokerError, RemotingError
-from bridge.rocketmq.group import Group, MessageModel
+from bridge.rocketmq.group import Group
 from bridge.rocketmq.pulling import BrokerQueues, Pulled, PullStatus
 from bridge.rocketmq.retrying import restored
 from bridge.rocketmq.subscription import Subscription
@@ -32,7 +32,10 @@ HEARD: Final = 1.0
 
 
 class Fetching:
-    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere."""
+    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere.
+
+    ``may_tell`` says of a queue whether a pull may bring along where the group stands in it.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Fetching:
         queues: BrokerQueues,
         troubles: dict[TopicQueue | str, HashstarError],
         *,
+        may_tell: Callable[[TopicQueue], bool],
         news: Callable[[], None],
         reset: Callable[[AssignedQueue, int], None],
     ) -> None:
@@ -50,11 +54,12 @@ class Fetching:
         self._troubles: Final = troubles
         self._news: Final = news
         self._reset: Final = reset
-        self._is_shared: Final = group.settings.message_model is MessageModel.CLUSTERING
+        self._may_tell: Final = may_tell
 
     async def pull(self, assigned: AssignedQueue, room: int) -> float | None:
         """Pull once; the seconds to wait before it is tried again, if it failed."""
-        queue, commit = assigned.queue, assigned.committable if self._is_shared else None
+        queue = assigned.queue
+        commit = assigned.committable if self._may_tell(queue) else None
         subscription = self._group.subscriptions[queue.topic]
         try:
             answer = await self._queues.pull(queue, subscription, assigned.next_offset, room, commit)

@@ -46,6 +46,9 @@ class Offsets(Protocol):
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
         """Keep where it stands; gives what could not be kept, and why."""
 
+    def pulls_may_tell(self, queue: TopicQueue) -> bool:
+        """Whether a pull may bring along where the group stands in the queue."""
+
 
 async def start_offset(
     queue: TopicQueue, offsets: Offsets, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
@@ -66,12 +69,19 @@ async def start_offset(
 
 
 class BrokerOffsets:
-    """Kept by the brokers (`RemoteBrokerOffsetStore`)."""
+    """Kept by the brokers (`RemoteBrokerOffsetStore`).
+
+    What a broker is told first of a topic it is told alone: told two offsets at once of a topic in which the group
+    stood nowhere, brokers up to 5.5.0 may forget one of them (`ConsumerOffsetManager.commitOffset`).
+    """
 
     def __init__(self, queues: BrokerQueues) -> None:
         self._queues = queues
         self._turns: defaultdict[TopicQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
         """An answer may be late, and an older offset must not be the last that is told."""
+        self._firsts: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._begun: set[tuple[str, str]] = set()
+        """Broker and topic: where the broker has heard the first."""
 
     async def read(self, queue: TopicQueue) -> int | None:
         return await self._queues.committed(queue)
@@ -83,10 +93,22 @@ class BrokerOffsets:
     async def _persist(self, queue: TopicQueue, offset: int) -> RemotingError | None:
         try:
             async with self._turns[queue]:
-                await self._queues.commit(queue, offset)
+                await self._commit(queue, offset)
         except RemotingError as error:
             return error
         return None
+
+    async def _commit(self, queue: TopicQueue, offset: int) -> None:
+        place = queue.broker, queue.topic
+        async with self._firsts[place]:
+            if place not in self._begun:
+                await self._queues.commit(queue, offset)
+                self._begun.add(place)
+                return
+        await self._queues.commit(queue, offset)
+
+    def pulls_may_tell(self, queue: TopicQueue) -> bool:
+        return (queue.broker, queue.topic) in self._begun
 
 
 class LocalOffsets:
@@ -128,6 +150,9 @@ class LocalOffsets:
         except (OSError, InputError) as error:
             return dict.fromkeys(offsets, error)
         return {}
+
+    def pulls_may_tell(self, queue: TopicQueue) -> bool:
+        return False
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.assigned import TopicQueue
-from bridge.rocketmq.errors import BrokerError, CommandError
+from bridge.rocketmq.errors import BrokerError, CommandError, RemotingTimeout
 from bridge.rocketmq.group import ConsumerSettings
 from bridge.rocketmq.message import StoredMessage
-from bridge.rocketmq.offsets import LocalOffsets, parse_table, written
+from bridge.rocketmq.offsets import BrokerOffsets, LocalOffsets, parse_table, written
 from bridge.rocketmq.ordering import lock_body
 from bridge.rocketmq.pulling import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUBSCRIPTION,
     FLAG_SUSPEND,
+    BrokerQueues,
     PullStatus,
     pull_fields,
     pulled,
@@ -143,6 +144,53 @@ def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path)
     with pytest.raises(InputError, match=r"offsets\.json\.bak: no table of offsets"):
         store.load()
     assert isinstance(asyncio.run(store.persist({a: 3}))[a], InputError)
+
+
+class Forgetful(BrokerQueues):
+    """What brokers up to 5.5.0 do with offsets: two that find no table for the group each make one, and one stays."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, dict[TopicQueue, int]] = {}
+        self.at_once = self.most = 0
+
+    async def commit(self, queue: TopicQueue, offset: int) -> None:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        known = self.table.get(queue.topic)
+        await asyncio.sleep(0)
+        if known is None:
+            self.table[queue.topic] = {queue: offset}
+        else:
+            known[queue] = offset
+        self.at_once -= 1
+
+
+def test_brokers_are_told_the_first_offset_of_a_topic_alone_and_of_others_at_once() -> None:
+    broker = Forgetful()
+    offsets = BrokerOffsets(broker)
+    queues = [TopicQueue(topic, "broker-a", number) for topic in ("orders", "other") for number in range(8)]
+    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 7))) == {}
+    assert broker.table == {topic: {q: 7 for q in queues if q.topic == topic} for topic in ("orders", "other")}
+    assert broker.most > len(broker.table)
+    assert all(offsets.pulls_may_tell(queue) for queue in queues)
+    assert not offsets.pulls_may_tell(TopicQueue("orders", "broker-b", 0))
+
+
+def test_the_first_offset_is_still_to_be_told_when_a_broker_did_not_answer() -> None:
+    class Silent(Forgetful):
+        async def commit(self, queue: TopicQueue, offset: int) -> None:
+            if offset < 2:
+                raise RemotingTimeout("broker-a")
+            await super().commit(queue, offset)
+
+    broker = Silent()
+    offsets = BrokerOffsets(broker)
+    first, second = TopicQueue("orders", "broker-a", 0), TopicQueue("orders", "broker-a", 1)
+    assert [*asyncio.run(offsets.persist({first: 1, second: 1}))] == [first, second]
+    assert not offsets.pulls_may_tell(first)
+    assert asyncio.run(offsets.persist({first: 2, second: 2})) == {}
+    assert broker.table == {"orders": {first: 2, second: 2}}
 
 
 def pull(code: int, fields: dict[str, str] | None = None) -> Command:
