@@ -22,6 +22,7 @@ from exchange.message import Message
 from tests.bindings.archive.kafka_files import KafkaRecord, batch
 from tests.bindings.archive.reads import FILES, RECORDS, facts, read
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+from tests.documented import fields_of, words_of
 
 
 def run(*arguments: str | Path) -> Result:
@@ -105,6 +106,7 @@ def test_inspect_tells_counts_window_and_places_of_bad_records(tmp_path: Path) -
     told = json.loads(run("inspect", "--json", path).stdout)
     assert (told["version"], told["records"], told["bad"][0]["records"], told["auditable"]) == (1, 5, 1, True)
     assert told["exchanges"] == [{"vhost": "/", "exchange": "x", "records": 5}]
+    assert fields_of(told, {"skipped"}) <= words_of("inspect-json.md")
 
 
 def test_converting_there_and_back_keeps_everything(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from bindings.archive.rocketmq_queue import LAST_ADDRESS, Units, tag_code
 from bindings.archive.rocketmq_store import Store, open_store
 from bindings.commands.archive import archive_command
 from tests.bindings.archive.rocketmq_files import recorded_store
+from tests.documented import fields_of, words_of
 from tests.recorders import golden
 from tests.recorders.rocketmq_log import COLLIDING
 
@@ -188,6 +189,12 @@ def test_the_command_shows_messages_by_key_and_by_id(folder: Path, recording: di
     missing = run("--key", "nothing", folder)
     assert missing.exit_code == 1
     assert "no message with the key 'nothing'" in missing.stderr
+
+
+def test_every_field_of_the_json_is_documented(folder: Path) -> None:
+    for asked in ((), ("--key", "C#Aa", "--topic", "alike")):
+        told = json.loads(run("--json", *asked, folder).stdout)
+        assert fields_of(told, {"properties"}) <= words_of("inspect-json.md")
 
 
 @pytest.mark.parametrize(
