@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bridge.rocketmq.assigned import TopicQueue
-from bridge.rocketmq.errors import RemotingError
+from bridge.rocketmq.errors import BrokerError, RemotingError
 from bridge.rocketmq.pulling import BrokerQueues
 from exchange.errors import InputError
 
@@ -87,25 +87,36 @@ class BrokerOffsets:
         return await self._queues.committed(queue)
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
+        by_place: defaultdict[tuple[str, str], dict[TopicQueue, int]] = defaultdict(dict)
+        for queue, offset in offsets.items():
+            by_place[queue.broker, queue.topic][queue] = offset
+        failed = await asyncio.gather(*[self._persist_at(*each) for each in by_place.items()])
+        return {queue: error for each in failed for queue, error in each.items()}
+
+    async def _persist_at(
+        self, place: tuple[str, str], offsets: dict[TopicQueue, int]
+    ) -> dict[TopicQueue, RemotingError]:
+        failed: dict[TopicQueue, RemotingError] = {}
+        async with self._firsts[place]:
+            while offsets and place not in self._begun:
+                queue, offset = offsets.popitem()
+                error = await self._persist(queue, offset)
+                if error is None:
+                    self._begun.add(place)
+                    break
+                failed[queue] = error
+                if not isinstance(error, BrokerError):  # there may be no answer to the others, either
+                    return failed | dict.fromkeys(offsets, error)
         told = await asyncio.gather(*[self._persist(queue, offset) for queue, offset in offsets.items()])
-        return {queue: error for queue, error in zip(offsets, told, strict=True) if error is not None}
+        return failed | {queue: error for queue, error in zip(offsets, told, strict=True) if error is not None}
 
     async def _persist(self, queue: TopicQueue, offset: int) -> RemotingError | None:
         try:
             async with self._turns[queue]:
-                await self._commit(queue, offset)
+                await self._queues.commit(queue, offset)
         except RemotingError as error:
             return error
         return None
-
-    async def _commit(self, queue: TopicQueue, offset: int) -> None:
-        place = queue.broker, queue.topic
-        async with self._firsts[place]:
-            if place not in self._begun:
-                await self._queues.commit(queue, offset)
-                self._begun.add(place)
-                return
-        await self._queues.commit(queue, offset)
 
     def pulls_may_tell(self, queue: TopicQueue) -> bool:
         return (queue.broker, queue.topic) in self._begun

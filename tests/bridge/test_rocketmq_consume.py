@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.assigned import TopicQueue
-from bridge.rocketmq.errors import BrokerError, CommandError, RemotingTimeout
+from bridge.rocketmq.errors import BrokerError, CommandError, RemotingError, RemotingTimeout
 from bridge.rocketmq.group import ConsumerSettings
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import BrokerOffsets, LocalOffsets, parse_table, written
@@ -177,20 +177,38 @@ def test_brokers_are_told_the_first_offset_of_a_topic_alone_and_of_others_at_onc
     assert not offsets.pulls_may_tell(TopicQueue("orders", "broker-b", 0))
 
 
-def test_the_first_offset_is_still_to_be_told_when_a_broker_did_not_answer() -> None:
-    class Silent(Forgetful):
+@pytest.mark.parametrize(
+    ("error", "tries"), [(RemotingTimeout("broker-a"), 1), (BrokerError(1, "no such queue", "broker-a"), 3)]
+)
+def test_a_broker_that_does_not_answer_is_waited_for_once(error: RemotingError, tries: int) -> None:
+    class Failing(Forgetful):
+        tries = 0
+
         async def commit(self, queue: TopicQueue, offset: int) -> None:
+            self.tries += 1
             if offset < 2:
-                raise RemotingTimeout("broker-a")
+                raise error
             await super().commit(queue, offset)
 
-    broker = Silent()
+    broker = Failing()
     offsets = BrokerOffsets(broker)
-    first, second = TopicQueue("orders", "broker-a", 0), TopicQueue("orders", "broker-a", 1)
-    assert [*asyncio.run(offsets.persist({first: 1, second: 1}))] == [first, second]
-    assert not offsets.pulls_may_tell(first)
-    assert asyncio.run(offsets.persist({first: 2, second: 2})) == {}
-    assert broker.table == {"orders": {first: 2, second: 2}}
+    queues = [TopicQueue("orders", "broker-a", number) for number in range(3)]
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 1))) == dict.fromkeys(queues, error)
+    assert broker.tries == tries
+    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 2))) == {}
+    assert broker.table == {"orders": dict.fromkeys(queues, 2)}
+
+
+def test_calls_at_the_same_time_tell_one_first_offset_alone() -> None:
+    async def run() -> None:
+        broker = Forgetful()
+        offsets = BrokerOffsets(broker)
+        queues = [TopicQueue("orders", "broker-a", number) for number in range(4)]
+        await asyncio.gather(*[offsets.persist({queue: 5}) for queue in queues])
+        assert broker.table == {"orders": dict.fromkeys(queues, 5)}
+
+    asyncio.run(run())
 
 
 def pull(code: int, fields: dict[str, str] | None = None) -> Command:
