@@ -46,8 +46,6 @@ TOGETHER: Final = 0.3
 """How many of the faults behind one that takes time come while it lasts."""
 RATES: Final = (20e3, 200e3)
 """Bytes a second of slow connections."""
-LAST: Final = 0.97
-"""The part of the messages that has moved when the last fault comes, at most: it too must find some on the way."""
 
 
 class Fault(NamedTuple):
@@ -76,7 +74,7 @@ def plan(messages: int, counts: Mapping[Kind, int], cuts: int, sides: int, rando
     turns = {kind: random.randrange(sides) for kind in Kind}
     faults: list[Fault] = []
     for n, kind in enumerate(kinds):
-        at = int((n + random.uniform(0.2, 0.8)) / len(kinds) * messages * LAST)
+        at = int((n + random.uniform(0.2, 0.8)) / len(kinds) * messages)
         before = faults[-1] if faults else None
         if before and before.kind in ENDED_BY_TIME and kind not in ENDED_BY_TIME and random.random() < TOGETHER:
             at = before.at

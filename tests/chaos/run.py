@@ -32,6 +32,8 @@ LOOK: Final = 0.003
 
 AHEAD: Final = 2
 """So many windows behind the next fault the source is filled."""
+LEFT: Final = 3
+"""And so many windows of messages are left when the last fault strikes."""
 SLOWLY: Final = 20e3
 SLOW_SECONDS: Final = 3.0
 """Bytes a second, and for how long, when the bridge was through before the next fault."""
@@ -56,6 +58,11 @@ class Amount:
     cuts: int = 50
     window: int = 1_000
     """The bridge's, in messages: as many may come again for each fault, and twice as many for a killed broker."""
+
+    @property
+    def struck(self) -> int:
+        """Faults come among so many of the messages: the last of them, too, must find some on the way."""
+        return max(1, self.messages - LEFT * self.window)
 
     @property
     def ended(self) -> Mapping[Kind, int]:
@@ -111,7 +118,7 @@ def run(
         daemon = Daemon(folder, source.table(), target.table(), amount.window)
         stack.callback(daemon.kill)
         places = [place for place in (source, target) if place.broker is not None]
-        faults = plan(amount.messages, amount.ended, amount.cuts, len(places), Random(f"{seed} {pair.name}"))
+        faults = plan(amount.struck, amount.ended, amount.cuts, len(places), Random(f"{seed} {pair.name}"))
         run = stack.enter_context(_Run(outcome, source, places, daemon, progress))
         began = time.monotonic()
         try:

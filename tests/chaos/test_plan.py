@@ -34,7 +34,7 @@ def test_there_are_as_many_as_asked_for_in_the_order_of_progress(
 def test_each_tenth_of_the_messages_has_its_share_and_each_side_too(seed: int) -> None:
     faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
     tenths = Counter(fault.at * 10 // 200_000 for fault in faults)
-    assert all(4 <= tenths[tenth] <= 11 for tenth in range(10))
+    assert all(7 <= tenths[tenth] <= 9 for tenth in range(10))
     for kind in Kind:
         sides = Counter(fault.side for fault in faults if fault.kind is kind)
         assert abs(sides[0] - sides[1]) <= 1
