@@ -90,7 +90,10 @@ def cluster_with(server: Server) -> Iterator[Cluster]:
     })  # fmt: skip
     with relay_to("127.0.0.1", published, listen=port) as relay:
         try:
-            container.start()
+            try:
+                container.start()
+            except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
+                missing(f"Docker cannot start {server.origin} ({reason})")
             behind = f"127.0.0.1:{published}"
             broker = Broker("broker-b", f"127.0.0.1:{port}", relay, container, behind, server.url)
             broker.wait()

@@ -70,7 +70,10 @@ def _secured(image: str, folder: Path) -> Iterator[str]:
     container.env.update(_environment(image, port))
     container.with_volume_mapping(str(folder), "/secured", "ro")
     try:
-        container.start()
+        try:
+            container.start()
+        except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
+            missing(f"Docker cannot start {image} ({reason})")
         asyncio.run(_until_it_is_there(f"127.0.0.1:{namesrv}", container))
         yield f"127.0.0.1:{namesrv}"
     finally:
