@@ -119,9 +119,12 @@ def test_a_java_member_and_ours_share_the_queues_and_take_over_from_each_other(
             await send_in_order(client, topic, 40, 60)
             await eventually(lambda: all_came(60 * total))
             works.cancel()
-        counts = Counter([*ours_came, *places(theirs.got)])
-        assert len(counts) == 60 * total
-        assert set(counts.values()) == {1}
+        java_s = places(theirs.got)
+        assert len({*ours_came, *java_s}) == 60 * total
+        assert max(Counter(ours_came).values()) == max(Counter(java_s).values()) == 1
+        # What ours has done with comes to nobody again. Java tells its last offsets one-way, as it leaves and has
+        # unlocked its queues (`DefaultMQPushConsumerImpl.shutdown`): who takes over may ask before the broker knows.
+        assert all(20 <= offset < 40 for *_, offset in {*ours_came} & {*java_s})
 
     on_each(rocketmq_servers, test)
 
