@@ -32,10 +32,7 @@ HEARD: Final = 1.0
 
 
 class Fetching:
-    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere.
-
-    ``may_tell`` says of a queue whether a pull may bring along where the group stands in it.
-    """
+    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere."""
 
     def __init__(
         self,
@@ -44,7 +41,6 @@ class Fetching:
         queues: BrokerQueues,
         troubles: dict[TopicQueue | str, HashstarError],
         *,
-        may_tell: Callable[[TopicQueue], bool],
         news: Callable[[], None],
         reset: Callable[[AssignedQueue, int], None],
     ) -> None:
@@ -54,12 +50,10 @@ class Fetching:
         self._troubles: Final = troubles
         self._news: Final = news
         self._reset: Final = reset
-        self._may_tell: Final = may_tell
 
-    async def pull(self, assigned: AssignedQueue, room: int) -> float | None:
-        """Pull once; the seconds to wait before it is tried again, if it failed."""
+    async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
+        """Pull once, and tell where the group stands; the seconds to wait before it is tried again, if it failed."""
         queue = assigned.queue
-        commit = assigned.committable if self._may_tell(queue) else None
         subscription = self._group.subscriptions[queue.topic]
         try:
             answer = await self._queues.pull(queue, subscription, assigned.next_offset, room, commit)

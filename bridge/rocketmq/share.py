@@ -89,10 +89,7 @@ class Share:
         self._locks: Final = Locks(client, group.name)
         self._offsets: Offsets = BrokerOffsets(self._queues)
         self._news: Final = news
-        self._fetching: Final = Fetching(
-            client, group, self._queues, self.troubles,
-            may_tell=self._may_tell, news=news, reset=self._misplaced,
-        )  # fmt: skip
+        self._fetching: Final = Fetching(client, group, self._queues, self.troubles, news=news, reset=self._misplaced)
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
         self._unlocked: Final = asyncio.Event()
@@ -153,7 +150,8 @@ class Share:
                 reading.waits = False
             else:
                 reading.pulled_ms = now_ms()
-                delay = await self._fetching.pull(assigned, room)
+                commit = assigned.committable if self._offsets.pulls_may_tell(assigned.queue) else None
+                delay = await self._fetching.pull(assigned, room, commit)
                 if delay is not None:
                     await asyncio.sleep(delay)
 
@@ -293,9 +291,6 @@ class Share:
             # A queue whose lock may be another's by now has an offset that may be another's, too.
             if (offset := reading.assigned.committable) is not None and now < reading.assigned.locked_until
         }
-
-    def _may_tell(self, queue: TopicQueue) -> bool:
-        return self._offsets.pulls_may_tell(queue)
 
     def _misplaced(self, assigned: AssignedQueue, offset: int) -> None:
         assigned.leaving = True
