@@ -19,6 +19,7 @@ from tests.servers import (
     _free_port,
     _rocketmq_answer,
     missing,
+    started,
 )
 
 if TYPE_CHECKING:
@@ -90,10 +91,7 @@ def cluster_with(server: Server) -> Iterator[Cluster]:
     })  # fmt: skip
     with relay_to("127.0.0.1", published, listen=port) as relay:
         try:
-            try:
-                container.start()
-            except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
-                missing(f"Docker cannot start {server.origin} ({reason})")
+            started(container, server.origin)
             behind = f"127.0.0.1:{published}"
             broker = Broker("broker-b", f"127.0.0.1:{port}", relay, container, behind, server.url)
             broker.wait()

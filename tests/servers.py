@@ -248,6 +248,14 @@ def missing(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
     pytest.skip(reason)
 
 
+def started(container: DockerContainer, image: str) -> None:
+    """Start a container of a test's own, or skip the test that needs it, as `missing`."""
+    try:
+        container.start()
+    except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
+        missing(f"Docker cannot start {image} ({reason})")
+
+
 @contextmanager
 def running(kind: ServerKind, environ: Mapping[str, str] = os.environ) -> Iterator[list[Server]]:
     """All servers of a kind, at least one; its containers are removed at the end.

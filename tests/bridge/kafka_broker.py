@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.servers import SERVERS, kafka_environment, kafka_version, listed, missing
+from tests.servers import SERVERS, kafka_environment, kafka_version, listed, missing, started
 
 __all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "images"]
 
@@ -135,10 +135,7 @@ def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broke
         _fill(Path(secrets), certificates)
         container.with_volume_mapping(secrets, SECRETS, "ro")
         try:
-            try:
-                container.start()
-            except Exception as reason:  # noqa: BLE001  the same
-                missing(f"Docker cannot start {image} ({reason})")
+            started(container, image)
             broker = Broker(container, ports)
             broker.wait()
             yield broker

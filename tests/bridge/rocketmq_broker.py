@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tests.servers import SERVERS, listed, missing, rocketmq_environment, rocketmq_version
+from tests.servers import SERVERS, listed, missing, rocketmq_environment, rocketmq_version, started
 
 __all__ = ["Broker", "broker"]
 
@@ -84,12 +84,9 @@ def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterat
     published = {kind.port: ("127.0.0.1", namesrv), port: ("127.0.0.1", port)}
     cast("dict[Any, Any]", container.ports).update(published)
     try:
-        try:
-            container.start()
-        except Exception as reason:  # noqa: BLE001  the same
-            missing(f"Docker cannot start {image} ({reason})")
-        started = Broker(container, f"127.0.0.1:{namesrv}")
-        started.wait()
-        yield started
+        started(container, image)
+        found = Broker(container, f"127.0.0.1:{namesrv}")
+        found.wait()
+        yield found
     finally:
         container.stop()

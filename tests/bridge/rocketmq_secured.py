@@ -18,7 +18,17 @@ from bridge.rocketmq.channel import ChannelSettings
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.errors import RemotingError
 from tests.bridge.certificates import authority_in
-from tests.servers import SERVERS, START_SECONDS, Unavailable, _docker, _free_port, _have_image, listed, missing
+from tests.servers import (
+    SERVERS,
+    START_SECONDS,
+    Unavailable,
+    _docker,
+    _free_port,
+    _have_image,
+    listed,
+    missing,
+    started,
+)
 
 __all__ = ["OWNER", "folder_of", "secured_brokers"]
 
@@ -70,10 +80,7 @@ def _secured(image: str, folder: Path) -> Iterator[str]:
     container.env.update(_environment(image, port))
     container.with_volume_mapping(str(folder), "/secured", "ro")
     try:
-        try:
-            container.start()
-        except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
-            missing(f"Docker cannot start {image} ({reason})")
+        started(container, image)
         asyncio.run(_until_it_is_there(f"127.0.0.1:{namesrv}", container))
         yield f"127.0.0.1:{namesrv}"
     finally:
