@@ -10,7 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["LOG", "LOG_LEVEL", "PASSING", "RECONNECT_MOST", "REFUSALS", "Reasons", "failure_of", "told", "trouble_of"]
+__all__ = [
+    "LOG", "LOG_LEVEL", "PASSING", "PURGED", "RECONNECT_MOST", "REFUSALS", "RIGHTS", "Reasons", "failure_of", "told",
+    "trouble_of",
+]  # fmt: skip
 
 LOG: Final = logging.getLogger("bridge.kafka")
 """Where librdkafka's own lines go, which it would write to standard error; it gives them away while it is polled."""
@@ -39,6 +42,15 @@ REFUSALS: Final = {
 }
 """Errors that are a message's own, and whether trying it again is of no use. All others are the connection's, the
 topic's or the account's: a message must not become a dead letter for a right that is missing."""
+
+RIGHTS: Final = frozenset({
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+})  # fmt: skip
+"""Errors that are there until somebody with more rights does something."""
+
+PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""Errors of messages that were given up because of another's, or because of a transaction that failed."""
 
 CONFIGURATION: Final = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT, KafkaError._UNKNOWN_PROTOCOL})
 

@@ -40,10 +40,9 @@ LOOK_EVERY: Final = 60.0
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 
-DEFAULTS: Final[Mapping[str, Any]] = {"linger.ms": 5, "message.timeout.ms": 0, "log_level": LOG_LEVEL}
-
-SOON: Final[Mapping[str, Any]] = {"reconnect.backoff.max.ms": RECONNECT_MOST}
-"""Not of transactional producers, which hang then; see `bridge.kafka.transactions`."""
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "linger.ms": 5, "message.timeout.ms": 0, "reconnect.backoff.max.ms": RECONNECT_MOST, "log_level": LOG_LEVEL,
+}  # fmt: skip
 
 FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
 
@@ -169,7 +168,7 @@ class KafkaTarget(Target):
         try:
             topics = await calls.call(lambda: topics_of(self._settings, self._topics, reasons))
             agreed(topics, self._partitioned)
-            settings = {**DEFAULTS, **SOON, **sizes(topics.values()), **self._settings, **FIXED}
+            settings = {**DEFAULTS, **sizes(topics.values()), **self._settings, **FIXED}
             producer = Producer({**settings, "error_cb": reasons.heard}, logger=reasons)
         except KafkaException as error:
             raise reasons.why(error) from None

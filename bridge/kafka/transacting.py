@@ -41,6 +41,12 @@ __all__ = [
 WAITING: Final = 30.0
 """Seconds that a call may take before it is made again."""
 
+LOOK: Final = 0.02
+"""Seconds between looks whether what is under way is still to be waited for."""
+
+STEP: Final = 0.1
+"""Seconds that a transaction is being undone before it is seen to again."""
+
 PAUSE: Final = 0.1
 """Seconds until a call is made again."""
 
@@ -64,6 +70,10 @@ class Transacting:
         """In the transaction."""
         self.refused: list[tuple[Outgoing, Failure]] = []
         """By brokers: the transaction is to be aborted."""
+        self.broken = False
+        """Whether something that is inside was not written, for whatever reason: it cannot be committed either."""
+        self.problem: KafkaError | None = None
+        """The reason, if it is no message's fault."""
         self.members: dict[Member, None] = {}
         """Whose offsets are committed."""
         self.news = asyncio.Event()
@@ -75,14 +85,38 @@ class Incomplete(Exception):
 
 
 def commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], places: Mapping[Member, Any]) -> None:
-    """Have these offsets in the transaction, with the members' places in their groups, and end it."""
+    """Have these offsets in the transaction, with the members' places in their groups, and end it.
+
+    Raises Incomplete, KafkaException, Disconnected.
+    """
     for member, lanes in offsets.items():
         told = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
         persisting(state, partial(state.producer.send_offsets_to_transaction, told, places[member]))
+    written(state)
     persisting(state, state.producer.commit_transaction)
 
 
-def persisting(state: Transacting, call: Callable[[float], Any]) -> None:
+def written(state: Transacting) -> None:
+    """Wait until all is written, or something will not be.
+
+    Committing would wait, too, but also when a message was refused: what had left for the same partition behind it
+    librdkafka 2.16 takes back, and neither sends it nor gives it up before its time is over, which is the
+    transaction's. Raises Incomplete.
+    """
+    deadline = monotonic() + state.patience
+    while state.producer.flush(LOOK) and not state.broken and monotonic() < deadline:
+        if state.closed:
+            raise Incomplete
+    if state.refused:
+        raise Incomplete
+
+
+def abort(state: Transacting) -> None:
+    """Undo the transaction. Each call gives up what librdkafka took back meanwhile; see `written`."""
+    persisting(state, state.producer.abort_transaction, STEP)
+
+
+def persisting(state: Transacting, call: Callable[[float], Any], step: float = WAITING) -> None:
     """Make a call, which takes how many seconds it may wait, until it has an answer.
 
     Not for longer than the transaction may last: then the coordinator undoes it, if it was not committed. librdkafka
@@ -91,7 +125,7 @@ def persisting(state: Transacting, call: Callable[[float], Any]) -> None:
     deadline = monotonic() + state.patience
     while True:
         try:
-            call(max(0.1, min(WAITING, deadline - monotonic())))
+            call(max(0.1, min(step, deadline - monotonic())))
         except KafkaException as error:
             if not error.args[0].retriable() or monotonic() > deadline:
                 raise
@@ -105,8 +139,8 @@ def persisting(state: Transacting, call: Callable[[float], Any]) -> None:
 async def answered(calls: Calls, call: Callable[[], None], seconds: float) -> None:
     """Have a call made that takes so long at most, and leave a producer behind that does not come back from it.
 
-    librdkafka 2.16 was seen to wait for ever, whatever it was told, for a coordinator that was restarted; always where
-    ``reconnect.backoff.max.ms`` was 2,000. Raises what the call raises, and Disconnected.
+    librdkafka 2.16 was seen to wait for ever, whatever it was told, for a coordinator that was restarted, where its
+    ``metadata.recovery.strategy`` was ``rebootstrap``. Raises what the call raises, and Disconnected.
     """
     try:
         async with asyncio.timeout(seconds + CLOSING):

@@ -31,7 +31,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
 from bridge.kafka.consuming import KafkaSource
-from bridge.kafka.errors import REFUSALS, Reasons, failure_of, trouble_of
+from bridge.kafka.errors import PURGED, REFUSALS, RIGHTS, Reasons, failure_of, trouble_of
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import DEFAULTS, FIXED, key_of, partitioned, sizes
 from bridge.kafka.records import Destination, Writer
@@ -42,12 +42,12 @@ from bridge.kafka.transacting import (
     WAITING,
     Incomplete,
     Transacting,
+    abort,
     answered,
     cause_of,
     commit,
     finish,
     hear,
-    persisting,
     places_of,
 )
 from bridge.window import Pending
@@ -66,6 +66,13 @@ TIMEOUT: Final = "transaction.timeout.ms"
 the offsets, its successor."""
 SHORTEST: Final = 10_000
 LONGEST: Final = 160_000
+
+STAYING: Final[Mapping[str, Any]] = {"metadata.recovery.strategy": "none"}
+"""When no broker is up, librdkafka 2.16 begins anew with its bootstrap servers (KIP-899), and what was asked of the
+transaction coordinator meanwhile is mostly never answered. A target that is lost begins anew with them anyway."""
+
+SLOW: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT})
+"""Errors of a transaction that would have taken longer than it may."""
 
 
 class TransactionalTarget(Target):
@@ -135,7 +142,7 @@ class TransactionalTarget(Target):
                 **FIXED, "transactional.id": self._id, "delivery.report.only.error": True, TIMEOUT: self._timeout,
                 "error_cb": reasons.heard,
             }  # fmt: skip
-            settings = {**DEFAULTS, **sizes(topics.values()), **self._settings, **own}
+            settings = {**DEFAULTS, **STAYING, **sizes(topics.values()), **self._settings, **own}
             settings.pop("message.timeout.ms", None)  # which is the transaction's
             producer = Producer(settings, logger=reasons)
             writer, patience = Writer(self._destinations, topics), self._timeout / 1_000
@@ -176,7 +183,7 @@ class TransactionalTarget(Target):
             if isinstance(problem, KafkaException):
                 cause = cause_of(state, problem)
                 trouble = trouble_of(cause)
-                if cause.fatal() or cause.code() == KafkaError._TIMED_OUT:
+                if cause.fatal() or cause.code() in SLOW:
                     # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
                     self._timeout = max(self._timeout, min(self._timeout * 2, LONGEST))
             if not state.closed:
@@ -200,7 +207,7 @@ class TransactionalTarget(Target):
                 await answered(calls, partial(commit, state, offsets, places_of(offsets)), 2 * state.patience)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-            if cause.fatal() or not cause.txn_requires_abort():
+            if cause.fatal() or not cause.txn_requires_abort() or cause.code() in RIGHTS:
                 raise
             await self._abort(state, calls)
             await asyncio.sleep(PAUSE)
@@ -229,7 +236,7 @@ class TransactionalTarget(Target):
             now = loop.time()
             if not all(lane.current for lane in _lanes(state.inside)):
                 raise Incomplete
-            if state.refused:
+            if state.broken:
                 return
             full = len(state.inside) >= self._messages or now - began >= self._seconds or not state.inside
             if full and self._whole(state):
@@ -264,7 +271,7 @@ class TransactionalTarget(Target):
             try:
                 (topic, key, value, headers, timestamp, *_), number = record_of(outgoing)
                 produce(
-                    topic, value, key, number, partial(_refused, state, outgoing), timestamp=timestamp or 0,
+                    topic, value, key, number, partial(_reported, state, outgoing), timestamp=timestamp or 0,
                     headers=headers,  # type: ignore[arg-type]  # a list of pairs
                 )  # fmt: skip
             except BufferError:
@@ -272,6 +279,9 @@ class TransactionalTarget(Target):
             except Disconnected:
                 raise
             except KafkaException as error:
+                if error.args[0].code() == KafkaError._STATE:
+                    state.broken = True
+                    break
                 if error.args[0].code() not in REFUSALS or error.args[0].fatal():
                     raise
                 failed.append((outgoing, failure_of(error.args[0])))
@@ -320,14 +330,17 @@ class TransactionalTarget(Target):
 
     async def _abort(self, state: Transacting, calls: Calls) -> None:
         """Undo the transaction: what was inside comes first in the next one, but for what brokers refused."""
-        await answered(calls, partial(persisting, state, state.producer.abort_transaction), state.patience)
-        refused, state.refused = state.refused, []
+        await answered(calls, partial(abort, state), state.patience)
+        refused, state.refused, state.broken = state.refused, [], False
         bad = {outgoing.number for outgoing, _ in refused}
         state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))
         state.inside = []
         if not state.closed:
             for outgoing, failure in refused:
                 state.receiver.failed(outgoing, failure)
+        problem, state.problem = state.problem, None
+        if problem is not None:
+            raise KafkaException(problem)
 
     async def close(self) -> None:
         state, self._state = self._state, None
@@ -353,7 +366,12 @@ def _lanes(messages: Sequence[Outgoing]) -> set[Any]:
     return {outgoing.delivery.lane for outgoing in messages}
 
 
-def _refused(state: Transacting, outgoing: Outgoing, error: KafkaError | None, _: Any) -> None:
-    """A delivery report, of which there are only bad ones. What is no message's fault, the next call tells."""
-    if error is not None and error.code() in REFUSALS:
+def _reported(state: Transacting, outgoing: Outgoing, error: KafkaError | None, _: Any) -> None:
+    """A delivery report, of which there are only bad ones."""
+    if error is None:
+        return
+    state.broken = True
+    if error.code() in REFUSALS:
         state.refused.append((outgoing, failure_of(error)))
+    elif error.code() not in PURGED:
+        state.problem = state.problem or error

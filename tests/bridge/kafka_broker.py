@@ -84,6 +84,8 @@ def _environment(ports: Mapping[str, int]) -> Mapping[str, str]:
         "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
         "KAFKA_TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS": "200",
         "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+        "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true",
         "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "JAVA_TOOL_OPTIONS": f"-Djava.security.auth.login.config={SECRETS}/jaas.conf",
     }

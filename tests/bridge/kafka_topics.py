@@ -9,7 +9,16 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 __all__ = ["SECONDS", "Topics", "eventually", "topics_at"]
 
@@ -99,6 +108,20 @@ class Topics:
                 time.sleep(0.2)
             else:
                 return {each.partition: each.offset for each in found}
+
+    @contextmanager
+    def not_allowed(self, topic: str, operation: Any) -> Iterator[None]:
+        """With everybody's right to this taken away."""
+        where = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*")
+        rest = (*where, AclOperation.ALL, AclPermissionType.ALLOW)
+        denied = (*where, operation, AclPermissionType.DENY)
+        for made in self.admin.create_acls([AclBinding(*rest), AclBinding(*denied)]).values():
+            made.result(SECONDS)
+        try:
+            yield
+        finally:
+            for gone in self.admin.delete_acls([AclBindingFilter(*rest), AclBindingFilter(*denied)]).values():
+                gone.result(SECONDS)
 
     def delete(self) -> None:
         """All that were made. Nothing can be asked from now on."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka import Destination, KafkaSource, TransactionalTarget
@@ -44,6 +45,16 @@ def topics(broker: Broker) -> Iterator[Topics]:
         yield made
 
 
+class Heard(Silent):
+    """Keeps why connections were lost."""
+
+    def __init__(self) -> None:
+        self.lost: list[Exception] = []
+
+    def disconnected(self, name: str, error: Exception, _: float) -> None:
+        self.lost.append(error)
+
+
 class Copy:
     """A topic, another, and bridges between them."""
 
@@ -63,13 +74,15 @@ class Copy:
         own = {**self.topics.settings, "group.id": self.read, "session.timeout.ms": 6_000, **SOON_HEARD, **settings}
         return KafkaSource("read", own, [self.read], window=300, transactional=True)
 
-    def pump(self, transactional_id: str | None = None, dead: Any = None, **settings: Any) -> Pump:
+    def pump(
+        self, transactional_id: str | None = None, dead: Any = None, observer: Any = None, **settings: Any
+    ) -> Pump:
         target = TransactionalTarget(
             "written", {**self.topics.settings, **settings}, {"queue": Destination(self.written)}, 100, 0.05,
             transactional_id,
         )  # fmt: skip
         inlets = [Inlet(self.source(), "in")]
-        return Pump(inlets, router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
+        return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), QUICK, dead)
 
     def told(self, **settings: Any) -> dict[str, Any]:
         """For `copying`."""
@@ -154,8 +167,8 @@ def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"reconnect.backoff.max.ms": 2_000, "transaction.timeout.ms": 5_000}],
-    ids=["as it is", "with a producer that never comes back"],
+    [{}, {"metadata.recovery.strategy": "rebootstrap", "transaction.timeout.ms": 5_000}],
+    ids=["as it is", "with a producer that may never come back"],
 )
 def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_message_once(
     broker: Broker, topics: Topics, settings: dict[str, Any]
@@ -181,10 +194,11 @@ async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(t
     await asyncio.to_thread(copy.put, 150)
     await asyncio.to_thread(copy.put, 1, 200_000)
     await asyncio.to_thread(copy.put, 100)
-    dead = MemoryTarget("dead")
-    pump = copy.pump(dead=dead)
+    dead, heard = MemoryTarget("dead"), Heard()
+    pump = copy.pump(dead=dead, observer=heard)
     running = asyncio.ensure_future(pump.run())
     await asyncio.to_thread(copy.wait)
+    assert not heard.lost
     pump.stop()
     await running
     assert sorted(int(each.message.body) for each in dead.messages) == [150, 301]
@@ -241,6 +255,43 @@ async def test_two_with_one_id_put_out_each_other_and_write_nothing_twice(topics
     await asyncio.to_thread(copy.wait)
     second.stop()
     await runs[1]
+    await asyncio.to_thread(copy.check)
+
+
+@on_a_loop
+async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 200)
+    heard = Heard()
+    known: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500}
+    pump = copy.pump(observer=heard, **known)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait)
+    topics.admin.delete_topics([copy.written])[copy.written].result(30)
+    topics.made.remove(copy.written)
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(copy.put, 200)
+    while not heard.lost:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    pump.stop()
+    await running
+    assert "UNKNOWN" in str(heard.lost[0])
+
+
+@on_a_loop
+async def test_a_right_that_is_missing_loses_the_target_and_with_it_all_arrive_once(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 200)
+    heard = Heard()
+    pump = copy.pump(observer=heard)
+    with topics.not_allowed(copy.written, AclOperation.WRITE):
+        running = asyncio.ensure_future(pump.run())
+        while not heard.lost:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(heard.lost[0])
+    await asyncio.to_thread(copy.wait)
+    pump.stop()
+    await running
     await asyncio.to_thread(copy.check)
 
 
