@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from tempfile import TemporaryFile
 from typing import Any
 
 from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget, TransactionalTarget
@@ -19,10 +20,14 @@ from bridge.policy import Backoff, Policy
 from bridge.pump import Inlet, Pump
 from tests.bridge.behaviour import router_to
 
-__all__ = ["SOON_MISSED", "copying"]
+__all__ = ["SOON_MISSED", "Copying"]
 
 SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
 """Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
+
+
+SECONDS = 60.0
+"""A process that takes longer to stop hangs."""
 
 
 class Journal:
@@ -56,10 +61,40 @@ async def copy(told: dict[str, Any]) -> None:
     await pump.run()
 
 
-def copying(told: dict[str, Any]) -> subprocess.Popen[str]:
-    """The process."""
-    command = [sys.executable, "-m", "tests.bridge.kafka_copy", json.dumps(told)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+class Copying:
+    """The process. What it says goes to a file: in a pipe that nobody reads it would wait to say more."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        # Opened to append, as both have one place in it: the process writes at the end, wherever is being read.
+        self._said = TemporaryFile("a+")  # noqa: SIM115  closed with the process
+        command = [sys.executable, "-m", "tests.bridge.kafka_copy", json.dumps(told)]
+        self._process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
+
+    def said(self) -> str:
+        """All, until now."""
+        self._said.seek(0)
+        return self._said.read()
+
+    def check(self) -> None:
+        """Assert that it has not ended."""
+        assert self._process.poll() is None, self.said()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """With SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+    def stop(self) -> None:
+        """With SIGTERM, and assert that all was well."""
+        self._process.terminate()
+        code, said = self._process.wait(SECONDS), self.said()
+        self._said.close()
+        assert code == 0, said
 
 
 if __name__ == "__main__":

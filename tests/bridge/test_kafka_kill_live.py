@@ -5,8 +5,6 @@ Both kinds of copies are made at the same time, as most of it is waiting until t
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,12 +14,11 @@ from typing import Any
 import pytest
 
 from tests.bridge.kafka_broker import Broker
-from tests.bridge.kafka_copy import copying
+from tests.bridge.kafka_copy import Copying
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
-SECONDS = 90.0
 KEYS = 100
 WINDOW = 500
 KILLS = 4
@@ -40,12 +37,12 @@ def done(topics: Topics, topic: str) -> int:
     return sum(max(0, offset) for offset in topics.committed(topic, topic).values())
 
 
-def wait_for(topics: Topics, topic: str, count: int, process: subprocess.Popen[str]) -> None:
+def wait_for(topics: Topics, topic: str, count: int, process: Copying) -> None:
     def through() -> bool:
-        assert process.poll() is None, process.communicate()[0]
+        process.check()
         return done(topics, topic) >= count
 
-    eventually(through, lambda: f"{done(topics, topic)} of {count}")
+    eventually(through, lambda: f"{done(topics, topic)} of {count}; {process.said()[-5000:]}")
 
 
 def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
@@ -60,17 +57,14 @@ def copied_with_kills(topics: Topics, transactional: bool) -> list[Any]:
     }  # fmt: skip
     random = Random(5)
     for _ in range(KILLS):
-        process = copying(told)
+        process = Copying(told)
         wait_for(topics, topic, done(topics, topic) + random.randrange(1_000, 4_000), process)
         time.sleep(random.random() / 5)
         process.kill()
-        process.communicate()
         assert done(topics, topic) < COUNT, "it was killed when all was over"
-    process = copying(told)
+    process = Copying(told)
     wait_for(topics, topic, COUNT, process)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=SECONDS)
-    assert process.returncode == 0
+    process.stop()
     return topics.read(written, COUNT)
 
 

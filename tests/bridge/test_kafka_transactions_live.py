@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ from bridge.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
 from tests.bridge.kafka_broker import Broker
-from tests.bridge.kafka_copy import copying
+from tests.bridge.kafka_copy import Copying
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
@@ -85,7 +84,7 @@ class Copy:
         return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), QUICK, dead)
 
     def told(self, **settings: Any) -> dict[str, Any]:
-        """For `copying`."""
+        """For `Copying`."""
         return {
             "bootstrap": self.topics.settings["bootstrap.servers"], "read": self.read, "written": self.written,
             "group": self.read, "transactional": True, "window": 300, "settings": settings,
@@ -95,17 +94,16 @@ class Copy:
         """Up to where the group is, over all partitions."""
         return sum(max(0, offset) for offset in self.topics.committed(self.read, self.read).values())
 
-    def wait(self, count: int | None = None, process: subprocess.Popen[str] | None = None) -> None:
+    def wait(self, count: int | None = None, process: Copying | None = None) -> None:
         """Until all, or so many, are through; while the process works on it."""
 
         def through() -> bool:
-            assert process is None or process.poll() is None, process.communicate()[0]
+            if process is not None:
+                process.check()
             return self.done() >= (self.count if count is None else count)
 
         def told() -> str:
-            if process is not None:
-                process.kill()
-            return f"{self.done()} of {self.count}; {process and process.communicate()[0][-5000:]}"
+            return f"{self.done()} of {self.count}; {process and process.said()[-5000:]}"
 
         eventually(through, told)
 
@@ -140,28 +138,22 @@ async def test_bridges_come_and_go_and_each_message_arrives_once(topics: Topics)
     await asyncio.to_thread(copy.check)
 
 
-def stopped(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-
-
 def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
     copy = Copy(topics)
     copy.put(4_000)
     told = copy.told(**{"transaction.timeout.ms": 3_000})
-    first = copying(told)
+    first = Copying(told)
     copy.wait(500, first)
-    first.send_signal(signal.SIGSTOP)
-    second = copying(told)
+    first.send(signal.SIGSTOP)
+    second = Copying(told)
     copy.wait(process=second)
     copy.put(2_000)
-    first.send_signal(signal.SIGCONT)
+    first.send(signal.SIGCONT)
     copy.wait(process=second)
     copy.put(1_000)
     copy.wait(process=second)
-    stopped(first)
-    stopped(second)
+    first.stop()
+    second.stop()
     copy.check()
 
 
@@ -175,14 +167,14 @@ def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_mes
 ) -> None:
     copy = Copy(topics)
     copy.put(8_000)
-    process = copying(copy.told(**settings))
+    process = Copying(copy.told(**settings))
     copy.wait(500, process)
     broker.stop()
     broker.start()
     broker.wait()
     copy.put(500)
     copy.wait(process=process)
-    stopped(process)
+    process.stop()
     copy.check()
 
 
