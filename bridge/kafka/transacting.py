@@ -81,7 +81,7 @@ class Transacting:
 
 
 class Incomplete(Exception):
-    """The transaction cannot be committed with what is inside."""
+    """The transaction cannot be committed with what is inside; the message says why."""
 
 
 def commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], places: Mapping[Member, Any]) -> None:
@@ -106,9 +106,9 @@ def written(state: Transacting) -> None:
     deadline = monotonic() + state.patience
     while state.producer.flush(LOOK) and not state.broken and monotonic() < deadline:
         if state.closed:
-            raise Incomplete
+            raise Incomplete("the target is being closed")
     if state.refused:
-        raise Incomplete
+        raise Incomplete("brokers refused a message")
 
 
 def abort(state: Transacting) -> None:
@@ -155,7 +155,7 @@ def places_of(members: Iterable[Member]) -> dict[Member, bytes]:
     for member in members:
         place = member.place()
         if place is None:
-            raise Incomplete
+            raise Incomplete("a consumer has no place in its group")
         places[member] = place
     return places
 

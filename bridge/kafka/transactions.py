@@ -31,7 +31,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
 from bridge.kafka.calls import Calls
 from bridge.kafka.consuming import KafkaSource
-from bridge.kafka.errors import PURGED, REFUSALS, RIGHTS, Reasons, failure_of, trouble_of
+from bridge.kafka.errors import LOG, PURGED, REFUSALS, RIGHTS, Reasons, failure_of, told, trouble_of
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import DEFAULTS, FIXED, key_of, partitioned, sizes
 from bridge.kafka.records import Destination, Writer
@@ -209,15 +209,20 @@ class TransactionalTarget(Target):
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort() or cause.code() in RIGHTS:
                 raise
+            LOG.warning("%s: a transaction is begun anew: %s", self.name, told(cause))
             await self._abort(state, calls)
             await asyncio.sleep(PAUSE)
             return
-        except Incomplete:
+        except Incomplete as reason:
+            LOG.info("%s: a transaction is begun anew: %s", self.name, reason)
             await self._abort(state, calls)
             await asyncio.sleep(PAUSE)
             return
         if not offsets or state.refused:
+            unexplained = state.broken and not state.refused
             await self._abort(state, calls)
+            if unexplained:
+                await asyncio.sleep(PAUSE)
             return
         for found in offsets.values():
             for lane, offset in found.items():
@@ -235,14 +240,14 @@ class TransactionalTarget(Target):
             state.producer.poll(0)
             now = loop.time()
             if not all(lane.current for lane in _lanes(state.inside)):
-                raise Incomplete
+                raise Incomplete("partitions were taken away")
             if state.broken:
                 return
             full = len(state.inside) >= self._messages or now - began >= self._seconds or not state.inside
             if full and self._whole(state):
                 return
             if now - began > self._seconds + STALLED:
-                raise Incomplete
+                raise Incomplete("a delivery in it waits for others, or is not whole")
             wait = 0.005 if full else max(0.0, began + self._seconds - now)
             if full or state.waiting:
                 await asyncio.sleep(min(wait, 0.005))
