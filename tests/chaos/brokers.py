@@ -133,7 +133,6 @@ class KafkaBroker(Broker):
                 f"{base['KAFKA_ADVERTISED_LISTENERS']},SOURCE://127.0.0.1:{source},TARGET://127.0.0.1:{target}"
             ),
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{base['KAFKA_LISTENER_SECURITY_PROTOCOL_MAP']},{listeners}",
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
             "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "3",
             "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
         }

@@ -178,22 +178,31 @@ class Queue(Readable, Writable):
 
 
 class Topic(Readable, Writable):
-    """A topic of Kafka."""
+    """A topic of Kafka, whose bridge may read or write it in transactions."""
 
-    def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
+    def __init__(self, transactional: bool, brokers: Brokers, side: str, folder: Path) -> None:
         super().__init__(brokers, side, folder)
         self.broker = brokers["kafka"]
+        self._transactional = transactional
         self._topics = Topics(self.broker.url, {"log_level": 0})
         self._topics.make(PARTITIONS, self.name)
-        # One that commits nothing and is in no group; it only asks.
-        self._group = Consumer({**self._topics.settings, "group.id": self.name, "enable.auto.commit": False})
+        # One that commits nothing and is in no group; it only asks, also while a transaction is open.
+        own = {
+            "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_uncommitted",
+            "reconnect.backoff.max.ms": 1_000, "metadata.recovery.strategy": "none",
+        }  # fmt: skip
+        self._group = Consumer({**self._topics.settings, **own})
         self._put = 0
 
     def table(self) -> str:
         assert self.broker is not None
         url = f'url = "kafka://127.0.0.1:{self.broker.relays[self.side].port}"\n'
+        if self._transactional:
+            url += "transactional = true\n"
         if self.side == "target":
-            return f'{url}queues.out = "{self.name}"\n'
+            # Of its own, as there is one process at a time: it does not wait until its predecessor's transaction ends.
+            own = f'transactional_id = "{self.name}"\n' if self._transactional else ""
+            return f'{url}{own}queues.out = "{self.name}"\n'
         missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
         return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}'
 
@@ -279,15 +288,17 @@ class Pair(NamedTuple):
     name: str
     source: Callable[[Brokers, str, Path], Readable]
     target: Callable[[Brokers, str, Path], Writable]
+    exactly_once: bool = False
 
 
 PAIRS: Final[Mapping[str, Pair]] = {
-    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), Topic),
-    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", Topic, partial(Queue, "quorum")),
+    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), partial(Topic, False)),
+    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", partial(Topic, False), partial(Queue, "quorum")),
+    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
     "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", partial(Queue, "classic"), partial(Queue, "classic")),
     "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", partial(Queue, "quorum"), RocketmqTopic),
     "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, partial(Queue, "quorum")),
-    "kafka-rocketmq": Pair("Kafka -> RocketMQ", Topic, RocketmqTopic),
-    "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, Topic),
+    "kafka-rocketmq": Pair("Kafka -> RocketMQ", partial(Topic, False), RocketmqTopic),
+    "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, partial(Topic, False)),
     "rabbitmq-archive": Pair("RabbitMQ -> archive", partial(Queue, "quorum"), Folder),
 }

@@ -84,6 +84,8 @@ class Outcome:
     began: datetime
     folder: Path
     """Where its logs are."""
+    exactly_once: bool = False
+    """Whether the bridge promises that nothing arrives twice."""
     faults: Counter[Kind] = field(default_factory=Counter)
     account: Account | None = None
     """None: it did not come so far."""
@@ -98,6 +100,8 @@ class Outcome:
     @property
     def bound(self) -> int:
         """So many duplicates are allowed; more for a killed broker, as it forgets what was acknowledged last, too."""
+        if self.exactly_once:
+            return 0
         return self.amount.window * (self.faults.total() + self.faults[Kind.BROKER_KILL])
 
 
@@ -110,7 +114,7 @@ def run(
 ) -> Outcome:
     """Run, and account for it; ``progress`` is told what happens, as a short line."""
     folder.mkdir(parents=True, exist_ok=True)  # of no other run
-    outcome = Outcome(pair.name, amount, datetime.now(UTC), folder)
+    outcome = Outcome(pair.name, amount, datetime.now(UTC), folder, pair.exactly_once)
     with ExitStack() as stack:
         source, target = pair.source(brokers, "source", folder), pair.target(brokers, "target", folder)
         for place in (source, target):
@@ -213,7 +217,10 @@ class _Run:
         if read > self._most:
             self._most, self._grew = read, now
         if now - self._grew > STUCK:
-            raise GaveUp(f"no progress in {STUCK:.0f} s, after {self._most:,} messages")
+            raise GaveUp(
+                f"no progress in {STUCK:.0f} s, after {self._most:,} of {self._sent:,} messages; the source says "
+                f"{left} are left (None: it does not answer), the bridge that {self._daemon.unsettled()} are on the way"
+            )
         return read
 
     def _wait_for(self, fault: Fault) -> tuple[int, int]:
