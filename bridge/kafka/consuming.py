@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Layout, Misfit, Source
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG_LEVEL, RECONNECT_MOST, Reasons
+from bridge.kafka.fetching import MEASURE_EVERY
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.topics import checked, metadata_of
 
@@ -37,6 +38,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "heartbeat.interval.ms": 1_000,
     "reconnect.backoff.max.ms": RECONNECT_MOST,
     "topic.metadata.refresh.interval.ms": 30_000,
+    "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
     "log_level": LOG_LEVEL,
 }
 

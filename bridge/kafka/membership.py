@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
+from bridge.kafka.fetching import PATIENCE, Fetching
 from bridge.kafka.records import Reader
 
 __all__ = ["Lane", "Member"]
@@ -106,7 +107,9 @@ class Member:
         """What is to be resumed. A partition that is taken away stays paused, and is when it comes back."""
         self._looked = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
-        self.consumer = Consumer({**settings, "error_cb": reasons.heard, "on_commit": self._heard}, logger=reasons)
+        self._fetching = Fetching()
+        told = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
+        self.consumer = Consumer({**settings, **told}, logger=reasons)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""
@@ -203,6 +206,15 @@ class Member:
             return  # a pattern that no topic matches yet
         elif error.fatal() or not (error.code() in PASSING or error.retriable()):
             self._trouble = trouble_of(error)
+
+    def _measured(self, statistics: str) -> None:
+        forgotten = self._fetching.forgotten(statistics, self.lanes, asyncio.get_running_loop().time())
+        if forgotten is not None and not self.closed:
+            topic, partition = forgotten
+            self._trouble = self._trouble or Disconnected(
+                f"librdkafka has not begun to fetch from {topic}-{partition} in {PATIENCE:.0f} s: it has forgotten to "
+                "ask where to begin, or somebody's transaction that says so is open for long"
+            )
 
     def _serve(self) -> None:
         """Hear what librdkafka has to say, while nothing may be given."""

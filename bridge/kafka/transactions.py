@@ -68,8 +68,8 @@ SHORTEST: Final = 10_000
 LONGEST: Final = 160_000
 
 STAYING: Final[Mapping[str, Any]] = {"metadata.recovery.strategy": "none"}
-"""When no broker is up, librdkafka 2.16 begins anew with its bootstrap servers (KIP-899), and what was asked of the
-transaction coordinator meanwhile is mostly never answered. A target that is lost begins anew with them anyway."""
+"""When no broker is up, librdkafka 2.16 begins anew with its bootstrap servers (KIP-899), and what was asked of a
+coordinator meanwhile is mostly never answered (see its issue 5511). A target that is lost begins with them anyway."""
 
 SLOW: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT})
 """Errors of a transaction that would have taken longer than it may."""

@@ -247,6 +247,30 @@ async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_
 
 
 @on_a_loop
+async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_no_others(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.kafka.fetching.PATIENCE", 1.0)
+    topic = topics.make(3)  # two of them empty
+    topics.put(topic, [(b"k", b"v")] * 40)
+    source = source_of(topics, topic, window=10, settings={"statistics.interval.ms": 100})
+    await source.open()
+    assert source.member is not None
+    found = await read_all_of(source, 10)
+    await nothing_more(source)
+    await asyncio.sleep(2.5)  # paused, as nothing more may be given
+    source.settle(found[-1])
+    await read_all_of(source, 10)
+    await asyncio.sleep(2.5)
+    await nothing_more(source)
+    # As after an answer to where it begins that librdkafka does not ask for again.
+    source.member.consumer.incremental_unassign([TopicPartition(topic, 1)])
+    with pytest.raises(Disconnected, match=f"has not begun to fetch from {topic}-1"):
+        await asyncio.wait_for(source.read(10), 20)
+    await source.close()
+
+
+@on_a_loop
 async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> None:
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(300)])
