@@ -294,11 +294,11 @@ class Pair(NamedTuple):
 PAIRS: Final[Mapping[str, Pair]] = {
     "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), partial(Topic, False)),
     "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", partial(Topic, False), partial(Queue, "quorum")),
-    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
     "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", partial(Queue, "classic"), partial(Queue, "classic")),
     "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", partial(Queue, "quorum"), RocketmqTopic),
     "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, partial(Queue, "quorum")),
     "kafka-rocketmq": Pair("Kafka -> RocketMQ", partial(Topic, False), RocketmqTopic),
     "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, partial(Topic, False)),
     "rabbitmq-archive": Pair("RabbitMQ -> archive", partial(Queue, "quorum"), Folder),
+    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
 }
