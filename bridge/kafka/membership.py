@@ -108,8 +108,8 @@ class Member:
         self._looked = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
-        told = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
-        self.consumer = Consumer({**settings, **told}, logger=reasons)
+        heard = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
+        self.consumer = Consumer({**settings, **heard}, logger=reasons)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""

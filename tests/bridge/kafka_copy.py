@@ -25,7 +25,6 @@ __all__ = ["SOON_MISSED", "Copying"]
 SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
 """Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
 
-
 SECONDS = 60.0
 """A process that takes longer to stop hangs."""
 
