@@ -58,6 +58,18 @@ async def sent_until_tried(producer: Producer, topic: str, broker: str) -> list[
     return found
 
 
+def now() -> int:
+    """Milliseconds since 1970, as in the table of faults."""
+    return time.time_ns() // 1_000_000
+
+
+async def used(producer: Producer, topic: str, *brokers: str) -> None:
+    """Send until all of them were sent to: on a busy machine any may be slow, and avoided for some seconds."""
+    missing = set(brokers)
+    while missing:
+        missing -= set(await brokers_of(producer, topic, 1))
+
+
 async def brokers_of(producer: Producer, topic: str, count: int) -> list[str]:
     return [(await producer.send(RocketMessage.of(topic, b"y" * 100))).queue.broker for _ in range(count)]
 
@@ -65,7 +77,7 @@ async def brokers_of(producer: Producer, topic: str, count: int) -> list[str]:
 def test_a_slow_broker_is_avoided_and_returned_to(rocketmq_cluster: Cluster) -> None:
     async def test(client: Client, producer: Producer, topic: str) -> None:
         relay = rocketmq_cluster.broker_b.relay
-        assert set(await brokers_of(producer, topic, 4)) == {"broker", "broker-b"}
+        await used(producer, topic, "broker", "broker-b")
         relay.slow(SLOW)
         while (await brokers_of(producer, topic, 1)) != ["broker-b"]:
             pass
@@ -73,12 +85,13 @@ def test_a_slow_broker_is_avoided_and_returned_to(rocketmq_cluster: Cluster) -> 
         fault = producer.faults["broker-b"]
         assert fault.latency >= 550
         relay.go_on()
-        while time.time() * 1000 < fault.available_from - 200:
+        while not (faults := producer.faults)["broker-b"].is_available(now() + 200):
+            asked = now()
             (broker,) = await brokers_of(producer, topic, 1)
-            assert broker == "broker" or time.time() * 1000 >= fault.available_from
-        await asyncio.sleep(0.3)
-        assert set(await brokers_of(producer, topic, 4)) == {"broker", "broker-b"}
-        assert producer.faults["broker-b"].latency < fault.latency
+            # But where the other was slow as well, as on a busy machine, either will do.
+            assert broker == "broker" or not faults["broker"].is_available(asked)
+        await used(producer, topic, "broker", "broker-b")
+        assert producer.faults["broker-b"] != fault
 
     run(rocketmq_cluster, test, sending=PATIENT, faults=AVOIDING)
 
