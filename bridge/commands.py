@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -60,6 +61,9 @@ def check_command(offline: bool, config: Path) -> None:
     try:
         from bridge.config import read_config
         from bridge.probe import missing
+
+        # What clients log at every try to connect, the answer says once.
+        logging.getLogger("bridge").addHandler(logging.NullHandler())
 
         async def looked() -> list[str]:
             found = read_config(config)

@@ -261,6 +261,16 @@ def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.
     assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
 
 
+def test_check_says_once_why_it_cannot_connect(tmp_path: Path) -> None:
+    kafka = '[sources.kafka]\nurl = "kafka://127.0.0.1:1"\ntopic = "t"\ngroup = "g"\nexchange = "events"\n'
+    path = written(tmp_path, BRIDGE + OUT + kafka)
+    found = ran("check", str(path))
+    assert found.returncode == 1
+    assert found.stdout.startswith("kafka: ")
+    assert found.stdout.count("127.0.0.1:1 failed: Connection refused") == 1
+    assert found.stderr == f"{path}: 2 source(s), 1 target(s)\n"
+
+
 RABBIT = """
 [sources.rabbit]
 url = "amqp://guest@127.0.0.1:1"
