@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
-from bridge.kafka.fetching import PATIENCE, Fetching
+from bridge.kafka.fetching import Fetching, why_not
 from bridge.kafka.records import Reader
 
 __all__ = ["Lane", "Member"]
@@ -108,17 +108,18 @@ class Member:
         self._looked = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
+        self._asks_why = False
+        """Why a partition is not fetched from; then the connection ends."""
+        self._settings = settings
         heard = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
         self.consumer = Consumer({**settings, **heard}, logger=reasons)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""
         self.consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._taken, on_lost=self._taken)
-        work = [self._stay()] if self.transactional else [self._stay(), self._commit()]
-        for each in work:
-            task = asyncio.create_task(each)
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+        self._work(self._stay())
+        if not self.transactional:
+            self._work(self._commit())
 
     def leave(self) -> None:
         """Give everything back: nothing is heard or settled from now on. `Consumer.close` is still to be called."""
@@ -127,6 +128,11 @@ class Member:
             task.cancel()
         self.lanes.clear()
         self._unread.clear()
+
+    def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (problem := task.exception()) is not None:
@@ -208,13 +214,15 @@ class Member:
             self._trouble = trouble_of(error)
 
     def _measured(self, statistics: str) -> None:
-        forgotten = self._fetching.forgotten(statistics, self.lanes, asyncio.get_running_loop().time())
-        if forgotten is not None and not self.closed:
-            topic, partition = forgotten
-            self._trouble = self._trouble or Disconnected(
-                f"librdkafka has not begun to fetch from {topic}-{partition} in {PATIENCE:.0f} s: it has forgotten to "
-                "ask where to begin, or somebody's transaction that says so is open for long"
-            )
+        idle = self._fetching.idle_for_long(statistics, self.lanes, asyncio.get_running_loop().time())
+        if idle is not None and not self.closed and not self._asks_why:
+            self._asks_why = True
+            self._work(self._break_off(*idle))
+
+    async def _break_off(self, topic: str, partition: int) -> None:
+        """End the connection for a partition that nothing is fetched from."""
+        why = await asyncio.to_thread(why_not, self._settings, topic, partition)
+        self._trouble = self._trouble or Disconnected(why)
 
     def _serve(self) -> None:
         """Hear what librdkafka has to say, while nothing may be given."""

@@ -24,29 +24,29 @@ def statistics(states: Mapping[str, Mapping[int, str]]) -> str:
 def test_a_partition_is_forgotten_when_it_was_idle_at_every_look_for_so_long() -> None:
     fetching = Fetching()
     idle = statistics({"orders": {-1: "none", 0: "active", 1: "none"}})
-    assert fetching.forgotten(idle, OURS, 100.0) is None
-    assert fetching.forgotten(idle, OURS, 100.0 + PATIENCE - 0.1) is None
-    assert fetching.forgotten(idle, OURS, 100.0 + PATIENCE) == ("orders", 1)
+    assert fetching.idle_for_long(idle, OURS, 100.0) is None
+    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE - 0.1) is None
+    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE) == ("orders", 1)
 
 
 def test_one_that_was_fetched_from_or_asked_for_meanwhile_is_not() -> None:
     for state in ("active", "offset-query", "offset-wait", "validate-epoch-wait", "stopping"):
         fetching = Fetching()
-        assert fetching.forgotten(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
-        assert fetching.forgotten(statistics({"orders": {0: "active", 1: state}}), OURS, PATIENCE / 2) is None
-        assert fetching.forgotten(statistics({"orders": {0: "active", 1: "none"}}), OURS, PATIENCE) is None
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: state}}), OURS, PATIENCE / 2) is None
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "none"}}), OURS, PATIENCE) is None
 
 
 def test_one_that_was_taken_away_meanwhile_is_not() -> None:
     fetching, idle = Fetching(), statistics({"orders": {0: "active", 1: "none"}})
-    assert fetching.forgotten(idle, OURS, 0.0) is None
-    assert fetching.forgotten(idle, OURS[:1], PATIENCE / 2) is None
-    assert fetching.forgotten(idle, OURS, PATIENCE) is None
-    assert fetching.forgotten(idle, [], 3 * PATIENCE) is None
+    assert fetching.idle_for_long(idle, OURS, 0.0) is None
+    assert fetching.idle_for_long(idle, OURS[:1], PATIENCE / 2) is None
+    assert fetching.idle_for_long(idle, OURS, PATIENCE) is None
+    assert fetching.idle_for_long(idle, [], 3 * PATIENCE) is None
 
 
 def test_one_that_librdkafka_does_not_mention_is_idle() -> None:
     for told in (statistics({}), statistics({"orders": {0: "active"}})):
         fetching = Fetching()
-        assert fetching.forgotten(told, OURS, 0.0) is None
-        assert fetching.forgotten(told, OURS, PATIENCE) in OURS
+        assert fetching.idle_for_long(told, OURS, 0.0) is None
+        assert fetching.idle_for_long(told, OURS, PATIENCE) in OURS

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.amqp import content_of
@@ -268,6 +268,33 @@ async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_n
     with pytest.raises(Disconnected, match=f"has not begun to fetch from {topic}-1"):
         await asyncio.wait_for(source.read(10), 20)
     await source.close()
+
+
+@on_a_loop
+async def test_a_transaction_that_keeps_partitions_from_being_read_is_told_of(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.kafka.fetching.PATIENCE", 1.0)
+    topic = topics.make(2)
+    topics.put(topic, [(b"k", b"v")] * 40)
+    writer = Producer({**topics.settings, "transactional.id": topic})
+    reader = Consumer({**topics.settings, "group.id": topic})
+    await asyncio.to_thread(writer.init_transactions, 20)
+    writer.begin_transaction()
+    for partition in range(2):
+        begin = [TopicPartition(topic, partition, 3)]
+        await asyncio.to_thread(writer.send_offsets_to_transaction, begin, reader.consumer_group_metadata(), 20)
+    source = source_of(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
+    await source.open()
+    with pytest.raises(Disconnected, match=f"the offset of group '{topic}' for {topic}-. is in a transaction"):
+        await asyncio.wait_for(source.read(10), 20)
+    await source.close()
+    await asyncio.to_thread(writer.commit_transaction, 20)
+    await source.open()
+    found = await asyncio.wait_for(source.read(1), 20)
+    assert found[0].position == 3
+    await source.close()
+    reader.close()
 
 
 @on_a_loop
