@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import pytest
 
 from tests.servers import SERVERS, kafka_environment, kafka_version, listed, missing, started
 
-__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "images"]
+__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions", "images"]
 
 SECONDS = 90.0
 USER = "bridge"
@@ -111,6 +112,17 @@ def images() -> Sequence[str]:
     """The images of this run, of which the first is the newest."""
     kind = SERVERS["kafka"]
     return listed(os.environ.get(kind.image_variable, "")) or [kind.default_image]
+
+
+def image_for_transactions() -> str:
+    """The first image whose broker may be restarted amid transactions; where this run has no such, the first of all.
+
+    The transaction coordinator of Kafka 4.3 and 4.4 takes a partition without a leader, as all are for a moment when
+    the only broker starts, for one that was deleted, and never ends the transaction there (KAFKA-20734).
+    """
+    versions = {image: re.search(r":(\d+)\.(\d+)", image) for image in images()}
+    ends = [image for image, found in versions.items() if found and (int(found[1]), int(found[2])) < (4, 3)]
+    return (*ends, *images())[0]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from bridge.endpoints.memory import MemoryTarget
 from bridge.pump import Inlet, Pump
 from exchange import Message
 from tests.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
-from tests.bridge.kafka_broker import Broker
+from tests.bridge.kafka_broker import Broker, brokers, image_for_transactions
 from tests.bridge.kafka_copy import Copying
 from tests.bridge.kafka_topics import Topics, eventually, topics_at
 
@@ -42,6 +42,13 @@ def broker(kafka_broker: Broker) -> Broker:
 def topics(broker: Broker) -> Iterator[Topics]:
     with topics_at(broker.url) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def restarted() -> Iterator[tuple[Broker, Topics]]:
+    """A broker of its own, that ends its transactions after a restart."""
+    with brokers(image=image_for_transactions()) as broker, topics_at(broker.url) as made:
+        yield broker, made
 
 
 class Heard(Silent):
@@ -163,8 +170,9 @@ def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics:
     ids=["as it is", "with a producer that may never come back"],
 )
 def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_message_once(
-    broker: Broker, topics: Topics, settings: dict[str, Any]
+    restarted: tuple[Broker, Topics], settings: dict[str, Any]
 ) -> None:
+    broker, topics = restarted
     copy = Copy(topics)
     copy.put(8_000)
     process = Copying(copy.told(**settings))

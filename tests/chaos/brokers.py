@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
+from tests.bridge.kafka_broker import image_for_transactions
 from tests.bridge.relay import Relay
 from tests.servers import SERVERS, ServerKind, Unavailable, kafka_environment, listed, rocketmq_environment
 
@@ -39,8 +40,7 @@ class Broker(ABC):
     def __init__(self) -> None:
         from testcontainers.core.container import DockerContainer  # not needed by those who only read the table
 
-        image = (listed(os.environ.get(self.kind.image_variable, "")) or [self.kind.default_image])[0]
-        self.image = image
+        self.image = image = self.chosen_image()
         published = {port: _free_port() for port in dict.fromkeys(self.ports)}
         self.port = published[self.ports[0]]
         """Where it is reached directly."""
@@ -64,6 +64,10 @@ class Broker(ABC):
     def relayed(self, published: Mapping[int, int]) -> dict[str, Relay]:
         """Side -> the relay that it connects to; ports of the container are published at those of this machine."""
         return {side: Relay("127.0.0.1", published[port]) for side, port in zip(SIDES, self.ports[1:], strict=True)}
+
+    def chosen_image(self) -> str:
+        """Of those of this run."""
+        return (listed(os.environ.get(self.kind.image_variable, "")) or [self.kind.default_image])[0]
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]:
@@ -138,6 +142,13 @@ class KafkaBroker(Broker):
         }
 
 
+class TransactionsBroker(KafkaBroker):
+    """A node of a Kafka that ends its transactions although it is restarted."""
+
+    def chosen_image(self) -> str:
+        return image_for_transactions()
+
+
 class RocketmqBroker(Broker):
     """A name server and a broker of RocketMQ.
 
@@ -163,6 +174,7 @@ class RocketmqBroker(Broker):
 KINDS: Final[Mapping[str, type[Broker]]] = {
     "rabbitmq": RabbitmqBroker,
     "kafka": KafkaBroker,
+    "kafka for transactions": TransactionsBroker,
     "rocketmq": RocketmqBroker,
 }
 

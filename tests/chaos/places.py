@@ -182,7 +182,7 @@ class Topic(Readable, Writable):
 
     def __init__(self, transactional: bool, brokers: Brokers, side: str, folder: Path) -> None:
         super().__init__(brokers, side, folder)
-        self.broker = brokers["kafka"]
+        self.broker = brokers["kafka for transactions" if transactional else "kafka"]
         self._transactional = transactional
         self._topics = Topics(self.broker.url, {"log_level": 0})
         self._topics.make(PARTITIONS, self.name)
