@@ -205,23 +205,19 @@ class TransactionalTarget(Target):
             offsets = self._offsets(state)
             if offsets and not state.refused:
                 await answered(calls, partial(commit, state, offsets, places_of(offsets)), 2 * state.patience)
+            pause = state.broken and not state.refused
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.fatal() or not cause.txn_requires_abort() or cause.code() in RIGHTS:
                 raise
             LOG.warning("%s: a transaction is begun anew: %s", self.name, told(cause))
-            await self._abort(state, calls)
-            await asyncio.sleep(PAUSE)
-            return
+            offsets, pause = {}, True
         except Incomplete as reason:
             LOG.info("%s: a transaction is begun anew: %s", self.name, reason)
-            await self._abort(state, calls)
-            await asyncio.sleep(PAUSE)
-            return
+            offsets, pause = {}, True
         if not offsets or state.refused:
-            unexplained = state.broken and not state.refused
             await self._abort(state, calls)
-            if unexplained:
+            if pause:
                 await asyncio.sleep(PAUSE)
             return
         for found in offsets.values():
