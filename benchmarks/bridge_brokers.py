@@ -32,7 +32,6 @@ __all__ = [
     "fill_queue",
     "fill_topic",
     "in_queue",
-    "in_topic",
     "kafka",
     "kafka_image",
     "make_topic",
@@ -212,13 +211,6 @@ def fill_topic(url: str, name: str, count: int) -> None:
         if number % STEP == 0:
             producer.poll(0)
     producer.flush()
-
-
-def in_topic(consumer: Any, name: str, partitions: int) -> int:
-    """How many records are in it, by the ends of its partitions."""
-    from confluent_kafka import TopicPartition
-
-    return sum(consumer.get_watermark_offsets(TopicPartition(name, each))[1] for each in range(partitions))
 
 
 def kafka_image() -> str | None:
