@@ -109,7 +109,7 @@ class Member:
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
         self._asks_why = False
-        """Why a partition is not fetched from; then the connection ends."""
+        """Whether it is being asked why a partition is not fetched from; with the answer the connection ends."""
         self._settings = settings
         heard = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
         self.consumer = Consumer({**settings, **heard}, logger=reasons)
