@@ -84,6 +84,10 @@ class ServerKind:
     # it to the broker, tells them the port that the broker itself has.
     sends_on: bool = False
 
+    def images(self, environ: Mapping[str, str] = os.environ) -> list[str]:
+        """The images of this run, of which the first is the newest."""
+        return listed(environ.get(self.image_variable, "")) or [self.default_image]
+
 
 def amqp_url(host: str, port: int) -> str:
     """The AMQP url of the default user and virtual host."""
@@ -299,7 +303,7 @@ def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callab
         for url in urls:
             yield partial(_at_url, kind, url)
         return
-    for image in listed(environ.get(kind.image_variable, "")) or [kind.default_image]:
+    for image in kind.images(environ):
         yield partial(_in_container, kind, image)
 
 

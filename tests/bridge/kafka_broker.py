@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.servers import SERVERS, kafka_environment, kafka_version, listed, missing, started
+from tests.servers import SERVERS, kafka_environment, kafka_version, missing, started
 
-__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions", "images"]
+__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions"]
 
 SECONDS = 90.0
 USER = "bridge"
@@ -108,21 +108,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def images() -> Sequence[str]:
-    """The images of this run, of which the first is the newest."""
-    kind = SERVERS["kafka"]
-    return listed(os.environ.get(kind.image_variable, "")) or [kind.default_image]
-
-
 def image_for_transactions() -> str:
     """The first image whose broker may be restarted amid transactions; where this run has no such, the first of all.
 
     The transaction coordinator of Kafka 4.3 and 4.4 takes a partition without a leader, as all are for a moment when
     the only broker starts, for one that was deleted, and never ends the transaction there (KAFKA-20734).
     """
-    versions = {image: re.search(r":(\d+)\.(\d+)", image) for image in images()}
+    images = SERVERS["kafka"].images()
+    versions = {image: re.search(r":(\d+)\.(\d+)", image) for image in images}
     ends = [image for image, found in versions.items() if found and (int(found[1]), int(found[2])) < (4, 3)]
-    return (*ends, *images())[0]
+    return (*ends, *images)[0]
 
 
 @contextmanager
@@ -133,7 +128,7 @@ def brokers(certificates: Path | None = None, image: str = "") -> Iterator[Broke
     """
     if os.environ.get(SERVERS["kafka"].url_variable):
         pytest.skip("it stops and starts its broker, and those of this run are somebody's")
-    image = image or images()[0]
+    image = image or SERVERS["kafka"].images()[0]
     try:
         from testcontainers.core.container import DockerContainer
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tests.servers import SERVERS, listed, missing, rocketmq_environment, rocketmq_version, started
+from tests.servers import SERVERS, missing, rocketmq_environment, rocketmq_version, started
 
 __all__ = ["Broker", "broker"]
 
@@ -71,7 +71,7 @@ def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterat
     kind = SERVERS["rocketmq"]
     if os.environ.get(kind.url_variable):
         pytest.skip("it stops and starts its broker, and those of this run are somebody's")
-    image = image or (listed(os.environ.get(kind.image_variable, "")) or [kind.default_image])[0]
+    image = image or kind.images()[0]
     try:
         from testcontainers.core.container import DockerContainer
 

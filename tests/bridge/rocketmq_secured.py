@@ -119,5 +119,5 @@ def secured_brokers(folder: Path) -> Iterator[list[str]]:
     if listed(os.environ.get(KIND.url_variable, "")):
         missing("brokers with access control are started as containers only")
     with ExitStack() as containers:
-        images = listed(os.environ.get(KIND.image_variable, "")) or [KIND.default_image]
+        images = KIND.images()
         yield [containers.enter_context(_secured(image, folder)) for image in images]

@@ -6,7 +6,6 @@ the faults connects directly.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from tests.bridge.kafka_broker import image_for_transactions
 from tests.bridge.relay import Relay
-from tests.servers import SERVERS, ServerKind, Unavailable, kafka_environment, listed, rocketmq_environment
+from tests.servers import SERVERS, ServerKind, Unavailable, kafka_environment, rocketmq_environment
 
 __all__ = ["SIDES", "Broker", "Brokers"]
 
@@ -67,7 +66,7 @@ class Broker(ABC):
 
     def chosen_image(self) -> str:
         """Of those of this run."""
-        return (listed(os.environ.get(self.kind.image_variable, "")) or [self.kind.default_image])[0]
+        return self.kind.images()[0]
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]:
