@@ -17,11 +17,13 @@ import sys
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
+from bridge.kafka.calls import Calls
 from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
 from bridge.kafka.fetching import Fetching, why_not
 from bridge.kafka.records import Reader
@@ -221,7 +223,11 @@ class Member:
 
     async def _break_off(self, topic: str, partition: int) -> None:
         """End the connection for a partition that nothing is fetched from."""
-        why = await asyncio.to_thread(why_not, self._settings, topic, partition)
+        calls = Calls()  # of its own: closing the consumer must not wait for the answer
+        try:
+            why = await calls.call(partial(why_not, self._settings, topic, partition))
+        finally:
+            calls.end()
         self._trouble = self._trouble or Disconnected(why)
 
     def _serve(self) -> None:

@@ -281,9 +281,8 @@ async def test_a_transaction_that_keeps_partitions_from_being_read_is_told_of(
     reader = Consumer({**topics.settings, "group.id": topic})
     await asyncio.to_thread(writer.init_transactions, 20)
     writer.begin_transaction()
-    for partition in range(2):
-        begin = [TopicPartition(topic, partition, 3)]
-        await asyncio.to_thread(writer.send_offsets_to_transaction, begin, reader.consumer_group_metadata(), 20)
+    begin = [TopicPartition(topic, partition, 3) for partition in range(2)]
+    await asyncio.to_thread(writer.send_offsets_to_transaction, begin, reader.consumer_group_metadata(), 20)
     source = source_of(topics, topic, settings={"statistics.interval.ms": 100, "group.id": topic})
     await source.open()
     with pytest.raises(Disconnected, match=f"the offset of group '{topic}' for {topic}-. is in a transaction"):
