@@ -149,6 +149,9 @@ def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a f
         table.flag("one_at_a_time", base.one_at_a_time),
         table.maybe_number("rate") or base.rate,
         table.seconds("drain", base.drain),
+        table.seconds("stalled_after", base.stalled_after),
+        table.integer("max_hops", base.max_hops, least=1),
+        table.seconds("give_up_after") if table.has("give_up_after") else base.give_up_after,
     )
     table.done()
     return policy

@@ -13,6 +13,10 @@ once, later, on the thread of the event loop, whether it is `confirmed` or `fail
 answered yet, that the connection is `lost`. Then it is opened again and given these again, by the pump alone.
 
 Endpoints connect, read, write and close. They do not reconnect, retry, route or count: that is the pump's.
+
+What only a system can say (a queue or topic that is missing, a right, a number of partitions, a password) may change at
+any time, so it is always `Disconnected`, at the start as later: the pump tries again, and the bridge is not ready
+meanwhile. What the configuration alone decides is refused when it is read (`Misfit`, InputError).
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -31,10 +35,13 @@ __all__ = [
     "Delivery",
     "Disconnected",
     "EndOfStream",
+    "Endpoint",
     "Failure",
+    "Finding",
     "Layout",
     "Misfit",
     "Outgoing",
+    "Place",
     "Receiver",
     "Source",
     "Target",
@@ -93,9 +100,10 @@ class Failure(NamedTuple):
     reason: str
     """``nack``, ``returned: NO_ROUTE``, ``too large: ...``: short, so that it can be counted and be a header."""
     final: bool = False
-    """Whether trying again is of no use."""
-    unroutable: bool = False
-    """Whether the target had nowhere to put it."""
+    """Whether trying again is of no use, as something is wrong with the message itself."""
+    busy: bool = False
+    """Whether it is back-pressure: where the message goes to takes nothing now, whatever the message. It is no fault of
+    the message's: all that goes to its queue waits, and it never becomes a dead letter for the number of its tries."""
 
 
 class Receiver(Protocol):
@@ -120,10 +128,53 @@ class Misfit(Exception):
         self.problem = problem
 
 
-class Source(ABC):
-    """Where messages are read; one reader at a time."""
+class Finding(NamedTuple):
+    """What `Endpoint.check` found."""
+
+    level: Literal["ok", "warning", "error"]
+    """An error keeps the endpoint from working, a warning will cost something one day."""
+    text: str
+    """What was found, and of what is wrong the way out: ``queue 'orders': there is none; declare it``."""
+    key: str = ""
+    """The key of the endpoint's table that it is about, ``queue``; "" where it is about none."""
+
+
+class Place(NamedTuple):
+    """A queue, exchange, topic or folder that an endpoint reads or writes, as its configuration names it."""
+
+    system: str
+    """``rabbitmq``, ``kafka``, ``rocketmq``, ``archive``."""
+    cluster: str
+    """What the configuration has to tell clusters apart: ``HOST:PORT/VHOST`` of the first address, or a folder."""
+    name: str
+    """``queue orders``, ``exchange orders``, ``topic orders``."""
+
+
+class Endpoint(ABC):
+    """What sources and targets have in common."""
 
     name: str
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing moves now although it is open: the broker is silent, or has blocked publishers; None: no reason
+        is known. It is looked at every second, on the event loop."""
+        return None
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """What it reads or writes, as far as its configuration says: by these loops are found."""
+        return frozenset()
+
+    async def check(self) -> Sequence[Finding]:
+        """Look at what its system has for it, from outside and without a trace: no message is taken or given, no group
+        is joined, nothing is declared. What is wrong is an error finding, also that the system cannot be reached."""
+        return ()
+
+
+class Source(Endpoint):
+    """Where messages are read; one reader at a time."""
+
     shared: ClassVar[bool] = True
     """Whether another process that reads the same gets other messages, and not these once more."""
     transactional: bool = False
@@ -134,7 +185,10 @@ class Source(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot; then it is closed."""
+        """Connect, and have messages come. Raises Disconnected; then it is closed.
+
+        The pump opens a source only while all its targets are open, and nothing that it gave before is under way.
+        """
 
     @abstractmethod
     async def read(self, limit: int) -> Sequence[Delivery]:
@@ -152,10 +206,9 @@ class Source(ABC):
         """Tell what is settled, leave the rest to whoever reads next, disconnect. Never raises."""
 
 
-class Target(ABC):
+class Target(Endpoint):
     """Where messages are written."""
 
-    name: str
     transactional: bool = False
     """Whether it tells sources' systems what is settled, in one transaction with what it writes."""
 
@@ -174,7 +227,7 @@ class Target(ABC):
 
     @abstractmethod
     async def open(self, receiver: Receiver) -> None:
-        """Connect. Raises Disconnected if that may go well another time, InputError if it cannot; then it is closed."""
+        """Connect. Raises Disconnected; then it is closed."""
 
     @abstractmethod
     def send(self, messages: Sequence[Outgoing]) -> None:

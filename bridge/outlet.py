@@ -206,9 +206,7 @@ class Outlet:
 
     def _fate(self, outgoing: Outgoing, failure: Failure) -> Unroutable | None:
         """What becomes of it now; None: another try."""
-        if failure.unroutable and self._policy.unroutable is not Unroutable.DEAD_LETTER:
-            return self._policy.unroutable
-        if not failure.final and not failure.unroutable and outgoing.attempts < self._policy.tries:
+        if failure.busy or (not failure.final and outgoing.attempts < self._policy.tries):
             return None
         return Unroutable.HOLD if self._dead_letter is None else Unroutable.DEAD_LETTER
 

@@ -9,7 +9,7 @@ __all__ = ["Backoff", "Policy", "Unroutable"]
 
 
 class Unroutable(Enum):
-    """What becomes of a message that no queue gets, or that a target had nowhere to put."""
+    """What becomes of a message that no queue of the topology gets."""
 
     DEAD_LETTER = "dead-letter"
     HOLD = "hold"
@@ -38,7 +38,7 @@ class Policy:
     """Messages of a source that are not settled, at most."""
     window_bytes: int = 256 << 20
     tries: int = 5
-    """After so many refusals a message is a dead letter."""
+    """Number of refusals after which a message is a dead letter. Back-pressure is no refusal of the message."""
     backoff: Backoff = Backoff()
     """Between the tries of a message."""
     reconnect: Backoff = Backoff(0.2, 10.0)
@@ -50,3 +50,9 @@ class Policy:
     """Messages a second, read from each source, at most."""
     drain: float = 30.0
     """Seconds that a graceful stop may take."""
+    stalled_after: float = 10.0
+    """Seconds after which a message that is not settled, or a window that is full, makes the bridge not ready."""
+    max_hops: int = 16
+    """Number of bridges that a message may have passed; beyond, it is in a loop and becomes a dead letter."""
+    give_up_after: float | None = None
+    """Seconds of back-pressure after which a message is a dead letter all the same; None: it waits."""

@@ -218,7 +218,7 @@ class _Publishing:
         for event, numbers in returned_ones(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
-                self._returned[numbers[0]] = Failure(reason, unroutable=event.code == NO_ROUTE)
+                self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
             else:
                 unclear = Failure(f"{reason}, this message or one like it")
                 self._returned.update(dict.fromkeys(numbers, unclear))
@@ -245,7 +245,7 @@ class _Publishing:
                 continue
             failure = returned.pop(number, None) if returned else None
             if failure is None and event.nack:
-                failure = Failure("nack")
+                failure = Failure("nack", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
             else:
