@@ -158,7 +158,8 @@ class Endpoint(ABC):
     @property
     def trouble(self) -> str | None:
         """Why nothing moves now although it is open: the broker is silent, or has blocked publishers; None: no reason
-        is known. It is looked at every second, on the event loop."""
+        is known. It is looked at every second, on the event loop.
+        """
         return None
 
     @property
@@ -166,9 +167,13 @@ class Endpoint(ABC):
         """What it reads or writes, as far as its configuration says: by these loops are found."""
         return frozenset()
 
+    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
+        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
+
     async def check(self) -> Sequence[Finding]:
         """Look at what its system has for it, from outside and without a trace: no message is taken or given, no group
-        is joined, nothing is declared. What is wrong is an error finding, also that the system cannot be reached."""
+        is joined, nothing is declared. What is wrong is an error finding, also that the system cannot be reached.
+        """
         return ()
 
 
@@ -179,9 +184,6 @@ class Source(Endpoint):
     """Whether another process that reads the same gets other messages, and not these once more."""
     transactional: bool = False
     """Whether what is settled is told to its system by a target, with what that writes, and not by itself."""
-
-    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
-        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -211,9 +213,6 @@ class Target(Endpoint):
 
     transactional: bool = False
     """Whether it tells sources' systems what is settled, in one transaction with what it writes."""
-
-    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
-        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """What messages that are kept in order have in common.
