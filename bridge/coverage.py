@@ -21,7 +21,6 @@ from bindings.tally import Tally, fingerprint
 from bridge.endpoint import Delivery
 from bridge.metrics import labels_of
 from bridge.pump import Inlet
-from exchange.errors import HashstarError
 from exchange.topology import Topology
 
 __all__ = ["Coverage"]
@@ -51,7 +50,7 @@ class Coverage:
             try:
                 if wanted is None or wanted.objection(delivery.message) is None:
                     add(enter(delivery.message), delivery.time or now)
-            except HashstarError as error:  # a broker would refuse it, and the pump does
+            except Exception as error:  # noqa: BLE001  a broker would refuse it, and the pump does; see there
                 self._bad[str(error)] += 1
         if len(self._rows) >= ROWS:
             self._counter.add(self._rows.batch())

@@ -24,6 +24,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
@@ -45,11 +47,33 @@ __all__ = [
     "Receiver",
     "Source",
     "Target",
+    "describe",
+    "disconnection",
 ]
 
 
 class Disconnected(HashstarError):
     """The connection is gone, or cannot be made now; opening it again may help."""
+
+
+def disconnection(error: Exception) -> Disconnected:
+    """Return the error as the end of a connection.
+
+    One that nobody expected has its type and its line of code in the reason: it is a mistake of ours or of a library's,
+    and the connection is made anew.
+    """
+    if isinstance(error, Disconnected):
+        return error
+    if isinstance(error, HashstarError):
+        return Disconnected(str(error))
+    return Disconnected(describe(error))
+
+
+def describe(error: Exception) -> str:
+    """Return an unexpected error in a line: its type, its text, the line of code that raised it."""
+    frames = extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"unexpected {type(error).__name__}: {error}{where}"
 
 
 class EndOfStream(Exception):
@@ -191,6 +215,11 @@ class Source(Endpoint):
 
         The pump opens a source only while all its targets are open, and nothing that it gave before is under way.
         """
+
+    @property
+    def lost(self) -> Disconnected | None:
+        """Why its connection is gone, of one that is gone; also while nobody reads, as when the window is full."""
+        return None
 
     @abstractmethod
     async def read(self, limit: int) -> Sequence[Delivery]:

@@ -7,7 +7,7 @@ which they failed. Other keys do not wait for it.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from operator import attrgetter
 
 from bridge.endpoint import Outgoing
@@ -64,12 +64,24 @@ class Held:
             return None
         return line[0] if was_first else None
 
-    def discard(self, unwanted: Callable[[Outgoing], bool]) -> None:
-        """Forget messages; keys of which none is left are free."""
+    def discard(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
+        """Forget messages; keys of which none is left are free. Return those that are now the first of their keys."""
+        firsts = []
         for key, line in list(self._lines.items()):
             kept = [outgoing for outgoing in line if not unwanted(outgoing)]
-            if kept:
-                self._lines[key] = kept
-            else:
+            if not kept:
                 del self._lines[key]
+                continue
+            if kept[0] is not line[0]:
+                firsts.append(kept[0])
+            self._lines[key] = kept
         self._all = {outgoing for line in self._lines.values() for outgoing in line}
+        return firsts
+
+    def all(self) -> Collection[Outgoing]:
+        """Return all messages that are held, in no order."""
+        return self._all
+
+    def firsts(self) -> list[Outgoing]:
+        """Return the first message of each key."""
+        return [line[0] for line in self._lines.values()]

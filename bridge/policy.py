@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Backoff", "Policy", "Unroutable"]
+__all__ = ["Attempts", "Backoff", "Policy", "Unroutable"]
 
 
 class Unroutable(Enum):
@@ -28,6 +29,27 @@ class Backoff:
         """Before attempt 1, 2 ...; ``random`` is in [0, 1), and takes away up to half."""
         full = min(self.most, self.first * 2.0 ** min(attempt - 1, 60))
         return full * (1 - random / 2)
+
+
+class Attempts:
+    """The tries to make one connection. A connection that lasts for less than the longest wait is a try that failed:
+    a broker that accepts everybody and throws him out a moment later must not be asked ten times a second.
+    """
+
+    def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
+        self._backoff = backoff
+        self._random = random
+        self._count = 0
+
+    def lasted(self, seconds: float) -> None:
+        """Take note of a connection that lasted so long."""
+        if seconds >= self._backoff.most:
+            self._count = 0
+
+    def next_wait(self) -> float:
+        """Return how long to wait before the next try, in seconds."""
+        self._count += 1
+        return self._backoff.delay(self._count, self._random())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,29 +9,30 @@ All of it runs on one thread, that of the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import count
 from random import random as any_random
 from time import time
 from typing import Any, Final, Protocol
 
-from bridge.amqp import assembled
 from bridge.dead_letters import dead_letter_of
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Source, Target
-from bridge.filtering import Filter
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
+from bridge.inlet import Inlet, Reading
 from bridge.outlet import Events, Outlet
 from bridge.policy import Policy, Unroutable
-from bridge.window import Pending, Window
+from bridge.reach import reachable_queues
+from bridge.window import Pending
 from exchange.errors import HashstarError
-from exchange.message import Message
 from exchange.route import Placement
 from exchange.router import Router
 
 __all__ = ["Inlet", "Pump", "PumpEvents"]
 
-BATCH: Final = 1_000
-"""So many deliveries are asked for at once, at most."""
+CLOSING: Final = 10.0
+"""Seconds that all targets, and then all sources, may take to close."""
+
+AGAIN: Final = 1.0
+"""Seconds after which a task that was cancelled, and did not end, is cancelled again."""
 
 NOWHERE: Final[Mapping[str, Placement]] = {}
 
@@ -50,34 +51,6 @@ class PumpEvents(Events, Protocol):
 
     def ended(self, source: str) -> None:
         """There will be no more from it, and all of it is settled."""
-
-
-@dataclass(slots=True, eq=False)
-class Inlet:
-    """A source, and where its messages enter the topology."""
-
-    source: Source
-    exchange: str | None = None
-    """Published to this exchange; None: to the one each message names."""
-    routing_key: str | None = None
-    """With this key; None: with its own."""
-    policy: Policy | None = None
-    """Its own window and rate; None: the pump's."""
-    filter: Filter | None = None
-    """Which of its messages are wanted; None: all."""
-    window: Window = field(init=False, repr=False)
-
-    def enter(self, message: Message) -> Message:
-        """The message as it is published in the topology."""
-        if self.exchange is None and self.routing_key is None:
-            return message
-        return assembled(
-            message.exchange if self.exchange is None else self.exchange,
-            message.routing_key if self.routing_key is None else self.routing_key,
-            message.headers,
-            message.properties,
-            message.body,
-        )
 
 
 class Pump:
@@ -111,21 +84,24 @@ class Pump:
         self._numbers = count(1)
         self._dead_outlet: Outlet | None = None
         if dead_letters is not None:
-            self._dead_outlet = Outlet(dead_letters, policy, events, random)
+            self._dead_outlet = Outlet(dead_letters, policy, events, random, changed=self._wake)
         outlets: dict[Target, Outlet] = {}
         for target in targets.values():
             if target not in outlets:
                 refuse = self._dead_letter if self._dead_outlet is not None else None
-                outlets[target] = Outlet(target, policy, events, random, refuse)
+                outlets[target] = Outlet(target, policy, events, random, refuse, self._wake)
         self._outlets = {queue: outlets[target] for queue, target in targets.items()}
-        self._all = [*outlets.values(), *([self._dead_outlet] if self._dead_outlet is not None else [])]
+        dead = [] if self._dead_outlet is None else [self._dead_outlet]
+        self._all = [*outlets.values(), *dead]
+        self._readings: dict[Inlet, Reading] = {}
         for inlet in inlets:
-            own = inlet.policy or policy
-            inlet.window = Window(own.window, own.window_bytes, self._settler(inlet))
+            queues = reachable_queues(router.topology, inlet.exchange)
+            reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
+            self._readings[inlet] = Reading(
+                inlet, dict.fromkeys([*reached, *dead]), policy, random, self._take, self._is_paused
+            )
         self._stopping = asyncio.Event()
-        self._running = asyncio.Event()
-        self._running.set()
-        self._settled = asyncio.Event()
+        self._paused = False
 
     # What an owner may ask of it while it runs.
 
@@ -142,84 +118,70 @@ class Pump:
     @property
     def paused(self) -> bool:
         """Whether it reads nothing for now."""
-        return not self._running.is_set()
+        return self._paused
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was stopped, and waits for what was read to be settled."""
+        return self._stopping.is_set()
+
+    def waiting_for(self, inlet: Inlet) -> str | None:
+        """Return why the source of an inlet is not open yet, where that is for its targets."""
+        return self._readings[inlet].waiting_for()
 
     def pause(self) -> None:
         """Read nothing more; what was read goes on."""
-        self._running.clear()
+        self._paused = True
 
     def resume(self) -> None:
         """Go on reading."""
-        self._running.set()
+        self._paused = False
+        self._wake()
 
     def stop(self) -> None:
         """Read nothing more, and end when all that was read is settled, or after `Policy.drain` seconds."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until all sources have ended or until stopped. Raises InputError if an endpoint can never be opened."""
+        """Work until all sources have ended or until stopped."""
         keepers = [asyncio.create_task(outlet.run()) for outlet in self._all]
-        readers = [asyncio.create_task(self._keep_reading(inlet)) for inlet in self._inlets]
+        readers = [asyncio.create_task(self._read(reading)) for reading in self._readings.values()]
         stopping = asyncio.create_task(self._stopping.wait())
         ended = asyncio.gather(*readers)
         try:
-            await _first_of([ended, stopping, *keepers], until=[ended, stopping])
+            watched: list[asyncio.Future[Any]] = [ended, stopping, *keepers]
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
-                for reader in readers:
-                    reader.cancel()
-                await asyncio.gather(*readers, return_exceptions=True)
-                await self._drained(keepers)
+                await _end(readers)
+                await self._drain()
+            for task in (*readers, *keepers):
+                if task.done() and not task.cancelled():
+                    task.result()  # which raises nothing but a mistake of ours
         finally:
-            for task in (stopping, *readers, *keepers):
-                task.cancel()
-            await asyncio.gather(stopping, *readers, *keepers, ended, return_exceptions=True)
-            for outlet in self._all:
-                await outlet.close()
-            for inlet in self._inlets:
-                await inlet.source.close()
+            await _end([stopping, *readers, *keepers])
+            await asyncio.gather(ended, return_exceptions=True)
+            # What targets confirmed must have reached the sources before these are closed.
+            await _within(CLOSING, [outlet.close() for outlet in self._all])
+            await _within(CLOSING, [reading.close() for reading in self._readings.values()])
 
     # Reading.
 
-    async def _keep_reading(self, inlet: Inlet) -> None:
-        source, attempt = inlet.source, 0
-        while True:
-            try:
-                await source.open()
-                self._events.connected(source.name)
-                attempt = 0
-                await self._read(inlet)
-            except EndOfStream:
-                await self._empty(inlet.window)
-                self._events.ended(source.name)
-                return
-            except Disconnected as error:
-                inlet.window.drop()
-                for outlet in self._all:
-                    outlet.discard(inlet.window)
-                await source.close()
-                attempt += 1
-                wait = self._policy.reconnect.delay(attempt, self._random())
-                self._events.disconnected(source.name, error, wait)
-                await asyncio.sleep(wait)
+    async def _read(self, reading: Reading) -> None:
+        name, events = reading.inlet.source.name, self._events
 
-    async def _read(self, inlet: Inlet) -> None:
-        loop = asyncio.get_running_loop()
-        rate = (inlet.policy or self._policy).rate
-        free_at = loop.time()
-        while True:
-            await self._running.wait()
-            while inlet.window.room <= 0:
-                await self._next_settling()
-            limit = min(inlet.window.room, BATCH)
-            if rate is not None:
-                free_at = max(free_at, loop.time() - 1.0)  # what was not used is saved up for a second
-                await asyncio.sleep(max(0.0, free_at - loop.time()))
-                limit = min(limit, max(1, int(rate / 10)))
-            deliveries = await inlet.source.read(limit)
-            if rate is not None:
-                free_at += len(deliveries) / rate
-            self._take(inlet, deliveries)
-            await asyncio.sleep(0)  # a source that always has some must not keep others from their turn
+        def disconnected(error: Disconnected, wait: float) -> None:
+            events.disconnected(name, error, wait)
+
+        if not self._stopping.is_set():
+            await reading.run(lambda: events.connected(name), disconnected)
+            events.ended(name)
+
+    def _is_paused(self) -> bool:
+        return self._paused
+
+    def _wake(self) -> None:
+        for reading in self._readings.values():
+            reading.wake()
 
     def _take(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
         self._events.read(inlet.source.name, deliveries)
@@ -242,6 +204,9 @@ class Pump:
                 queues, _, placed = route_of(message)
             except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
                 self._unroutable(inlet, pending, str(error), ready)
+                continue
+            except Exception as error:  # noqa: BLE001  nobody expected it of this message; the others go on
+                self._unroutable(inlet, pending, describe(error), ready)
                 continue
             if not queues:
                 self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
@@ -269,13 +234,15 @@ class Pump:
         fate = self._policy.unroutable
         if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
             fate = Unroutable.HOLD
-        self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
+        if pending.held_reason is None:  # else it was counted when it was held first
+            self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
         if fate is Unroutable.DROP:
             inlet.window.done(pending)
         elif fate is Unroutable.DEAD_LETTER and self._dead_outlet is not None:
             dead = self._dead(pending, Failure(f"unroutable: {reason}"), inlet.source.name, "", 0)
             ready.setdefault(self._dead_outlet, []).append(dead)
         else:
+            pending.held_reason = reason
             wait = self._policy.backoff.most
             asyncio.get_running_loop().call_later(wait, self._route_again, inlet, pending)
 
@@ -294,36 +261,34 @@ class Pump:
         message = dead_letter_of(pending.delivery, failure.reason, where, queue, attempts, self._clock())
         return Outgoing(message, pending.delivery, "", None, next(self._numbers), context=pending)
 
-    # Settling.
+    async def _drain(self) -> None:
+        """Wait until all that was read is settled or cannot be any more, `Policy.drain` seconds at most."""
 
-    def _settler(self, inlet: Inlet) -> Callable[[Delivery], None]:
-        def settle(delivery: Delivery) -> None:
-            inlet.source.settle(delivery)
-            self._settled.set()
+        async def drain(reading: Reading) -> None:
+            try:
+                await reading.empty()
+            except Disconnected as error:
+                self._events.disconnected(reading.inlet.source.name, error, 0.0)
 
-        return settle
-
-    async def _next_settling(self) -> None:
-        self._settled.clear()
-        await self._settled.wait()
-
-    async def _empty(self, window: Window) -> None:
-        while window.messages:
-            await self._next_settling()
-
-    async def _drained(self, keepers: Sequence[asyncio.Task[None]]) -> None:
-        async def all_settled() -> None:
-            for inlet in self._inlets:
-                await self._empty(inlet.window)
-
-        draining = asyncio.create_task(all_settled())
-        await asyncio.wait([draining, *keepers], timeout=self._policy.drain, return_when=asyncio.FIRST_COMPLETED)
-        draining.cancel()
+        await _within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
 
 
-async def _first_of(tasks: Sequence[asyncio.Future[Any]], until: Sequence[asyncio.Future[Any]]) -> None:
-    """Wait until one of ``until`` is done; an exception of any of the tasks is raised."""
-    while not any(task.done() for task in until):
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+async def _within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of the work side by side, and leave undone what takes longer."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=AGAIN)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: a library may swallow a cancellation, and then goes on as if nothing was."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=AGAIN)

@@ -27,6 +27,8 @@ class Pending:
     """When it was read, by the loop's clock, in seconds."""
     dropped: bool = False
     """Its source's connection is gone, and it will be read again: nothing needs to be done for this one."""
+    held_reason: str | None = None
+    """Why it is on hold: it can neither be delivered nor be a dead letter."""
 
 
 class Window:
@@ -38,14 +40,42 @@ class Window:
         self._settle = settle
         self._lanes: dict[Hashable, deque[Pending]] = {}
         self._touched: set[Hashable] = set()
+        self._size = 0
+        """Mean size of the deliveries that were read last, in bytes."""
         self.messages = 0
-        """Not settled."""
+        """Number of deliveries that are not settled."""
         self.bytes = 0
+        """And their size."""
+        self.full_since: float | None = None
+        """Since when there is no room, by the loop's clock, in seconds; None: there is."""
+
+    @property
+    def capacity(self) -> int:
+        """Maximum number of messages."""
+        return self._most
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Maximum size, in bytes."""
+        return self._most_bytes
 
     @property
     def room(self) -> int:
-        """How many deliveries may be read; none while there are too many bytes."""
-        return self._most - self.messages if self.bytes < self._most_bytes else 0
+        """Number of deliveries that may be read, as many as fit if they are as large as the last ones."""
+        left = self._most_bytes - self.bytes
+        if left <= 0:
+            return 0
+        by_size = self._most if not self._size else max(1, left // self._size)
+        return min(self._most - self.messages, by_size)
+
+    def oldest(self) -> Pending | None:
+        """Return the delivery that is not settled for the longest time; None: all are."""
+        firsts = [lane[0] for lane in self._lanes.values() if lane]
+        return min(firsts, key=lambda pending: pending.since, default=None)
+
+    def on_hold(self) -> list[Pending]:
+        """Return the deliveries that are on hold."""
+        return [pending for lane in self._lanes.values() for pending in lane if pending.held_reason is not None]
 
     def admit(self, deliveries: Sequence[Delivery], since: float) -> list[Pending]:
         """Take deliveries in, in the order of their lanes, with one copy each."""
@@ -56,8 +86,13 @@ class Window:
                 name = pending.delivery.lane
                 lane = self._lanes.setdefault(name, deque())
             lane.append(pending)
+        size = sum([delivery.size for delivery in deliveries])
         self.messages += len(pendings)
-        self.bytes += sum([delivery.size for delivery in deliveries])
+        self.bytes += size
+        if pendings:
+            self._size = size // len(pendings)
+        if self.full_since is None and (self.messages >= self._most or self.bytes >= self._most_bytes):
+            self.full_since = since
         return pendings
 
     def done(self, pending: Pending) -> None:
@@ -80,6 +115,8 @@ class Window:
             if not lane:
                 del self._lanes[name]
         self._touched.clear()
+        if self.full_since is not None and self.messages < self._most and self.bytes < self._most_bytes:
+            self.full_since = None
 
     def last_done(self, lane: Hashable, copies: Mapping[Pending, int]) -> Delivery | None:
         """The last one of a lane's prefix that would be done if so many more copies were; None: not even the first."""
@@ -98,3 +135,4 @@ class Window:
         self._lanes.clear()
         self._touched.clear()
         self.messages = self.bytes = 0
+        self.full_since = None
