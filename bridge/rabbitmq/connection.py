@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import select
+import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -33,6 +36,12 @@ SECONDS: Final = 30.0
 
 CLOSE_SECONDS: Final = 2.0
 """How long it may take to bid farewell."""
+
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether the broker is there, while nothing is read."""
+
+GONE_SECONDS: Final = 30.0
+"""After so long without an acknowledgement by TCP, the broker's machine is taken for gone while nothing is read."""
 
 T = TypeVar("T")
 
@@ -87,6 +96,28 @@ class _Wire(AsyncioConnection):  # type: ignore[misc]
         self._frame_buffer = data[at:]
         self.after_data()
 
+    def stop_reading(self) -> None:
+        """Leave what the broker sends in the socket. A broker that is gone is found out by what it does not confirm."""
+        sock = self._transport._sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(GONE_SECONDS * 1_000))
+        self._transport._nbio.remove_reader(sock.fileno())
+
+    def start_reading(self) -> None:
+        """Read from the socket again, if it is still there."""
+        transport = self._transport
+        if self.is_closed or transport is None or transport._sock is None or transport._sock.fileno() < 0:
+            return
+        transport._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+        transport._nbio.set_reader(transport._sock.fileno(), transport._on_socket_readable)
+        if isinstance(transport._sock, ssl.SSLSocket) and transport._sock.pending():
+            asyncio.get_running_loop().call_soon(transport._on_socket_readable)  # of what is there no socket tells
+
+    def hangs_up(self) -> bool:
+        """Return whether the broker has closed its end, or the connection has failed."""
+        poll = select.poll()
+        poll.register(self._transport._sock, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def emit(self, data: bytes) -> None:
         """Write frames."""
         self.bytes_sent += len(data)
@@ -106,6 +137,7 @@ class Connection:
         self._channels: list[Channel] = []
         self._waiting: set[asyncio.Future[Any]] = set()
         self._over = False
+        self._watch: asyncio.TimerHandle | None = None
         self.blocked = False
         """Whether the broker has asked not to be written to (connection.blocked)."""
         self.on_unblocked: Callable[[], None] = lambda: None
@@ -172,6 +204,7 @@ class Connection:
         if self._over:
             return
         self._over = True
+        self.resume()
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(_asked(error))
@@ -182,6 +215,7 @@ class Connection:
     async def close(self) -> None:
         """Write what waits to be written, and end it; the owner is not told."""
         self._over = True
+        self.resume()
         if self._wire.is_closed:
             return
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -193,6 +227,27 @@ class Connection:
         except TimeoutError:
             self._wire._adapter_disconnect_stream()
             await asyncio.wait([closed], timeout=CLOSE_SECONDS)
+
+    def pause(self) -> None:
+        """Read nothing from the socket until `resume`. It is looked whether the broker hangs up meanwhile."""
+        if self._watch is None and not self._over:
+            self._wire.stop_reading()
+            self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+    def resume(self) -> None:
+        """Read from the socket again."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+            self._wire.start_reading()
+
+    def _look(self) -> None:
+        """While nothing is read, no heartbeat is heard either: ask the socket whether its other end is there."""
+        if self._wire.hangs_up():
+            self.resume()  # which finds the end behind what is still to be read
+            return
+        self._wire.bytes_received += 1  # which pika takes for a sign of life
+        self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def listen(self, number: int, contents: Contents) -> None:
         """Read the contents of a channel."""

@@ -2,12 +2,15 @@
 
 Deliveries of a connection are one lane, acknowledged as a prefix with one basic.ack. Of a stream, where
 acknowledgements only ask for more, the offset is kept in `bridge.rabbitmq.offsets`, and reading goes on behind it.
+The broker sends as much as the prefetch allows, however large; so when more has arrived than the pump may soon take,
+the socket is not read until it has.
 Messages keep their content header as the bytes it came as, see `bridge.amqp`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,10 +25,16 @@ from bridge.mapping import identity_of_message
 from bridge.rabbitmq.connection import Channel, Connection
 from bridge.rabbitmq.frames import Arrived, Event, ack
 from bridge.rabbitmq.offsets import Offsets
-from exchange.errors import BrokerError, InputError
+from bridge.rabbitmq.redeliveries import Redeliveries, count_deliveries
+from exchange.errors import BrokerError
 from exchange.values import type_and_value
 
 __all__ = ["RabbitmqSource"]
+
+LOG: Final = logging.getLogger(__name__)
+
+NO_ACCESS: Final = 403
+NOT_FOUND: Final = 404
 
 PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
 """Words of refusals that say that somebody else consumes exclusively."""
@@ -41,6 +50,9 @@ FIND_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 1.0
 """The file of offsets is behind by so much at most."""
 
+BUFFER_BYTES: Final = 8 << 20
+"""Maximum size of what has arrived and was not given to the pump, in bytes, plus what one read of the socket brings."""
+
 
 class RabbitmqSource(Source):
     """A queue, or a stream.
@@ -48,6 +60,7 @@ class RabbitmqSource(Source):
     ``prefetch`` deliveries are unacknowledged at most; the pump's window should not be larger. A stream is read from
     behind what was settled, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, an age as ``1h``.
     ``offsets`` is the file that remembers what was settled; without it, each start begins at ``offset``.
+    ``window_bytes`` is that of the pump's window.
     """
 
     def __init__(
@@ -61,9 +74,11 @@ class RabbitmqSource(Source):
         offsets: Path | None = None,
         offset: str | int = "first",
         arguments: Mapping[str, Any] | None = None,
+        window_bytes: int = 256 << 20,
     ) -> None:
         self.name = name
         self._brokers = brokers
+        self._buffer_bytes: Final = min(BUFFER_BYTES, window_bytes // 4)
         self._queue = queue
         self._prefetch = prefetch
         self._exclusive = exclusive
@@ -73,10 +88,11 @@ class RabbitmqSource(Source):
         self._origin: Final = f"queue {queue}"
         self._connection: Connection | None = None
         self._channel: Channel | None = None
+        self._redeliveries: Final = Redeliveries(queue)
         self._arrived: deque[Arrived] = deque()
+        self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._was_open = False
         self._is_stream: bool | None = None
         """None: not known yet. RabbitMQ before 4 does not tell, and then they are all taken for streams."""
         self._epoch = 0
@@ -84,23 +100,39 @@ class RabbitmqSource(Source):
         self._acked = 0
         self._writing: asyncio.TimerHandle | None = None
 
+    @property
+    def lost(self) -> Disconnected | None:
+        return self._trouble
+
+    @property
+    def trouble(self) -> str | None:
+        now = asyncio.get_running_loop().time()
+        return self._redeliveries.warning if self._redeliveries.in_danger(now) else None
+
+    @property
+    def most_deliveries(self) -> int:
+        """The highest number of earlier deliveries of a message lately, once it is in danger of being dropped."""
+        return self._redeliveries.most
+
     async def open(self) -> None:
         self._epoch += 1
-        self._arrived.clear()
+        self._forget()
         self._news.clear()
         self._trouble = None
         self._settled = self._acked = 0
+        wait = self._redeliveries.wait(asyncio.get_running_loop().time())
+        if wait:
+            raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
         try:
             await self._consume()
-        except InputError as error:
-            await self.close()
-            if self._was_open:  # it was right once, so that it may be so again
-                raise Disconnected(str(error)) from None
-            raise
         except BaseException:
             await self.close()
             raise
-        self._was_open = True
+
+    def _forget(self) -> None:
+        """Forget what has arrived; it will be delivered again."""
+        self._arrived.clear()
+        self._arrived_bytes = 0
 
     async def _consume(self) -> None:
         arguments = dict(self._arguments)
@@ -111,9 +143,8 @@ class RabbitmqSource(Source):
         self._channel = await self._connection.channel()
         self._channel.on_events = self._take
         try:
-            await self._channel.consume(
-                self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=self._prefetch
-            )
+            prefetch = self._redeliveries.prefetch(self._prefetch, asyncio.get_running_loop().time())
+            await self._channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
         except BrokerError as error:
             await self._connection.close()
             if OFFSET in str(error) and self._is_stream is None:
@@ -121,10 +152,7 @@ class RabbitmqSource(Source):
                 self._trouble = None
                 await self._consume()
                 return
-            words = f"{self.name}: queue {self._queue!r}: {error.code} {error}"
-            if any(each in str(error) for each in PASSING):
-                raise Disconnected(words) from None
-            raise InputError(words) from None
+            raise Disconnected(explain_refusal(error, f"queue {self._queue!r}")) from None
         self._is_stream = self._is_stream is not False
         if self._is_stream and self._offsets.last is not None:
             await self._find(self._offsets.last)
@@ -136,7 +164,8 @@ class RabbitmqSource(Source):
         offset would be given nothing until it has grown as large: all of that would be lost.
         """
         try:
-            await asyncio.wait_for(self._arrival(), FIND_SECONDS)
+            async with asyncio.timeout(FIND_SECONDS):
+                await self._arrival()
         except TimeoutError:
             raise Disconnected(
                 f"{self.name}: stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
@@ -145,11 +174,15 @@ class RabbitmqSource(Source):
         first = self._arrived[0]
         if _offset(ContentHeader(first.properties)) == last:
             self._arrived.popleft()
+            self._arrived_bytes -= _size(first)
             self._settled = first.tag
             self._ack()
 
     def _take(self, events: list[Event]) -> None:
         self._arrived += events  # type: ignore[arg-type]  # a channel that publishes nothing hears nothing else
+        self._arrived_bytes += sum([_size(event) for event in events if type(event) is Arrived])
+        if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
+            self._connection.pause()
         self._news.set()
 
     def _lost(self, error: Disconnected) -> None:
@@ -170,16 +203,28 @@ class RabbitmqSource(Source):
         await self._arrival()
         arrived, epoch, origin = self._arrived, self._epoch, self._origin
         deliveries = []
+        taken = 0
         for _ in range(min(limit, len(arrived))):
             tag, redelivered, exchange, key, properties, body = arrived.popleft()
             content = ContentHeader(properties)
             message = message_of(text(exchange), text(key), content, body)
             size = len(body) + len(properties) + FIXED_BYTES
+            taken += size
+            if redelivered:
+                self._look_at(content)
             identity = time = None
             if properties[1] & TOLD_BEHIND or (properties[0] & HEADERS and b"x-" in properties):
                 identity, time = self._told(content)
             deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
+        self._arrived_bytes -= taken
+        if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
+            self._connection.resume()
         return deliveries
+
+    def _look_at(self, content: ContentHeader) -> None:
+        """Look how often a message was delivered before."""
+        if self._redeliveries.see(count_deliveries(content), asyncio.get_running_loop().time()):
+            LOG.error("%s: %s", self.name, self._redeliveries.warning)
 
     def _told(self, content: ContentHeader) -> tuple[str | None, int | None]:
         """Identity and time of a message, as far as its header can be read."""
@@ -231,8 +276,25 @@ class RabbitmqSource(Source):
         self._write()
         self._channel = None
         self._epoch += 1
-        self._arrived.clear()
+        self._forget()
         self._news.set()
+
+
+def _size(event: Arrived) -> int:
+    """Return what a delivery takes in memory, about, in bytes."""
+    return len(event.body) + len(event.properties) + FIXED_BYTES
+
+
+def explain_refusal(error: BrokerError, what: str) -> str:
+    """Return a broker's refusal to consume, in words that say what is to be done."""
+    text = str(error)
+    if any(each in text for each in PASSING):
+        return f"{what}: another consumer has it for itself alone"
+    if error.code == NOT_FOUND:
+        return f"{what}: there is none; declare it"
+    if error.code == NO_ACCESS:
+        return f"{what}: this user may not read it; give it the right to read"
+    return f"{what}: {error.code} {text}"
 
 
 def _offset(content: ContentHeader) -> int | None:
