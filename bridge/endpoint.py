@@ -209,6 +209,13 @@ class Source(Endpoint):
     transactional: bool = False
     """Whether what is settled is told to its system by a target, with what that writes, and not by itself."""
 
+    @property
+    def lag(self) -> int | None:
+        """Number of messages waiting at the system that were not read yet; None: unknown. Looked up once a second on the
+        event loop, so it must not wait: return what was last heard.
+        """
+        return None
+
     @abstractmethod
     async def open(self) -> None:
         """Connect, and have messages come. Raises Disconnected; then it is closed.

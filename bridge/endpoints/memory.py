@@ -50,6 +50,10 @@ class MemorySource(Source):
         """How many were not settled yet, read or not."""
         return len(self._waiting) + len(self._unsettled)
 
+    @property
+    def lag(self) -> int:
+        return len(self._waiting)
+
     async def open(self) -> None:
         self._waiting.extendleft(reversed(self._unsettled))
         self._unsettled.clear()
