@@ -1,17 +1,22 @@
 """What the bridge tells while it runs: lines for people or for machines, on standard error.
 
-An event has a name and fields, which are the same words whatever the form. What happens to many messages at once, as
-when a target refuses all of them, is told once a second with how often it was: a log must not be what a disk is
-filled with when things go wrong.
+An event has a name and fields, which are the same words whatever the form. What happens again and again, as when a
+target refuses all messages or a client library reports each try to connect, is thinned out by kind: the first line of a
+kind is written at once, the next ones at intervals that double from a second to a minute, each with the number of those
+that were left out. A kind that was quiet for long begins anew. So an outage of a day costs some thousand lines, and the
+last line of a kind is always written. A log must not be what fills a disk when things go wrong.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
 from typing import Any, Final, TextIO
@@ -23,8 +28,29 @@ __all__ = ["LEVELS", "Journal"]
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 AGAIN_AFTER: Final = 1.0
-"""Seconds between two lines of one kind about messages."""
-KINDS: Final = 1_000
+"""Seconds between the first two lines of one kind; the interval doubles with each line."""
+AGAIN_AT_MOST: Final = 60.0
+"""Maximum number of seconds between two lines of a kind that goes on."""
+QUIET_AFTER: Final = 60.0
+"""Number of seconds without an event, beyond the interval, after which a kind begins anew."""
+KINDS: Final = 100
+"""Maximum number of kinds of one event and endpoint; further ones count as one kind, as reasons may name messages."""
+DIGITS: Final = re.compile(r"[0-9]+")
+
+
+@dataclass(slots=True)
+class _Kind:
+    """A kind of line, and what was left out."""
+
+    written: float
+    """When its last line was written, in seconds since 1970."""
+    interval: float = AGAIN_AFTER
+    """Number of seconds until the next line."""
+    seen: float = 0.0
+    """When the last event of it came."""
+    left_out: int = 0
+    last: tuple[str, dict[str, Any]] = field(default=("", {}))
+    """Level and fields of the last one that was left out."""
 
 
 class Journal:
@@ -43,7 +69,10 @@ class Journal:
         self._least = LEVELS.index(level)
         self._out = out
         self._clock = clock
-        self._told: dict[tuple[str, ...], tuple[float, int]] = {}
+        self._lock = threading.RLock()
+        """Of the kinds: libraries log on threads of their own."""
+        self._kinds: dict[tuple[str, str], dict[tuple[str, ...], _Kind]] = {}
+        """Event and endpoint -> the kinds of its lines."""
         self._filtering: set[str] = set()
 
     def tell(self, level: str, event: str, **fields: Any) -> None:
@@ -51,7 +80,7 @@ class Journal:
         if LEVELS.index(level) < self._least:
             return
         fields = {**self._always, **fields}
-        now = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = _moment(self._clock())
         if self._json:
             line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
         else:
@@ -65,17 +94,68 @@ class Journal:
             out.flush()
 
     def tell_rarely(self, level: str, event: str, kind: Sequence[str], **fields: Any) -> None:
-        """Write an event if none of its kind was written in the last second; the next one says how many were not."""
-        key = (event, *kind)
-        last, missed = self._told.get(key, (float("-inf"), 0))
-        now = self._clock()
-        if now - last < AGAIN_AFTER:
-            self._told[key] = last, missed + 1
+        """Write an event, or leave it out if one of its kind was written a short time ago.
+
+        ``kind`` begins with the endpoint; texts that differ in numbers only are of one kind. The next line of the kind
+        has the number of those left out, ``also``. Lines for debugging come once a second, however long it goes on.
+        """
+        if LEVELS.index(level) < self._least:
             return
-        if len(self._told) > KINDS:  # reasons may name messages, of which there are very many
-            self._told.clear()
-        self._told[key] = now, 0
-        self.tell(level, event, **fields, **({"also": missed} if missed else {}))
+        with self._lock:
+            now = self._clock()
+            kinds = self._kinds.setdefault((event, kind[0] if kind else ""), {})
+            key = tuple([DIGITS.sub("0", part) for part in kind[1:]])
+            known = kinds.get(key)
+            if known is None and len(kinds) >= KINDS:
+                self._forget_quiet(now)
+                if len(kinds) >= KINDS:
+                    key = ("others",)
+                    known = kinds.get(key)
+            if known is None:
+                kinds[key] = _Kind(now, seen=now)
+                self.tell(level, event, **fields)
+                return
+            if now - known.seen > known.interval + QUIET_AFTER:
+                known.interval = 0.0
+            elif now - known.written < known.interval:
+                known.seen = now
+                known.left_out += 1
+                known.last = level, fields
+                return
+            known.seen = now
+            self._write_again(known, level, event, fields, now)
+
+    def catch_up(self) -> None:
+        """Write the last of what was left out where its interval is over, and forget kinds that are quiet. Call it once
+        a second: a kind that stopped has its last line and its number too.
+        """
+        with self._lock:
+            now = self._clock()
+            due = [
+                (known.seen, event, known)
+                for (event, _), kinds in self._kinds.items()
+                for known in kinds.values()
+                if known.left_out and now - known.written >= known.interval
+            ]
+            for seen, event, known in sorted(due, key=lambda each: each[0]):
+                level, fields = known.last
+                known.left_out -= 1  # the one that is written
+                self._write_again(known, level, event, {**fields, "at": _moment(seen)}, now)
+            self._forget_quiet(now)
+
+    def _write_again(self, known: _Kind, level: str, event: str, fields: dict[str, Any], now: float) -> None:
+        left_out, known.left_out = known.left_out, 0
+        known.written, known.last = now, ("", {})
+        known.interval = min(AGAIN_AT_MOST, max(AGAIN_AFTER, 2 * known.interval))
+        if level == "debug":
+            known.interval = AGAIN_AFTER
+        self.tell(level, event, **fields, **({"also": left_out} if left_out else {}))
+
+    def _forget_quiet(self, now: float) -> None:
+        for kinds in self._kinds.values():
+            for key, known in list(kinds.items()):
+                if not known.left_out and now - known.seen > known.interval + QUIET_AFTER:
+                    del kinds[key]
 
     def listen(self) -> None:
         """Tell what libraries log too, from warnings on, and from our own endpoints all that is told."""
@@ -87,10 +167,13 @@ class Journal:
     # As `bridge.pump.PumpEvents` has them.
 
     def connected(self, name: str) -> None:
-        self.tell("info", "connected", endpoint=name)
+        self.tell_rarely("info", "connected", (name,), endpoint=name)
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
-        self.tell("warning", "disconnected", endpoint=name, reason=str(error), retry_in=round(wait, 3))
+        reason = str(error)
+        self.tell_rarely(
+            "warning", "disconnected", (name, reason), endpoint=name, reason=reason, retry_in=round(wait, 3)
+        )
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         """Nothing: metrics count."""
@@ -141,9 +224,8 @@ class _Logged(logging.Handler):
         fields = {"by": record.name, "text": record.getMessage()}
         if record.exc_info is not None:
             fields["error"] = repr(record.exc_info[1])
-        # Libraries say one thing again and again: librdkafka that a broker is not there, at every try.
-        kind = fields["text"].partition(" ")[0]
-        self._journal.tell_rarely(level, "log", (record.name, level, kind), **fields)
+        # Libraries report one thing again and again: librdkafka that a broker is not there, at every try.
+        self._journal.tell_rarely(level, "log", (record.name, level, fields["text"]), **fields)
 
 
 LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
@@ -152,6 +234,11 @@ LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (loggin
 def _of(delivery: Delivery) -> dict[str, Any]:
     message = delivery.message
     return {"origin": delivery.origin, "exchange": message.exchange, "routing_key": message.routing_key}
+
+
+def _moment(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(value: Any) -> str:
