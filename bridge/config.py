@@ -32,6 +32,8 @@ class Http:
 
     host: str
     port: int
+    names: tuple[str, ...] = ()
+    """Names besides ``localhost`` and the host by which clients may ask for it; ``*`` stands for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,11 @@ def _check_queues(table: Table, topology: Topology, targets: Mapping[str, Target
 def _http(table: Table, worker: int) -> Http | None:
     listen = table.text("http", DEFAULT_HTTP)
     if listen == "off":
+        table.texts("http_hosts", ())
         return None
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
     # Each worker has the port behind the one before; 0 is any that is free.
-    return Http(host.strip("[]"), int(port) and int(port) + worker - 1)
+    names = tuple(table.texts("http_hosts", ()))
+    return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

@@ -18,6 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from bridge.config import Config
 from bridge.endpoint import Delivery, Failure, Outgoing
+from bridge.health import Health
 from bridge.journal import Journal
 from bridge.metrics import Metrics
 from bridge.progress import progress_of
@@ -54,14 +55,20 @@ async def run(config: Config, journal: Journal, metrics: Metrics, *, is_worker: 
         config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,
         config.ignored,
     )  # fmt: skip
+    metrics.prepare(*endpoints_of(config))
+    health = Health(
+        pump, config.inlets, metrics, journal, config.policy, config=config.path,
+        has_dead_letters=config.dead_letters is not None,
+    )  # fmt: skip
     calm_collector()
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:
-        web = Web(config, pump, metrics, loop, coverage)
+        web = Web(config, pump, metrics, health, loop, coverage)
         journal.tell("info", "serving", address=web.start())
     journal.tell("info", "started", config=config.path, process=os.getpid())
     running = asyncio.ensure_future(pump.run())
+    looking = asyncio.create_task(health.run())
     try:
         with _signals(pump, running, journal, config.policy.drain, is_worker=is_worker):
             if sys.stderr.isatty() and not is_worker:
@@ -71,11 +78,22 @@ async def run(config: Config, journal: Journal, metrics: Metrics, *, is_worker: 
         if not running.cancelled():
             running.result()
     finally:
+        looking.cancel()
         if web is not None:
             web.stop()
     left = pump.in_flight
     journal.tell("info" if not left else "warning", "stopped", not_settled=left)
     return not left
+
+
+def endpoints_of(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]:
+    """Return source -> whether it has a filter, and target -> its queues, as `Metrics.prepare` takes them."""
+    targets: dict[str, list[str]] = {}
+    for queue, target in config.targets.items():
+        targets.setdefault(target.name, []).append(queue)
+    if config.dead_letters is not None:
+        targets[config.dead_letters.name] = [""]
+    return {inlet.source.name: inlet.filter is not None for inlet in config.inlets}, targets
 
 
 def calm_collector() -> None:

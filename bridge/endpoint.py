@@ -211,8 +211,8 @@ class Source(Endpoint):
 
     @property
     def lag(self) -> int | None:
-        """Number of messages waiting at the system that were not read yet; None: unknown. Looked up once a second on the
-        event loop, so it must not wait: return what was last heard.
+        """Number of messages waiting at the system that were not read yet; None: unknown. It is looked at every second,
+        on the event loop, so it must not wait: return what was last heard.
         """
         return None
 

@@ -75,7 +75,7 @@ class Journal:
         """Event and endpoint -> the kinds of its lines."""
         self._filtering: set[str] = set()
 
-    def tell(self, level: str, event: str, **fields: Any) -> None:
+    def tell(self, level: str, event: str, /, **fields: Any) -> None:
         """Write an event."""
         if LEVELS.index(level) < self._least:
             return
@@ -93,7 +93,7 @@ class Journal:
             out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
             out.flush()
 
-    def tell_rarely(self, level: str, event: str, kind: Sequence[str], **fields: Any) -> None:
+    def tell_rarely(self, level: str, event: str, kind: Sequence[str], /, **fields: Any) -> None:
         """Write an event, or leave it out if one of its kind was written a short time ago.
 
         ``kind`` begins with the endpoint; texts that differ in numbers only are of one kind. The next line of the kind

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf, isinf, isnan
+from typing import Any, Final, Literal
 
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "Gauges", "Metrics", "labels_of"]
+__all__ = ["BUCKETS", "FATES", "Gauges", "Metrics", "labels_of"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of latencies, in seconds."""
 
 
-Gauges = Mapping[str, tuple[str, Mapping[tuple[tuple[str, str], ...], float]]]
-"""Name -> what it is, and its values by their labels."""
+FATES: Final = ("dead-letter", "hold", "drop")
+
+FILTERED: Final = ("no match", "fails")
+
+Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]]
+"""Name -> its kind, what it is, and its values by their labels."""
 
 
 class Metrics:
@@ -49,16 +54,42 @@ class Metrics:
         """Target -> seconds."""
         self.unreadable: dict[str, Counter[str]] = {}
         """Source -> why records could not be read -> how many; the sources that read archives count themselves."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a connection is made or lost, and when a source ends."""
+
+    def prepare(self, sources: Mapping[str, bool], targets: Mapping[str, Iterable[str]]) -> None:
+        """Have the series of these endpoints at 0: source -> whether it has a filter, target -> its queues.
+
+        Prometheus's increase() does not see the first event of a series that begins with it.
+        """
+        for name in sources:
+            for counts in (self.read_messages, self.read_bytes, self.redelivered):
+                counts[name] += 0
+        for name, queues in targets.items():
+            for queue in queues:
+                self.written[name, queue] += 0
+            self.latencies.setdefault(name, [0] * (len(BUCKETS) + 1))
+            self.latency_sums.setdefault(name, 0.0)
+        for name in (*sources, *targets):
+            self.connections[name] += 0
+            self.disconnections[name] += 0
+            for fate in FATES:
+                self.fates[name, fate] += 0
+        for name, has_filter in sources.items():
+            for reason in FILTERED if has_filter else ():
+                self.filtered_messages[name, reason] += 0
 
     def connected(self, name: str) -> None:
         self.up[name] = True
         self.connections[name] += 1
         self.last_error.pop(name, None)
+        self.on_change()
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
         self.up[name] = False
         self.disconnections[name] += 1
         self.last_error[name] = str(error)
+        self.on_change()
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         self.read_messages[source] += len(deliveries)
@@ -94,9 +125,10 @@ class Metrics:
 
     def ended(self, source: str) -> None:
         self.ended_sources.add(source)
+        self.on_change()
 
     def lines(self, gauges: Gauges) -> Iterator[str]:
-        """Prometheus's text format; ``gauges`` are what only the moment knows."""
+        """Return Prometheus's text format; ``gauges`` are what only the moment knows."""
         unreadable = {
             (source, reason): count for source, counts in self.unreadable.items() for reason, count in [*counts.items()]
         }
@@ -113,22 +145,22 @@ class Metrics:
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
         ):
             yield from _family(name, "counter", told, labels, dict(counts))
-        yield from _family("hashstar_up", "gauge", "Whether it is connected.", ("endpoint",), dict(self.up))
-        for name, (told, values) in gauges.items():
-            yield f"# HELP {name} {told}"
-            yield f"# TYPE {name} gauge"
+        for name, (kind, meaning, values) in gauges.items():
+            yield f"# HELP {name} {meaning}"
+            yield f"# TYPE {name} {kind}"
             for pairs, value in values.items():
-                yield f"{name}{labels_of(pairs)} {value:g}"
+                yield f"{name}{labels_of(pairs)} {number_of(value)}"
         yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
         yield "# TYPE hashstar_latency_seconds histogram"
         for target, counts_of in list(self.latencies.items()):
             below = 0
-            for bound, count in zip((*BUCKETS, float("inf")), counts_of, strict=True):
+            for bound, count in zip((*BUCKETS, inf), list(counts_of), strict=True):
                 below += count
-                le = "+Inf" if bound == float("inf") else f"{bound:g}"
+                le = "+Inf" if bound == inf else f"{bound:g}"
                 yield f"hashstar_latency_seconds_bucket{labels_of((('target', target), ('le', le)))} {below}"
-            yield f"hashstar_latency_seconds_sum{labels_of((('target', target),))} {self.latency_sums[target]:g}"
-            yield f"hashstar_latency_seconds_count{labels_of((('target', target),))} {below}"
+            shown = labels_of((("target", target),))
+            yield f"hashstar_latency_seconds_sum{shown} {number_of(self.latency_sums.get(target, 0.0))}"
+            yield f"hashstar_latency_seconds_count{shown} {below}"
 
 
 def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict[Any, Any]) -> Iterator[str]:
@@ -137,6 +169,15 @@ def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict
     for key, value in values.items():
         parts = key if isinstance(key, tuple) else (key,)
         yield f"{name}{labels_of(tuple(zip(labels, parts, strict=True)))} {int(value)}"
+
+
+def number_of(value: float) -> str:
+    """Return a number as Prometheus reads it, exactly: a sum that is rounded to six digits stops growing one day."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if isinstance(value, int) else repr(value)
 
 
 def labels_of(pairs: Sequence[tuple[str, str]]) -> str:

@@ -4,31 +4,41 @@
 ``GET /``             the status page, which asks for ``/status`` every second
 ``GET /status``       the same as JSON
 ``GET /live``         200 as long as the event loop turns
-``GET /ready``        200 while every endpoint is connected and nothing is paused, else 503 and why
+``GET /ready``        200 while there is no condition (`bridge.health`), else 503 and all of them
 ``GET /metrics``      Prometheus's text format
 ``GET /coverage``     which bindings are used, as `hashstar audit --json` tells it, where ``coverage = true``
 ``POST /pause``       read nothing more; ``POST /resume``: go on; with the header ``X-Hashstar``, of whatever value
 ====================  ==================================================================================
 
-It is served by a thread, which reads counters and never waits for the event loop but to see whether it turns.
+HEAD works as GET. It is served by threads (`bridge.listener`), which read counters and what the last look of
+`bridge.health` found, and never wait for the event loop but to see whether it turns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
-import socket
-import threading
+import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
+from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.config import Config
-from bridge.metrics import Gauges, Metrics
-from bridge.pump import Pump
+from bridge.endpoint import Endpoint
+from bridge.gauges import gauges_of
+from bridge.health import Condition, Health, SourceState, TargetState
+from bridge.listener import NOTHING, Handler, HostCheck, Server, server_on
+from bridge.metrics import BUCKETS, Metrics
+from bridge.outlet import Outlet
+from bridge.process import build_info, hashstar_version, process_metrics
+from bridge.pump import Inlet, Pump
 from exchange.errors import InputError
 
 if TYPE_CHECKING:  # they need pyarrow
@@ -39,6 +49,8 @@ __all__ = ["Web"]
 
 SLOW: Final = 5.0
 """Seconds without a turn after which an event loop is taken for dead."""
+NOT_TURNING: Final = "the event loop does not turn"
+TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Web:
@@ -49,6 +61,7 @@ class Web:
         config: Config,
         pump: Pump,
         metrics: Metrics,
+        health: Health,
         loop: asyncio.AbstractEventLoop,
         coverage: Coverage | None = None,
     ) -> None:
@@ -56,31 +69,32 @@ class Web:
         self._config = config
         self._pump = pump
         self._metrics = metrics
+        self._health = health
         self._loop = loop
         self._turned = time.monotonic()
         self._started = time.time()
         self._beat: asyncio.TimerHandle | None = None
-        self._server: ThreadingHTTPServer | None = None
+        self._server: Server | None = None
 
     def start(self) -> str:
-        """Serve; the address. Raises InputError if it cannot be had."""
-        assert self._config.http is not None  # noqa: S101  whoever calls has looked
-        host, port = self._config.http.host, self._config.http.port
+        """Serve; return the address. Raises InputError if it cannot be had."""
+        http = self._config.http
+        assert http is not None  # noqa: S101  whoever calls has looked
         try:
-            self._server = (_Server6 if ":" in host else _Server)((host, port), _handler(self))
+            self._server = server_on(http.host, http.port, _handler(self, HostCheck(http.host, http.names)))
         except OSError as error:
-            raise InputError(f"http: {host}:{port} cannot be served: {error.strerror}") from None
-        threading.Thread(target=self._server.serve_forever, name="hashstar-http", daemon=True).start()
+            raise InputError(f"http: {http.host}:{http.port} cannot be served: {error.strerror}") from None
+        self._server.start()
         self._turn()
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._server.server_address[1]}/"
+        host = f"[{http.host}]" if ":" in http.host else http.host
+        return f"http://{host}:{self._server.server_address[1]}/"
 
     def stop(self) -> None:
         """Serve no more."""
         if self._beat is not None:
             self._beat.cancel()
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.close()
 
     def _turn(self) -> None:
         self._turned = time.monotonic()
@@ -92,95 +106,105 @@ class Web:
         return time.monotonic() - self._turned < SLOW
 
     def missing(self) -> list[str]:
-        """Why it is not ready."""
-        ended = self._metrics.ended_sources
-        names = [endpoint.name for endpoint in self._config.endpoints if endpoint.name not in ended]
-        up, errors = self._metrics.up, self._metrics.last_error
-        found = [f"{name}: {errors.get(name, 'not connected yet')}" for name in names if not up.get(name)]
-        return [*found, *(["paused"] if self._pump.paused else [])]
+        """Return why it is not ready, a line each."""
+        if not self.alive:
+            return [NOT_TURNING]
+        return [f"{each} ({each.kind} since {_moment(each.since)})" for each in self._health.current()]
 
     def status(self) -> dict[str, Any]:
-        """Everything that the page shows."""
-        metrics = self._metrics
+        """Return everything that the page shows."""
+        metrics, health = self._metrics, self._health
+        conditions = health.current()
         return {
             "version": 1,
+            "hashstar": hashstar_version(),
+            "python": python_version(),
             "config": self._config.path,
             "started": self._started,
+            "now": time.time(),
             "alive": self.alive,
-            "ready": not (missing := self.missing()),
-            "missing": missing,
+            "ready": self.alive and not conditions,
+            "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
+            "conditions": [_condition(each) for each in conditions],
             "paused": self._pump.paused,
+            "draining": self._pump.stopping,
             "unsettled": self._pump.in_flight,
-            "sources": [
-                {
-                    "name": inlet.source.name,
-                    "up": metrics.up.get(inlet.source.name, False),
-                    "ended": inlet.source.name in metrics.ended_sources,
-                    "messages": metrics.read_messages[inlet.source.name],
-                    "bytes": metrics.read_bytes[inlet.source.name],
-                    "redelivered": metrics.redelivered[inlet.source.name],
-                    "filtered": sum(_of(inlet.source.name, metrics.filtered_messages).values()),
-                    "unsettled": inlet.window.messages,
-                    "unreadable": sum(metrics.unreadable.get(inlet.source.name, {}).values()),
-                }
-                for inlet in self._config.inlets
-            ],
-            "targets": [
-                {
-                    "name": outlet.target.name,
-                    "up": metrics.up.get(outlet.target.name, False),
-                    "in_flight": outlet.in_flight,
-                    "held": outlet.held,
-                    "queues": _of(outlet.target.name, metrics.written),
-                    "refusals": _of(outlet.target.name, metrics.refusals),
-                }
-                for outlet in self._pump.outlets
-            ],
+            "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in self._config.inlets],
+            "targets": [self._target(outlet, health.targets[outlet.target.name]) for outlet in self._pump.outlets],
             "fates": [
                 {"endpoint": name, "fate": fate, "messages": count}
                 for (name, fate), count in list(metrics.fates.items())
+                if count
             ],
+            "latency_bounds": BUCKETS,
+            "history": health.history.as_json(),
+        }
+
+    def _source(self, inlet: Inlet, state: SourceState) -> dict[str, Any]:
+        metrics, name = self._metrics, inlet.source.name
+        return {
+            "name": name,
+            "up": state.up,
+            "ended": name in metrics.ended_sources,
+            "places": _places(inlet.source),
+            "messages": metrics.read_messages[name],
+            "bytes": metrics.read_bytes[name],
+            "redelivered": metrics.redelivered[name],
+            "filtered": sum(_of(name, metrics.filtered_messages).values()),
+            "unreadable": sum(metrics.unreadable.get(name, {}).values()),
+            "unsettled": inlet.window.messages,
+            "unsettled_bytes": state.unsettled_bytes,
+            "fill": round(state.fill, 4),
+            "oldest": state.oldest,
+            "oldest_age": round(state.oldest_age, 3),
+            "lag": state.lag,
+            "on_hold": state.on_hold,
+            "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
+        }
+
+    def _target(self, outlet: Outlet, state: TargetState) -> dict[str, Any]:
+        metrics, name = self._metrics, outlet.target.name
+        return {
+            "name": name,
+            "up": state.up,
+            "places": _places(outlet.target),
+            "dead_letters": outlet.target is self._config.dead_letters,
+            "in_flight": outlet.in_flight,
+            "held": outlet.held,
+            "oldest_age": round(state.oldest_age, 3),
+            "waiting": [{"queue": queue, "reason": reason} for queue, reason in state.waiting.items()],
+            "queues": _of(name, metrics.written),
+            "refusals": _of(name, metrics.refusals),
+            "latency": {
+                "seconds": metrics.latency_sums.get(name, 0.0),
+                "buckets": [*metrics.latencies.get(name, ())],
+            },
         }
 
     def metrics_text(self) -> str:
-        """What Prometheus reads."""
-        lines = [*self._metrics.lines(self._gauges())]
+        """Return what Prometheus reads."""
+        gauges = gauges_of(self._config, self._pump, self._metrics, self._health, alive=self.alive)
+        lines = [*self._metrics.lines({**gauges, **build_info(), **process_metrics()})]
         if self._coverage is not None:
             lines += self._coverage.lines(self._tally(self._coverage))
         return "\n".join(lines) + "\n"
 
     def coverage(self) -> bytes | None:
-        """The report on the bindings, None if they are not counted."""
+        """Return the report on the bindings, None if they are not counted."""
         return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
 
     def _tally(self, coverage: Coverage) -> Tally:
-        """What was counted so far, from the thread that counts; the rest of a report is made here."""
+        """Return what was counted so far, from the thread that counts; the rest of a report is made here."""
         found: Future[Tally] = Future()
 
         def take() -> None:
             try:
                 found.set_result(coverage.tally())
-            except Exception as error:  # noqa: BLE001  whoever asked is told
+            except Exception as error:  # noqa: BLE001  it is raised again where it is asked for
                 found.set_exception(error)
 
         self._loop.call_soon_threadsafe(take)
         return found.result(SLOW)
-
-    def _gauges(self) -> Gauges:
-        pump = self._pump
-        by_target = {(("target", outlet.target.name),): outlet for outlet in pump.outlets}
-        return {
-            "hashstar_unsettled_messages": ("Messages read and not settled.", {
-                (("source", inlet.source.name),): inlet.window.messages for inlet in self._config.inlets
-            }),
-            "hashstar_in_flight_messages": ("Messages sent and not confirmed.", {
-                label: outlet.in_flight for label, outlet in by_target.items()
-            }),
-            "hashstar_held_messages": ("Messages of keys that are held back.", {
-                label: outlet.held for label, outlet in by_target.items()
-            }),
-            "hashstar_paused": ("Whether nothing is read for now.", {(): pump.paused}),
-        }  # fmt: skip
 
     def ask(self, what: str) -> None:
         """Have the pump paused or resumed, on its own thread."""
@@ -188,73 +212,81 @@ class Web:
 
 
 def _of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """What is counted of one endpoint."""
+    """Return what is counted of one endpoint."""
     return {what: count for (whose, what), count in list(counts.items()) if whose == name}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: whoever asked has gone, or is told nothing as the event loop does not turn."""
+def _places(endpoint: Endpoint) -> list[dict[str, str]]:
+    return [place._asdict() for place in sorted(endpoint.places)]
 
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "endpoint": condition.endpoint,
+        "kind": condition.kind,
+        "reason": condition.reason,
+        "since": condition.since,
+        "way_out": condition.way_out,
+    }
 
 
-def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        server_version = "hashstar"
-        sys_version = ""
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/":
-                self._answer(200, "text/html; charset=utf-8", _page())
+
+def _handler(web: Web, check: HostCheck) -> type[Handler]:
+    class Answers(Handler):
+        hosts = check
+
+        def answer_to(self, method: str, path: str) -> None:
+            if method == "POST":
+                self._do(path.strip("/"))
+            elif path == "/":
+                page, policy = page_and_policy()
+                self.answer(200, "text/html; charset=utf-8", page, policy)
             elif path == "/status":
-                self._answer(200, "application/json", json.dumps(web.status()).encode())
+                self.answer(200, "application/json", json.dumps(web.status()).encode())
             elif path == "/live":
-                self._say(web.alive, [] if web.alive else ["the event loop does not turn"])
+                self._list([] if web.alive else [NOT_TURNING])
             elif path == "/ready":
-                self._say(not (missing := web.missing()), missing)
+                self._list(web.missing())
             elif path == "/metrics":
-                self._answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
+                self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
             elif path == "/coverage" and (report := web.coverage()) is not None:
-                self._answer(200, "application/json", report)
+                self.answer(200, "application/json", report)
             elif path == "/coverage":
-                self._answer(404, "text/plain", b"write coverage = true in the configuration\n")
+                self.answer(404, TEXT, b"write coverage = true in the configuration\n")
             else:
-                self._answer(404, "text/plain", b"there are /, /status, /live, /ready, /metrics and /coverage\n")
+                self.answer(404, TEXT, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
-        def do_POST(self) -> None:
-            what = self.path.partition("?")[0].strip("/")
+        def _do(self, what: str) -> None:
             # A page of another origin may send a form here, but not with this header, nor read the answer.
             if what not in ("pause", "resume"):
-                self._answer(404, "text/plain", b"there are /pause and /resume\n")
+                self.answer(404, TEXT, b"there are /pause and /resume\n")
             elif self.headers.get("X-Hashstar") is None:
-                self._answer(403, "text/plain", b"send the header X-Hashstar: 1\n")
+                self.answer(403, TEXT, b"send the header X-Hashstar: 1\n")
             else:
                 web.ask(what)
-                self._answer(202, "text/plain", f"{what}d\n".encode())
+                self.answer(202, TEXT, f"{what}d\n".encode())
 
-        def _say(self, good: bool, told: list[str]) -> None:
-            self._answer(200 if good else 503, "text/plain; charset=utf-8", ("\n".join(told or ["ok"]) + "\n").encode())
+        def _list(self, problems: list[str]) -> None:
+            # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.
+            text = "\n".join(problems or ["ok"]) + "\n"
+            self.answer(503 if problems else 200, TEXT, text.encode("utf-8", "backslashreplace"))
 
-        def _answer(self, code: int, kind: str, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  its name in the base class
-            """Nothing: probes ask every few seconds."""
-
-    return Handler
+    return Answers
 
 
-def _page() -> bytes:
-    return files("bridge").joinpath("status.html").read_bytes()
+@cache
+def page_and_policy() -> tuple[bytes, str]:
+    """Return the status page, and the policy that has a browser run its own script and style only."""
+    page = files("bridge").joinpath("status.html").read_bytes()
+    hashes = {
+        name: " ".join([
+            f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+            for text in re.findall(rf"<{name}>(.*?)</{name}>".encode(), page, re.DOTALL)
+        ])
+        for name in ("script", "style")
+    }  # fmt: skip
+    allowed = f"script-src {hashes['script']}; style-src {hashes['style']}; connect-src 'self'; img-src data:"
+    return page, f"{NOTHING}; {allowed}"

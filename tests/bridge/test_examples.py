@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,8 @@ from bridge.config import read_config
 from bridge.coverage import Coverage
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
+from bridge.health import Health
+from bridge.journal import Journal
 from bridge.metrics import Metrics
 from bridge.policy import Policy
 from bridge.pump import Inlet, Pump
@@ -122,9 +125,10 @@ def every_metric() -> dict[str, tuple[str, Family]]:
         """Nobody listens."""
 
     pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())  # type: ignore[arg-type]
-    web = Web(config, pump, metrics, None)  # type: ignore[arg-type]  # it is not started
-    lines = [*metrics.lines(web._gauges()), *coverage.lines(coverage.tally())]
-    return parsed("\n".join(lines) + "\n")
+    health = Health(pump, config.inlets, metrics, Journal(), loop_clock=time.monotonic)
+    web = Web(config, pump, metrics, health, None, coverage)  # type: ignore[arg-type]  # it is not started
+    web._tally = lambda coverage: coverage.tally()  # type: ignore[method-assign]  # there is no loop to ask
+    return parsed(web.metrics_text())
 
 
 def test_the_unit_is_one(tmp_path: Path) -> None:

@@ -96,7 +96,6 @@ def test_what_happened_is_counted() -> None:
         ("hashstar_unreadable_records_total", r"no \"JSON\"\n", "s"): 3,
         ("hashstar_connections_total", "s"): 1,
         ("hashstar_disconnections_total", "s"): 1,
-        ("hashstar_up", "s"): 0,
         ("hashstar_latency_seconds_sum", "t"): 1.5,
         ("hashstar_latency_seconds_count", "t"): 3,
     }

@@ -14,6 +14,8 @@ import pytest
 from bridge import web as web_module
 from bridge.config import Config, Http
 from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.health import Health
+from bridge.journal import Journal
 from bridge.metrics import Metrics
 from bridge.policy import Policy
 from bridge.pump import Inlet, Pump
@@ -27,7 +29,7 @@ TOPOLOGY = (
 )
 
 
-def served(host: str = "127.0.0.1", port: int = 0) -> tuple[Web, Metrics, Pump, str]:
+def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Metrics, Pump, str]:
     """A web server of a pump that does nothing, and its address; on a loop."""
     inlets = (Inlet(MemorySource(name="in")),)
     targets = {"q": MemoryTarget("out")}
@@ -39,7 +41,7 @@ def served(host: str = "127.0.0.1", port: int = 0) -> tuple[Web, Metrics, Pump, 
         targets,
         None,
         frozenset(),
-        Http(host, port),
+        Http(host, port, names),
         False,
         1,
         "text",
@@ -47,7 +49,9 @@ def served(host: str = "127.0.0.1", port: int = 0) -> tuple[Web, Metrics, Pump, 
     )
     metrics = Metrics()
     pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
-    web = Web(config, pump, metrics, asyncio.get_running_loop())
+    health = Health(pump, inlets, metrics, Journal(level="error"), config=config.path)
+    metrics.on_change = health.look
+    web = Web(config, pump, metrics, health, asyncio.get_running_loop())
     return web, metrics, pump, web.start()
 
 
@@ -65,20 +69,34 @@ async def asked(address: str, path: str, method: str = "GET", **headers: str) ->
     return await asyncio.to_thread(ask, address, method, path, headers)
 
 
+def lines(text: str) -> list[str]:
+    """Without since when."""
+    return [re.sub(r" since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "", line) for line in text.splitlines()]
+
+
 @on_a_loop
-async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused() -> None:
+async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_draining() -> None:
     web, metrics, pump, address = served()
-    assert (await asked(address, "/ready"))[::2] == (503, "in: not connected yet\nout: not connected yet\n")
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (
+        503, ["out: not connected yet (disconnected)", "in: not connected yet (disconnected)"],
+    )  # fmt: skip
     metrics.connected("in")
     metrics.connected("out")
     assert (await asked(address, "/ready"))[::2] == (200, "ok\n")
     metrics.disconnected("out", OSError("gone"), 1.0)
-    assert (await asked(address, "/ready"))[::2] == (503, "out: gone\n")
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["out: gone (disconnected)"])
     metrics.connected("out")
     metrics.disconnected("in", OSError("gone"), 1.0)
     metrics.ended("in")  # it is not needed any more
     pump.pause()
-    assert (await asked(address, "/ready"))[::2] == (503, "paused\n")
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["paused (paused)"])
+    pump.resume()
+    pump.stop()
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["stopping when all that was read is settled (draining)"])
     assert (await asked(address, "/live"))[0] == 200
     web.stop()
 
@@ -127,6 +145,7 @@ async def test_a_loop_that_does_not_turn_is_not_alive(monkeypatch: pytest.Monkey
     assert (await asked(address, "/live"))[0] == 200
     time.sleep(0.5)  # noqa: ASYNC251  so that it does not turn
     assert ask(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
+    assert ask(address, "GET", "/ready", {})[::2] == (503, "the event loop does not turn\n")
     await asyncio.sleep(0.1)
     assert (await asked(address, "/live"))[0] == 200
     web.stop()

@@ -1,0 +1,258 @@
+"""An HTTP server that cannot be held up: connections, threads and the time for a request are bounded.
+
+Requests are few and small, so each connection has a thread, of which there are `CONNECTIONS` at most. One connection
+more ends the one that has been waiting longest for a request of its client. So clients that send half a request, or
+nothing, keep nobody out: a probe that comes and asks is answered. Without that, a client has `REQUEST_SECONDS` for a
+request, from the first byte to the last, and `IDLE_SECONDS` until the next one.
+
+`HostCheck` decides by which names a client may have reached the server. A page that a browser loaded from elsewhere can
+have its own name resolve to 127.0.0.1, and would be of the same origin (DNS rebinding); it cannot have an address.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from socketserver import TCPServer
+from typing import Any, Final
+
+__all__ = ["CONNECTIONS", "Handler", "HostCheck", "Server", "server_on"]
+
+CONNECTIONS: Final = 64
+"""Maximum number of connections, and of threads."""
+REQUEST_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 75.0
+LOOK_EVERY: Final = 0.25
+"""Seconds between looks for clients whose time is over."""
+
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Of every answer."""
+NOTHING: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+"""The content security policy of what is no page."""
+
+
+class HostCheck:
+    """The names that requests may be for: addresses, ``localhost``, the host that is listened on, and ``names``.
+
+    ``"*"`` among the names allows any.
+    """
+
+    def __init__(self, host: str, names: Collection[str] = ()) -> None:
+        self._any = "*" in names
+        self._names = {"localhost", *[_plain(name) for name in (host, *names)]}
+
+    def allows(self, header: str) -> bool:
+        """Return whether a Host header, which may have a port, is one of them."""
+        if self._any:
+            return True
+        if header.startswith("["):
+            name, bracket, port = header[1:].partition("]")
+            port = port.removeprefix(":") if port.startswith(":") or not port else "x"
+            return bool(bracket) and _is_address(name) and (not port or port.isdigit())
+        name, colon, port = header.partition(":")
+        return (port.isdigit() if colon else True) and (_plain(name) in self._names or _is_address(name))
+
+
+def _plain(name: str) -> str:
+    return name.lower().rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+class _Client:
+    """A connection, and how long its client has for the next request."""
+
+    __slots__ = ("deadline", "since", "socket")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.since = time.monotonic()
+        self.deadline: float | None = self.since + REQUEST_SECONDS
+        """None: it has sent its request and is being answered."""
+
+
+class Server(ThreadingHTTPServer):
+    """See the head of this module."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._clients: dict[socket.socket, _Client] = {}
+        self._lock = threading.RLock()
+        """Of the clients: one that is being answered is not ended by a look at what it was before."""
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Listen, without asking name servers for the name of the address."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # of addresses of IP
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection on a thread, or end it or another if there are too many."""
+        with self._lock:
+            if len(self._clients) >= CONNECTIONS:
+                waiting = [client for client in self._clients.values() if client.deadline is not None]
+                if not waiting:  # all are being answered, which takes moments
+                    self.shutdown_request(request)
+                    return
+                self._end(min(waiting, key=lambda client: client.since))
+            self._clients[request] = _Client(request)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # there are no more threads to be had
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections of clients whose time is over; called again and again while it serves."""
+        now = time.monotonic()
+        with self._lock:
+            for client in [each for each in self._clients.values() if each.deadline is not None]:
+                if client.deadline is not None and client.deadline < now:
+                    self._end(client)
+
+    def expect(self, request: Any, seconds: float | None) -> None:
+        """Give a client so many seconds for what it is to send; None: nothing is expected of it."""
+        with self._lock:
+            client = self._clients.get(request)
+            if client is not None:
+                client.since = time.monotonic()
+                client.deadline = None if seconds is None else client.since + seconds
+
+    def start(self) -> None:
+        """Serve on a thread of its own."""
+        threading.Thread(target=self.serve_forever, args=(LOOK_EVERY,), name="hashstar-http", daemon=True).start()
+
+    def close(self) -> None:
+        """Serve no more, and end all connections."""
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            for client in [*self._clients.values()]:
+                self._end(client)
+
+    def _end(self, client: _Client) -> None:
+        # Its thread finds the end of what it reads, and closes it.
+        self._clients.pop(client.socket, None)
+        with suppress(OSError):
+            client.socket.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: the client has gone, or gets no answer as the event loop does not turn."""
+
+
+class _Server6(Server):
+    address_family = socket.AF_INET6
+
+
+def server_on(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> Server:
+    """Return a server of an address. Raises OSError if it cannot be had."""
+    return (_Server6 if ":" in host else Server)((host, port), handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers requests of one connection, one after the other; ``hosts`` and `answer_to` are what subclasses bring."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "hashstar"
+    sys_version = ""
+    timeout = REQUEST_SECONDS
+    """Seconds that the client may take to read an answer."""
+    hosts: HostCheck
+    server: Server
+    _served = False
+
+    def answer_to(self, method: str, path: str) -> None:
+        """Answer with `answer`; ``method`` is GET or POST."""
+        raise NotImplementedError
+
+    def handle_one_request(self) -> None:
+        """Wait for a request and answer it."""
+        self.close_connection = True
+        try:
+            self.connection.settimeout(IDLE_SECONDS + LOOK_EVERY)
+            self.server.expect(self.connection, IDLE_SECONDS if self._served else REQUEST_SECONDS)
+            if not self.rfile.peek(1):  # type: ignore[attr-defined]  # it is buffered
+                return
+            if self._served:
+                self.server.expect(self.connection, REQUEST_SECONDS)
+            self._served = True
+            super().handle_one_request()
+        except (TimeoutError, ConnectionError):
+            self.close_connection = True
+
+    def parse_request(self) -> bool:
+        """Read a request; False if it was answered with what is wrong with it."""
+        if not super().parse_request():
+            return False
+        self.server.expect(self.connection, None)
+        self.connection.settimeout(REQUEST_SECONDS)
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) > 1 or (not hosts and self.request_version >= "HTTP/1.1"):
+            self.close_connection = True
+            self.answer(400, "text/plain; charset=utf-8", b"send one Host header\n")
+            return False
+        if hosts and not self.hosts.allows(hosts[0].strip()):
+            self.close_connection = True
+            name = hosts[0].strip().partition(":")[0].encode("ascii", "replace").decode()
+            self.answer(
+                421, "text/plain; charset=utf-8",
+                f'{name[:200]!r} is not a name of this server; if it is to be: http_hosts = ["..."]\n'.encode(),
+            )  # fmt: skip
+            return False
+        if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
+            self.close_connection = True  # what comes next is a body, which is not read
+        return True
+
+    def do_GET(self) -> None:
+        self.answer_to("GET", self.path.partition("?")[0])
+
+    def do_HEAD(self) -> None:
+        self.answer_to("GET", self.path.partition("?")[0])
+
+    def do_POST(self) -> None:
+        self.answer_to("POST", self.path.partition("?")[0])
+
+    def answer(self, code: int, kind: str, body: bytes, policy: str = NOTHING) -> None:
+        """Answer with a body, or with its length only where that is asked for."""
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", policy)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        """Add what every answer has."""
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  its name in the base class
+        """Nothing: probes ask every few seconds."""
