@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from socketserver import TCPServer
@@ -177,6 +178,8 @@ class Handler(BaseHTTPRequestHandler):
     """Answers requests of one connection, one after the other; ``hosts`` and `answer_to` are what subclasses bring."""
 
     protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.0"
+    """Of what is no request; in the base class it is 0.9, whose answers have no headers."""
     server_version = "hashstar"
     sys_version = ""
     timeout = REQUEST_SECONDS
@@ -247,6 +250,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no request, or none that is served here, and end the connection."""
+        self.close_connection = True
+        self.answer(code, "text/plain; charset=utf-8", f"{code} {HTTPStatus(code).phrase}\n".encode())
 
     def end_headers(self) -> None:
         """Add what every answer has."""
