@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+import platform
 import re
+import resource
+import time
 from collections import Counter, defaultdict
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from bindings.tally import fingerprint
+from bridge import process
 from bridge.coverage import Coverage
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
-from bridge.metrics import BUCKETS, Metrics, labels_of
+from bridge.metrics import BUCKETS, Metrics, labels_of, number_of
+from bridge.process import build_info, process_metrics
 from bridge.pump import Inlet
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 
@@ -99,6 +107,77 @@ def test_what_happened_is_counted() -> None:
         ("hashstar_latency_seconds_sum", "t"): 1.5,
         ("hashstar_latency_seconds_count", "t"): 3,
     }
+
+
+def test_series_of_endpoints_are_there_at_0_before_anything_happens_and_stay_as_they_are() -> None:
+    metrics = Metrics()
+    endpoints = {"s": True, "plain": False}, {"t": ["q", "r"], "dead_letters": [""]}
+    metrics.prepare(*endpoints)
+    families = of(metrics)
+    assert {number for _, family in families.values() for number in family.values()} == {0}
+    there = {
+        (name, *[value for label, value in sorted(labels) if label != "le"])
+        for _, family in families.values()
+        for name, labels in family
+    }
+    every = ("s", "plain", "t", "dead_letters")
+    assert there == {
+        *[(f"hashstar_{name}_total", each) for name in ("connections", "disconnections") for each in every],
+        *[("hashstar_fates_total", each, fate) for each in every for fate in ("dead-letter", "hold", "drop")],
+        *[
+            (f"hashstar_{name}_total", each)
+            for name in ("read_messages", "read_bytes", "redelivered_messages")
+            for each in ("s", "plain")
+        ],
+        *[("hashstar_filtered_messages_total", reason, "s") for reason in ("no match", "fails")],
+        *[("hashstar_written_messages_total", *each) for each in (("q", "t"), ("r", "t"), ("", "dead_letters"))],
+        *[(f"hashstar_latency_seconds_{part}", each) for part in ("bucket", "sum", "count")
+          for each in ("t", "dead_letters")],
+    }  # fmt: skip
+    metrics.disconnected("t", Disconnected("gone"), 1.0)
+    metrics.prepare(*endpoints)
+    assert metrics.disconnections["t"] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (True, "1"), (1 << 53, "9007199254740992"), (1234567.9, "1234567.9"), (0.1 + 0.2, "0.30000000000000004"),
+     (1e22, "1e+22"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (math.nan, "NaN")],
+)  # fmt: skip
+def test_numbers_are_exact(value: float, shown: str) -> None:
+    assert number_of(value) == shown
+
+
+def test_a_sum_goes_on_growing_after_a_day() -> None:
+    metrics = Metrics()
+    metrics.confirmed("t", [outgoing()], 1_234_567.9)
+    before = of(metrics)["hashstar_latency_seconds"][1]["hashstar_latency_seconds_sum", frozenset({("target", "t")})]
+    metrics.confirmed("t", [outgoing()], 4.0)
+    after = of(metrics)["hashstar_latency_seconds"][1]["hashstar_latency_seconds_sum", frozenset({("target", "t")})]
+    assert (before, after) == (1_234_567.9, 1_234_571.9)
+
+
+def test_the_process_is_there_as_its_system_sees_it() -> None:
+    families = parsed("\n".join(Metrics().lines({**process_metrics(), **build_info()})) + "\n")
+    value = {name: next(iter(family.values()), None) for name, (_, family) in families.items()}
+    assert families["process_cpu_seconds_total"][0] == "counter"
+    assert value["process_cpu_seconds_total"]
+    assert abs((value["process_start_time_seconds"] or 0) - time.time()) < 86_400
+    [labels] = [dict(labels) for _, labels in families["hashstar_build_info"][1]]
+    assert labels["python"] == platform.python_version()
+    assert labels["version"]
+    if Path("/proc/self/status").exists():
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        resident = int(status["VmRSS"].split()[0]) * 1024
+        assert 0.8 * resident < (value["process_resident_memory_bytes"] or 0) < 1.2 * resident
+        assert abs((value["process_open_fds"] or 0) - len([*Path("/proc/self/fd").iterdir()])) < 5
+        limit = float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        assert value["process_max_fds"] == (math.inf if limit == resource.RLIM_INFINITY else limit)
+
+
+def test_the_process_is_there_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(process, "PROC", tmp_path)
+    assert process_metrics().keys() == {"process_cpu_seconds_total", "process_start_time_seconds"}
 
 
 def test_latencies_are_a_histogram_whose_buckets_rise_to_the_count() -> None:

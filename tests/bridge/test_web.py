@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 import re
 import socket
 import time
+from email.message import Message
 from http.client import HTTPConnection
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from bridge import web as web_module
 from bridge.config import Config, Http
@@ -69,6 +74,18 @@ async def asked(address: str, path: str, method: str = "GET", **headers: str) ->
     return await asyncio.to_thread(ask, address, method, path, headers)
 
 
+def check_with_prometheus(text: str) -> None:
+    """Have Prometheus's own client read it: the same samples, with the same types, as our own stricter parser finds."""
+    families = parsed(text)
+    theirs = {family.name: family for family in text_string_to_metric_families(text)}
+    assert theirs.keys() == {name.removesuffix("_total") for name in families}
+    for name, (kind, samples) in families.items():
+        family = theirs[name.removesuffix("_total")]
+        assert family.type == kind
+        assert family.documentation
+        assert {(each.name, frozenset(each.labels.items())) for each in family.samples} == samples.keys()
+
+
 def lines(text: str) -> list[str]:
     """Without since when."""
     return [re.sub(r" since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "", line) for line in text.splitlines()]
@@ -106,6 +123,7 @@ async def test_every_page_says_what_it_is() -> None:
     web, _, _, address = served()
     code, kind, metrics = await asked(address, "/metrics?name=x")
     assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    check_with_prometheus(metrics)
     assert parsed(metrics)["hashstar_paused"] == ("gauge", {("hashstar_paused", frozenset()): 0.0})
     code, kind, status = await asked(address, "/status")
     assert (code, kind, json.loads(status)["version"]) == (200, "application/json", 1)
@@ -116,9 +134,65 @@ async def test_every_page_says_what_it_is() -> None:
     # Names are put into the page as texts only, and nothing is fetched from elsewhere.
     assert "innerHTML" not in page
     assert not re.search(r'(src|href)="?(https?:)?//', page)
-    shown = {*re.findall(r"\beach\.(\w+)", page)}
     told = json.loads(status)
-    assert shown <= {key for part in ("sources", "targets") for row in told[part] for key in row} | {"endpoint", "fate"}
+    rows = {"sources": "source", "targets": "target", "conditions": "condition", "fates": "fate"}
+    web.stop()
+    for part, name in rows.items():
+        shown = {*re.findall(rf"\b{name}\.(\w+)", page)}
+        assert shown
+        assert shown <= documented_status()[part]
+        assert all(row.keys() == documented_status()[part] for row in told[part])
+    assert {*re.findall(r"\bstatus\.(\w+)", page)} <= told.keys()
+
+
+def documented_status() -> dict[str, set[str]]:
+    """The keys of the rows of ``/status``."""
+    return {
+        "sources": {
+            "name", "up", "ended", "places", "messages", "bytes", "redelivered", "filtered", "unreadable", "unsettled",
+            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "on_hold", "held",
+        },
+        "targets": {
+            "name", "up", "places", "dead_letters", "in_flight", "held", "oldest_age", "waiting", "queues", "refusals",
+            "latency",
+        },
+        "conditions": {"endpoint", "kind", "reason", "since", "way_out"},
+        "fates": {"endpoint", "fate", "messages"},
+    }  # fmt: skip
+
+
+@on_a_loop
+async def test_a_browser_runs_the_script_of_the_page_and_no_other() -> None:
+    web, _, _, address = served()
+    headers, page = await asyncio.to_thread(answer_of, address)
+    web.stop()
+    policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
+    for name in ("script", "style"):
+        [text] = re.findall(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy[f"{name}-src"] == f"'sha256-{digest}'"
+    assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert not re.search(r'\s(style|on\w+)="', page)  # which the policy forbids
+
+
+def answer_of(address: str) -> tuple[Message[str, str], str]:
+    with urlopen(address, timeout=10) as answer:  # noqa: S310  it is our own
+        return answer.headers, answer.read().decode()
+
+
+@on_a_loop
+async def test_a_page_from_elsewhere_may_neither_look_nor_pause() -> None:
+    web, _, pump, address = served("127.0.0.1", 0, "bridge.example.com")
+    evil = {"Host": "evil.example", "Origin": "http://evil.example", "X-Hashstar": "1"}
+    for method, path in (("POST", "/pause"), ("GET", "/status"), ("GET", "/")):
+        code, _, told = await asked(address, path, method, **evil)
+        assert code == 421
+        assert "http_hosts" in told
+    assert (await asked(address, "/status", Host="bridge.example.com"))[0] == 200
+    await asyncio.sleep(0)
+    assert not pump.paused
+    web.stop()
 
 
 @on_a_loop
