@@ -180,8 +180,6 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     default_request_version = "HTTP/1.0"
     """Of what is no request; in the base class it is 0.9, whose answers have no headers."""
-    server_version = "hashstar"
-    sys_version = ""
     timeout = REQUEST_SECONDS
     """Seconds that the client may take to read an answer."""
     hosts: HostCheck
@@ -229,6 +227,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
             self.close_connection = True  # what comes next is a body, which is not read
         return True
+
+    def version_string(self) -> str:
+        """Return what answers, without versions."""
+        return "hashstar"
 
     def do_GET(self) -> None:
         self.answer_to("GET", self.path.partition("?")[0])
