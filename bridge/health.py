@@ -182,7 +182,7 @@ class Health:
     def _asked(self) -> tuple[tuple[str, bool, str, str], ...]:
         return (
             ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
-            ("draining", self._pump.stopping, "stopping when all that was read is settled", ""),
+            ("draining", self._pump.draining, "stopping when all that was read is settled", ""),
         )
 
     def look(self) -> None:
@@ -254,7 +254,7 @@ class Health:
         oldest = window.oldest()
         age = max(0.0, now - oldest.since) if oldest is not None else 0.0
         # Looking for those on hold costs a pass over the window, which only a message that stays is worth.
-        held = window.on_hold() if age >= LOOK_EVERY / 2 else ()
+        held = sorted(window.on_hold(), key=lambda each: each.since) if age >= LOOK_EVERY / 2 else []
         if held:
             self._add_held(inlet, held, found)
         if oldest is not None and age >= stalled_after and oldest.held_reason is None:

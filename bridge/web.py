@@ -127,7 +127,7 @@ class Web:
             "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
             "conditions": [_condition(each) for each in conditions],
             "paused": self._pump.paused,
-            "draining": self._pump.stopping,
+            "draining": self._pump.draining,
             "unsettled": self._pump.in_flight,
             "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in self._config.inlets],
             "targets": [self._target(outlet, health.targets[outlet.target.name]) for outlet in self._pump.outlets],

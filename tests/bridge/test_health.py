@@ -80,7 +80,7 @@ class State:
     policy: Policy = field(default_factory=lambda: Policy(window=10))
     has_dead_letters: bool = False
     paused: bool = False
-    stopping: bool = False
+    draining: bool = False
     waits: str | None = None
     now: float = 100.0
 
@@ -275,7 +275,7 @@ def test_what_was_asked_of_the_bridge_is_a_condition_at_once() -> None:
     state.paused = True
     assert [(each.kind, each.since) for each in state.health.current()] == [("paused", state.wall)]
     state.after(30.0)
-    state.paused, state.stopping = False, True
+    state.paused, state.draining = False, True
     assert [each.kind for each in state.health.current()] == ["draining"]
 
 
@@ -419,7 +419,7 @@ async def test_a_connection_made_or_lost_is_looked_at_at_once() -> None:
     health = Health(pump, [inlet], metrics, Journal(level="error", out=io.StringIO()))
     looking = asyncio.create_task(health.run())
     await asyncio.sleep(0)
-    assert [each.kind for each in health.conditions] == ["disconnected"] * 2
+    assert [each.kind for each in health.conditions] == ["disconnected", "waiting"]
     metrics.connected("in")
     metrics.connected("out")
     await asyncio.sleep(0)

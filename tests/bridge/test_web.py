@@ -96,7 +96,7 @@ async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_drain
     web, metrics, pump, address = served()
     code, _, told = await asked(address, "/ready")
     assert (code, lines(told)) == (
-        503, ["out: not connected yet (disconnected)", "in: not connected yet (disconnected)"],
+        503, ["out: not connected yet (disconnected)", "in: waits until out can be written to (waiting)"],
     )  # fmt: skip
     metrics.connected("in")
     metrics.connected("out")
