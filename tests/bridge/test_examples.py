@@ -11,17 +11,19 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 
 from bindings.commands.check import check_command
 from bridge.config import read_config
 from bridge.coverage import Coverage
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
-from bridge.health import Health
+from bridge.health import KINDS, Health
 from bridge.journal import Journal
-from bridge.metrics import Metrics
+from bridge.metrics import FATES, Metrics
 from bridge.policy import Policy
 from bridge.pump import Inlet, Pump
 from bridge.web import Web
@@ -85,22 +87,78 @@ def test_the_replay_runs(examples: Path) -> None:
     assert all(part.parts[-3].startswith("partition=") for part in parts)
 
 
-def test_the_dashboard_names_metrics_that_there_are() -> None:
+def asked_by_the_dashboard() -> list[str]:
     dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
-    named = {name for text in asked for name in re.findall(r"\bhashstar_\w+", text)}
+    return asked
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+OF_PROMETHEUS = {"up", "job", "instance"}
+"""A metric, and labels, that Prometheus adds to what it scrapes."""
+
+
+def test_the_dashboard_and_the_alerts_name_metrics_and_labels_that_there_are() -> None:
     families = every_metric()
-    there = {name for _, family in families.values() for name, _ in family} | families.keys()
-    assert named <= there
-    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
-    labels = {label for _, family in families.values() for _, pairs in family for label, _ in pairs}
-    by = {
-        label.strip() for text in asked for group in re.findall(r"by \(([^)]*)\)", text) for label in group.split(",")
-    }
-    assert by <= labels
-    documented = {*re.findall(r"`(hashstar_\w+)", DOCS.read_text())}
-    assert families.keys() == documented
+    there = {name for _, family in families.values() for name, _ in family} | families.keys() | {"up"}
+    labels = {label for _, family in families.values() for _, pairs in family for label, _ in pairs} | OF_PROMETHEUS
+    for text in [*asked_by_the_dashboard(), *[rule["expr"] for rule in rules()]]:
+        named = {*re.findall(r"\b((?:hashstar|process)_\w+)", text)} | {*re.findall(r"\b(up)\{", text)}
+        assert named, text
+        assert named <= there, text
+        by = {each.strip() for group in re.findall(r"by \(([^)]*)\)", text) for each in group.split(",")}
+        matched = {*re.findall(r"(\w+)(?:=~|=)\"", text)}
+        assert by | matched <= labels, text
+        assert text.count("(") == text.count(")"), text
+        assert {*re.findall(r'fate="([^"]*)"', text)} <= {*FATES}
+        assert {kind for kinds in re.findall(r'kind=~"([^"]*)"', text) for kind in kinds.split("|")} <= {*KINDS}
+
+
+def test_the_dashboard_has_each_panel_once_and_none_covers_another() -> None:
+    panels = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    covered = [
+        (x, y)
+        for panel in panels
+        for grid in [panel["gridPos"]]
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    ]
+    assert len(set(covered)) == len(covered)
+    assert max(x for x, _ in covered) < 24
+
+
+def test_each_alert_says_what_it_is_and_what_to_do() -> None:
+    assert len({rule["alert"] for rule in rules()}) == len(rules())
+    for rule in rules():
+        assert rule.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
+        assert re.fullmatch(r"Hashstar[A-Z]\w+", rule["alert"])
+        assert re.fullmatch(r"\d+m", rule.get("for", "1m"))
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"].keys() == {"summary", "description"}
+        named = {*re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])}
+        aggregated = re.search(r"by \(([^)]*)\)", rule["expr"])
+        if aggregated:
+            assert named <= {each.strip() for each in aggregated[1].split(",")}
+    alerts = {*re.findall(r"^\| `(Hashstar\w+)`", DOCS.read_text(), re.MULTILINE)}
+    assert alerts == {rule["alert"] for rule in rules()}
+
+
+def test_the_guide_names_every_metric_and_every_kind_of_condition() -> None:
+    text = DOCS.read_text()
+    documented = {*re.findall(r"`((?:hashstar|process)_\w+)", text)}
+    assert documented == every_metric().keys()
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", section_of(text, "**Conditions.**"), re.MULTILINE)} == {*KINDS}
+
+
+def section_of(text: str, head: str) -> str:
+    """The part of the guide from a bold head to the next one."""
+    return re.split(r"^\*\*", text.partition(head)[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def every_metric() -> dict[str, tuple[str, Family]]:
