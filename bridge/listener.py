@@ -11,7 +11,9 @@ have its own name resolve to 127.0.0.1, and would be of the same origin (DNS reb
 
 from __future__ import annotations
 
+import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Collection
@@ -23,6 +25,8 @@ from socketserver import TCPServer
 from typing import Any, Final
 
 __all__ = ["CONNECTIONS", "Handler", "HostCheck", "Server", "server_on"]
+
+LOG: Final = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
 """Maximum number of connections, and of threads."""
@@ -162,7 +166,10 @@ class Server(ThreadingHTTPServer):
             client.socket.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: the client has gone, or gets no answer as the event loop does not turn."""
+        """Log a mistake of ours; that a client has gone is none."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            LOG.error("answering on HTTP", exc_info=error)
 
 
 class _Server6(Server):

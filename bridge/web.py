@@ -24,6 +24,7 @@ import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -186,11 +187,12 @@ class Web:
         gauges = gauges_of(self._config, self._pump, self._metrics, self._health, alive=self.alive)
         lines = [*self._metrics.lines({**gauges, **build_info(), **process_metrics()})]
         if self._coverage is not None:
-            lines += self._coverage.lines(self._tally(self._coverage))
+            with suppress(TimeoutError):  # what is wrong is among the rest
+                lines += self._coverage.lines(self._tally(self._coverage))
         return "\n".join(lines) + "\n"
 
     def coverage(self) -> bytes | None:
-        """Return the report on the bindings, None if they are not counted."""
+        """Return the report on the bindings, None if they are not counted. Raises TimeoutError if the loop is stuck."""
         return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
 
     def _tally(self, coverage: Coverage) -> Tally:
@@ -252,12 +254,21 @@ def _handler(web: Web, check: HostCheck) -> type[Handler]:
                 self._list(web.missing())
             elif path == "/metrics":
                 self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
-            elif path == "/coverage" and (report := web.coverage()) is not None:
-                self.answer(200, "application/json", report)
             elif path == "/coverage":
-                self.answer(404, TEXT, b"write coverage = true in the configuration\n")
+                self._cover()
             else:
                 self.answer(404, TEXT, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
+
+        def _cover(self) -> None:
+            try:
+                report = web.coverage()
+            except TimeoutError:
+                self._list([NOT_TURNING])
+                return
+            if report is None:
+                self.answer(404, TEXT, b"write coverage = true in the configuration\n")
+            else:
+                self.answer(200, "application/json", report)
 
         def _do(self, what: str) -> None:
             # A page of another origin may send a form here, but not with this header, nor read the answer.

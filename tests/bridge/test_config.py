@@ -55,6 +55,7 @@ def test_what_is_said_is_heard(tmp_path: Path) -> None:
         """
         topology = "t.bindings"
         http = "[::1]:0"
+        http_hosts = ["bridge.example.com", "bridge"]
         ignore = ["some"]
         log_format = "json"
         log_level = "error"
@@ -102,7 +103,7 @@ def test_what_is_said_is_heard(tmp_path: Path) -> None:
     assert isinstance(out, ArchiveTarget)
     assert out._folders == {"all": "queue=all"}
     assert config.http is not None
-    assert config.http.host == "::1"
+    assert (config.http.host, config.http.names) == ("::1", ("bridge.example.com", "bridge"))
     assert config.dead_letters is not None
     assert [endpoint.name for endpoint in config.endpoints] == ["replay", "out", "dead_letters"]
 

@@ -19,6 +19,7 @@ import yaml
 from bindings.commands.check import check_command
 from bridge.config import read_config
 from bridge.coverage import Coverage
+from bridge.daemon import endpoints_of
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.health import KINDS, Health
@@ -159,6 +160,16 @@ def test_the_guide_names_every_metric_and_every_kind_of_condition() -> None:
 def section_of(text: str, head: str) -> str:
     """The part of the guide from a bold head to the next one."""
     return re.split(r"^\*\*", text.partition(head)[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_the_series_of_a_configuration_are_there_from_the_start() -> None:
+    metrics = Metrics()
+    metrics.prepare(*endpoints_of(read_config(EXAMPLES / "rabbitmq-to-kafka.toml", ENVIRONMENT)))
+    assert not any(metrics.fates.values())
+    endpoints = {endpoint for endpoint, _ in metrics.fates}
+    assert endpoints == {"orders", "kafka", "shelf", "dead_letters"}
+    assert metrics.connections.keys() == metrics.disconnections.keys() == endpoints
+    assert {queue for _, queue in metrics.written} == {"billing", "audit", "lost-and-found", ""}
 
 
 def every_metric() -> dict[str, tuple[str, Family]]:

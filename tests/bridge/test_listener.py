@@ -206,6 +206,20 @@ def test_every_answer_forbids_guessing_its_type_and_frames() -> None:
             assert b"X-Frame-Options: DENY" in answer
 
 
+def test_a_mistake_of_ours_is_logged_and_a_client_that_is_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(Answers):
+        """Fails as it is asked to."""
+
+        def answer_to(self, method: str, path: str) -> None:
+            raise ValueError("a mistake") if path == "/mistake" else BrokenPipeError
+
+    with serving(Wrong) as (server, port):
+        for path in (b"/gone", b"/mistake"):
+            assert not answer_of(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+        waited(lambda: not server._clients)
+    assert [record.exc_info and str(record.exc_info[1]) for record in caplog.records] == ["a mistake"]
+
+
 def test_a_server_that_is_closed_leaves_no_connection() -> None:
     with serving() as (server, port), connected(port, HALF) as client:
         waited(lambda: len(server._clients) == 1)
