@@ -23,10 +23,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import time
+from time import perf_counter, time
 from typing import Any, Final
 
-from bridge.endpoint import Endpoint
+from bridge.endpoint import Endpoint, Outgoing
 from bridge.history import History
 from bridge.journal import Journal
 from bridge.metrics import Metrics
@@ -52,6 +52,13 @@ REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
 """Seconds between reminders in the log: from the first to the second, doubling."""
 LOOK_EVERY: Final = 1.0
+SCAN_AFTER: Final = 0.5
+"""Number of seconds that a message is not settled before it is worth to look through all that is under way."""
+SCAN_CHEAP: Final = 0.005
+SCAN_SHARE: Final = 0.01
+SCAN_EVERY_AT_MOST: Final = 4.0
+"""A scan that takes more than the first, in seconds, is made so seldom that it takes the second part of the time only;
+yet this often, in seconds, that what it finds shows in time."""
 SHOWN: Final = 3
 """Maximum number of queues or messages that a reason names."""
 
@@ -98,7 +105,7 @@ class TargetState:
 
     up: bool
     oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0: there is none."""
+    """Seconds since the oldest message without an answer was read; 0: there is none that is worth a scan."""
     waiting: Mapping[str, str]
     """Queue of the topology -> why it takes nothing now."""
 
@@ -113,6 +120,16 @@ class _Known:
     logged: bool = False
     remind_at: float = 0.0
     remind_after: float = REMIND_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What a look through all that is under way found."""
+
+    copies: Mapping[str, Outgoing | None] = field(default_factory=dict)
+    """Target -> the oldest copy without an answer."""
+    held: Mapping[str, Sequence[Pending]] = field(default_factory=dict)
+    """Source -> the messages on hold, the oldest first."""
 
 
 @dataclass(slots=True)
@@ -153,6 +170,9 @@ class Health:
         self._loop_clock = loop_clock or asyncio.get_running_loop().time
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {}
+        self._scan = _Scan()
+        self._scan_at = float("-inf")
+        """When to scan again at the soonest, by the loop's clock."""
         self._refusing: dict[tuple[str, str], float] = {}
         """Target and queue -> since when it takes nothing, by the loop's clock."""
         self.conditions: tuple[Condition, ...] = ()
@@ -189,6 +209,7 @@ class Health:
         """Find the conditions of this moment, and log those that began, last or ended."""
         now = self._loop_clock()
         found = _Found()
+        self._scan_if_due(now)
         self.targets = {outlet.target.name: self._look_at_target(outlet, found, now) for outlet in self._pump.outlets}
         self.sources = {inlet.source.name: self._look_at_source(inlet, found, now) for inlet in self._inlets}
         for kind, applies, reason, way_out in self._asked():
@@ -202,6 +223,23 @@ class Health:
             self.look()
         except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
             self._journal.tell_rarely("error", "health failed", ("", repr(error)), error=repr(error))
+
+    def _scan_if_due(self, now: float) -> None:
+        """Look through all that is under way where some of it stays, and that is not too much to do it every second."""
+        oldest = [inlet.window.oldest() for inlet in self._inlets]
+        if not any(pending is not None and now - pending.since >= SCAN_AFTER for pending in oldest):
+            self._scan, self._scan_at = _Scan(), now
+        elif now >= self._scan_at:
+            began = perf_counter()
+            self._scan = _Scan(
+                {outlet.target.name: outlet.oldest() for outlet in self._pump.outlets},
+                {
+                    inlet.source.name: sorted(inlet.window.on_hold(), key=lambda pending: pending.since)
+                    for inlet in self._inlets
+                },
+            )
+            took = perf_counter() - began
+            self._scan_at = now + (min(SCAN_EVERY_AT_MOST, took / SCAN_SHARE) if took > SCAN_CHEAP else 0.0)
 
     # Endpoints.
 
@@ -238,7 +276,7 @@ class Health:
                 name, "backpressure", _some(reasons), min([since for _, since in lasting]),
                 "its messages wait in order; see that the queue is there, has room, and may be written",
             )  # fmt: skip
-        oldest = outlet.oldest()
+        oldest = self._scan.copies.get(name)
         return TargetState(up, max(0.0, now - oldest.context.since) if oldest is not None else 0.0, waiting)
 
     def _look_at_source(self, inlet: InletLike, found: _Found, now: float) -> SourceState:
@@ -253,8 +291,7 @@ class Health:
             up = self._is_up(source, found)
         oldest = window.oldest()
         age = max(0.0, now - oldest.since) if oldest is not None else 0.0
-        # Looking for those on hold costs a pass over the window, which only a message that stays is worth.
-        held = sorted(window.on_hold(), key=lambda each: each.since) if age >= LOOK_EVERY / 2 else []
+        held = self._scan.held.get(name, ())
         if held:
             self._add_held(inlet, held, found)
         if oldest is not None and age >= stalled_after and oldest.held_reason is None:
@@ -288,7 +325,7 @@ class Health:
 
     def _stall(self, oldest: Pending, stalled_after: float, now: float) -> str:
         """Return what the oldest message waits for."""
-        copies = [(outlet.target.name, outlet.oldest()) for outlet in self._pump.outlets]
+        copies = self._scan.copies.items()
         names = [name for name, copy in copies if copy is not None and copy.context is oldest]
         if not names:  # it stands behind others of their targets
             names = [name for name, copy in copies if copy is not None and now - copy.context.since >= stalled_after]

@@ -7,9 +7,13 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from bridge import health as health_module
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.gauges import gauges_of
@@ -341,6 +345,27 @@ def test_the_history_has_the_rates_of_the_last_minutes_and_no_more() -> None:
     assert set(history["sources"]["rabbit"]) == {10.0}
     assert set(history["targets"]["kafka"]) == {20.0}
     assert len(history["sources"]["rabbit"]) == 60
+
+
+def test_a_window_that_takes_long_to_look_through_is_looked_through_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State()
+    clock, scans = iter(range(10_000)), list[float]()
+    monkeypatch.setattr(health_module, "perf_counter", lambda: next(clock) / 20)  # 50 ms a scan
+    [pending] = state.read()
+
+    def oldest() -> Outgoing:
+        scans.append(state.now)
+        return Outgoing(pending.delivery.message, pending.delivery, "q", context=pending)
+
+    monkeypatch.setattr(state.outlet, "oldest", oldest)
+    state.after(60.0)
+    assert [round(b - a) for a, b in pairwise(scans)] == [4] * (len(scans) - 1)
+    assert len(scans) > 10
+    state.inlet.window.done(pending)
+    state.inlet.window.settle()
+    scans.clear()
+    state.after(60.0)
+    assert not scans
 
 
 # With a pump.
