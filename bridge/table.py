@@ -28,7 +28,7 @@ LOGIN: Final = re.compile(r"(?<=://)[^\s'\"]*@")
 """User and password of an address in a sentence, up to its last ``@``: a password may hold ``/``, ``:`` and ``@``."""
 
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
-"""The same in a value that is shown, where a password may hold spaces and quotes too: too much rather than too little."""
+"""The same in a value that is shown, where a password may hold spaces and quotes too: hides rather too much."""
 
 SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
 """Names of values that are secrets wherever they stand, as librdkafka's ``sasl.password``."""
