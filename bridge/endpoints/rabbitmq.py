@@ -31,13 +31,14 @@ __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """The source of a configuration; see `bridge.endpoints`."""
     brokers = brokers_of(name, url, table)
+    is_stream = table.has("offset")
     offsets, offset = table.maybe("offsets"), table.text("offset", "first")
     prefetch = table.integer("prefetch", min(policy.window, MAX_PREFETCH), least=1)
     if prefetch > MAX_PREFETCH:
         raise table.error(
             "prefetch", f"must be at most {MAX_PREFETCH:,}, as AMQP counts it in 16 bits, and is {prefetch:,}"
         )
-    if offsets is None and table.has("offset"):
+    if is_stream and offsets is None:
         table.warn(
             "offset", 'without offsets = "FILE" each start reads the stream from there again, and sends it again'
         )
