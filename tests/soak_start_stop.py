@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import click
@@ -190,17 +190,27 @@ async def round_of(config: Config, delay: float) -> tuple[float, object, str | N
 
 
 def _stacks() -> str:
-    found = io.StringIO()
+    """What each task waits for: its coroutine and those that it awaits, with their lines."""
+    lines = []
     for task in asyncio.all_tasks():
-        task.print_stack(file=found)
-    return found.getvalue()
+        waiting: Any = task.get_coro()
+        way = []
+        while waiting is not None and getattr(waiting, "cr_frame", None) is not None:
+            way.append(f"{waiting.__qualname__} at {waiting.cr_code.co_filename}:{waiting.cr_frame.f_lineno}")
+            waiting = waiting.cr_await
+        lines.append(f"{task.get_name()}, cancelling {task.cancelling()}: " + "\n    ".join(way))
+    return "\n".join(lines)
 
 
-def process_round(config: Path, delay: float) -> tuple[float, object, str | None]:
-    """The same with the program."""
+def process_round(config: Path, delay: float, *, after_start: bool) -> tuple[float, object, str | None]:
+    """The same with the program; ``after_start`` counts the delay from when it is started, not from its first moment."""
     log = config.with_name("log")
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "bridge.cli", "bridge", "run", str(config)], stderr=out)
+    if after_start:
+        until = time.monotonic() + 30.0
+        while "started" not in log.read_text() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
     time.sleep(delay)
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -341,7 +351,9 @@ def soak_processes(files: dict[str, Path], times: int, chance: random.Random) ->
     outcome = Outcome()
     for _ in range(times):
         name, path = chance.choice(sorted(files.items()))
-        outcome.add(f"process, {name}", *process_round(path, chance.random() * LATEST_PROCESS))
+        after_start = chance.random() < 0.7
+        delay = chance.random() * (LATEST if after_start else LATEST_PROCESS)
+        outcome.add(f"process, {name}", *process_round(path, delay, after_start=after_start))
     return outcome
 
 
