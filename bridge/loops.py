@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.endpoint import Place, Target
-from bridge.pump import Inlet
-from exchange.parts import alternate_exchange
+from bridge.inlet import Inlet
+from bridge.reach import reachable_queues
 from exchange.topology import Topology
 
-__all__ = ["DeadLetterLoop", "Feedback", "dead_letter_loop", "feedback", "near_exchange", "reachable_queues"]
+__all__ = ["DeadLetterLoop", "Feedback", "dead_letter_loop", "feedback", "near_exchange"]
 
 ARCHIVE: Final = "archive"
 RABBITMQ: Final = "rabbitmq"
@@ -132,27 +132,6 @@ def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None
                 seen.add(id(edge.reader))
                 ways.append([*way, edge.reader])
     return None
-
-
-def reachable_queues(topology: Topology, start: str | None) -> set[str]:
-    """Return the queues that messages published to an exchange can get to; None: to any exchange."""
-    if start is None:
-        return set(topology.queues)
-    queues: set[str] = set()
-    seen, pending = {start}, [start]
-    while pending:
-        exchange = topology.exchanges.get(pending.pop())
-        if exchange is None:
-            continue
-        onwards = [binding.destination for binding in topology.bindings_from(exchange.name)]
-        queues |= {destination.name for destination in onwards if destination.kind == "queue"}
-        names = [destination.name for destination in onwards if destination.kind == "exchange"]
-        alternate = alternate_exchange(exchange, topology.policies) if exchange.name else None
-        for name in [*names, *([alternate] if alternate is not None else [])]:
-            if name not in seen:
-                seen.add(name)
-                pending.append(name)
-    return queues
 
 
 def _shared(read: Iterable[Place], written: Iterable[Place]) -> Place | None:

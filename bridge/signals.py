@@ -30,8 +30,8 @@ __all__ = ["APART", "AT_ONCE", "CLOSING", "Handlers", "Stopping", "end_process_w
 APART: Final = 1.0
 """Seconds after the first signal to end before which another is taken for the same wish."""
 
-CLOSING: Final = 5.0
-"""Seconds that endpoints may take to close beyond `Policy.drain`; then what they wait for is cancelled."""
+CLOSING: Final = 10.0
+"""Seconds that all endpoints together may take to close beyond `Policy.drain`; then what they wait for is cancelled."""
 
 AT_ONCE: Final = 3.0
 """The same once a second signal came."""

@@ -203,7 +203,7 @@ def _stacks() -> str:
 
 
 def process_round(config: Path, delay: float, *, after_start: bool) -> tuple[float, object, str | None]:
-    """The same with the program; ``after_start`` counts the delay from when it is started, not from its first moment."""
+    """The same with the program; ``after_start`` counts the delay from its log of being started on."""
     log = config.with_name("log")
     with log.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "bridge.cli", "bridge", "run", str(config)], stderr=out)

@@ -9,8 +9,9 @@ import pytest
 from bridge.endpoint import Place
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.filtering import Filter
-from bridge.loops import dead_letter_loop, feedback, near_exchange, reachable_queues
+from bridge.loops import dead_letter_loop, feedback, near_exchange
 from bridge.pump import Inlet
+from bridge.reach import reachable_queues
 from exchange import Binding, Exchange, Queue, Topology
 
 TOPOLOGY = (
