@@ -23,25 +23,23 @@ from bridge.rabbitmq.publishing import Address, RabbitmqTarget
 from bridge.rabbitmq.reading import RabbitmqSource
 from bridge.table import Table
 
-MAX_PREFETCH: Final = 65_535
-
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
+
+
+MOST_PREFETCH: Final = 65_535
+"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """The source of a configuration; see `bridge.endpoints`."""
     brokers = brokers_of(name, url, table)
-    is_stream = table.has("offset")
+    prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
+    if prefetch > MOST_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
+    begins = table.has("offset")
     offsets, offset = table.maybe("offsets"), table.text("offset", "first")
-    prefetch = table.integer("prefetch", min(policy.window, MAX_PREFETCH), least=1)
-    if prefetch > MAX_PREFETCH:
-        raise table.error(
-            "prefetch", f"must be at most {MAX_PREFETCH:,}, as AMQP counts it in 16 bits, and is {prefetch:,}"
-        )
-    if is_stream and offsets is None:
-        table.warn(
-            "offset", 'without offsets = "FILE" each start reads the stream from there again, and sends it again'
-        )
+    if begins and offsets is None:
+        table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
     return RabbitmqSource(
         name,
         brokers,

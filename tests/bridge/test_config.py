@@ -178,7 +178,10 @@ MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqu
         ('profile = "kafka"' + RIGHT, "profile: must be one of rabbitmq-3.10, .*, and is 'kafka'$"),
         ('vhost = "/none"' + RIGHT, "vhost: .*t.bindings has no virtual host '/none'; it has '/'$"),
         (MIXED.replace('queue = "q"', 'que = "q"'), r"que: is not known here \(did you mean queue\?\)"),
-        (MIXED.replace('queue = "q"', 'queue = "q"\nprefetch = 100000'), "prefetch: must be at most 65,535, as AMQP"),
+        (
+            MIXED.replace('queue = "q"', 'queue = "q"\nprefetch = 100000'),
+            "prefetch: 100,000 is more than AMQP can ask for, 65,535",
+        ),
         (MIXED.replace("amqp://127.0.0.1", "amqp"), r"\[sources.rabbit\] url: must begin with one of amqp:"),
         (MIXED.replace("amqp://127.0.0.1", "amqp:"), r"\[sources.rabbit\] url: not an AMQP address; write amqp://USER"),
         (MIXED.replace("amqp://127.0.0.1", "amqp://"), r"\[sources.rabbit\] url: not an AMQP address"),

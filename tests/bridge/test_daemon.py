@@ -227,9 +227,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 def test_two_signals_within_a_second_are_one_wish_to_end(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".spool-x.arrow").write_bytes(b"hashstar spool 1\n")
-    (tmp_path / "out" / ".making-x").write_bytes(b"in the way")
+    (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
         waited(lambda: bridge.status()["unsettled"] == 200)
         bridge.process.terminate()
