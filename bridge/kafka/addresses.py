@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from bridge.table import Secret, Table
+from bridge.table import Table
 
-__all__ = ["current", "settings_of"]
+__all__ = ["settings_of"]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -24,7 +23,7 @@ def settings_of(url: str, table: Table) -> dict[str, Any]:
         told = "must be kafka://HOST:PORT, several hosts with commas between; all else has keys of its own, topics too"
         raise table.error("url", told)
     user = table.maybe("user") or (unquote(parts.username) if parts.username else None)
-    password = table.secret("password") or (Secret(unquote(parts.password)) if parts.password else None)
+    password = table.secret("password") or (unquote(parts.password) if parts.password else None)
     tls = table.flag("tls", default=False)
     mechanism = table.choice("mechanism", MECHANISMS, "PLAIN")
     settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}
@@ -32,7 +31,7 @@ def settings_of(url: str, table: Table) -> dict[str, Any]:
     if user:
         if password is None:
             raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
-        settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+        settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": str(password)}
     for key, name in (("ca_file", "ssl.ca.location"), ("cert_file", "ssl.certificate.location"),
                       ("key_file", "ssl.key.location")):  # fmt: skip
         if table.has(key) and not tls:
@@ -41,11 +40,6 @@ def settings_of(url: str, table: Table) -> dict[str, Any]:
         if file is not None:
             settings[name] = file
     return settings | table.mapping("librdkafka", _setting, "a text, a number, true or false")
-
-
-def current(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with secrets read again, for a client that connects now. Raises Disconnected."""
-    return {name: value.current() if isinstance(value, Secret) else value for name, value in settings.items()}
 
 
 def _setting(value: Any) -> Any:

@@ -15,8 +15,6 @@ from typing import Any, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bridge.kafka.addresses import current
-
 __all__ = ["MEASURE_EVERY", "PATIENCE", "Fetching", "why_not"]
 
 MEASURE_EVERY: Final = 10.0
@@ -57,8 +55,7 @@ def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:
     """
     group = str(settings["group.id"])
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
-    # Most of the settings are a consumer's, which it would log each time.
-    admin = AdminClient({**current(settings), "log_level": 0})
+    admin = AdminClient({**settings, "log_level": 0})  # most of them are a consumer's, which it would tell each time
     try:
         answers = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=ANSWER)
         (found,) = answers[group].result(2 * ANSWER).topic_partitions

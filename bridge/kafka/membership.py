@@ -23,7 +23,6 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Delivery, Disconnected
-from bridge.kafka.addresses import current
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
 from bridge.kafka.fetching import Fetching, why_not
@@ -115,7 +114,7 @@ class Member:
         """Whether it is being asked why a partition is not fetched from; with the answer the connection ends."""
         self._settings = settings
         heard = {"error_cb": reasons.heard, "on_commit": self._heard, "stats_cb": self._measured}
-        self.consumer = Consumer({**current(settings), **heard}, logger=reasons)
+        self.consumer = Consumer({**settings, **heard}, logger=reasons)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""

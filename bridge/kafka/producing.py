@@ -20,7 +20,6 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Layout, Outgoing, Receiver, Target
-from bridge.kafka.addresses import current
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG_LEVEL, RECONNECT_MOST, REFUSALS, Reasons, failure_of, trouble_of
 from bridge.kafka.records import Destination, Writer
@@ -169,7 +168,7 @@ class KafkaTarget(Target):
         try:
             topics = await calls.call(lambda: topics_of(self._settings, self._topics, reasons))
             agreed(topics, self._partitioned)
-            settings = {**DEFAULTS, **sizes(topics.values()), **current(self._settings), **FIXED}
+            settings = {**DEFAULTS, **sizes(topics.values()), **self._settings, **FIXED}
             producer = Producer({**settings, "error_cb": reasons.heard}, logger=reasons)
         except KafkaException as error:
             raise reasons.why(error) from None

@@ -10,7 +10,6 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected
-from bridge.kafka.addresses import current
 from bridge.kafka.errors import LOG_LEVEL, Reasons, told
 from exchange.errors import InputError
 
@@ -65,7 +64,7 @@ def metadata_of(client: Any, reasons: Reasons) -> Any:
 
 def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons) -> dict[str, Topic]:
     """The topics of these names; waits for the answers. Raises KafkaException; Disconnected as `checked`."""
-    own: dict[str, Any] = {"log_level": LOG_LEVEL, **current(settings), "error_cb": reasons.heard}
+    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
     admin = AdminClient(own, logger=reasons)
     counts = checked(metadata_of(admin, reasons), names)
     limits: dict[str, int] = {}
@@ -92,6 +91,6 @@ def agreed(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:
 
 def cluster_of(settings: Mapping[str, Any], reasons: Reasons) -> str:
     """The id of a cluster; waits for the answer. Raises KafkaException."""
-    own: dict[str, Any] = {"log_level": LOG_LEVEL, **current(settings), "error_cb": reasons.heard}
+    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
     admin = AdminClient(own, logger=reasons)
     return str(metadata_of(admin, reasons).cluster_id)

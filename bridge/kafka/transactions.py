@@ -29,7 +29,6 @@ from uuid import uuid4
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
-from bridge.kafka.addresses import current
 from bridge.kafka.calls import Calls
 from bridge.kafka.consuming import KafkaSource
 from bridge.kafka.errors import LOG, PURGED, REFUSALS, RIGHTS, Reasons, failure_of, told, trouble_of
@@ -143,7 +142,7 @@ class TransactionalTarget(Target):
                 **FIXED, "transactional.id": self._id, "delivery.report.only.error": True, TIMEOUT: self._timeout,
                 "error_cb": reasons.heard,
             }  # fmt: skip
-            settings = {**DEFAULTS, **STAYING, **sizes(topics.values()), **current(self._settings), **own}
+            settings = {**DEFAULTS, **STAYING, **sizes(topics.values()), **self._settings, **own}
             settings.pop("message.timeout.ms", None)  # which is the transaction's
             producer = Producer(settings, logger=reasons)
             writer, patience = Writer(self._destinations, topics), self._timeout / 1_000

@@ -7,12 +7,11 @@ all fields in the order of their names, one after the other, then the body. Name
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha1
 from hmac import digest
 
 from bridge.rocketmq.remoting import Command
-from bridge.table import Secret
 from exchange.partition.java import code_units
 
 __all__ = ["Credentials"]
@@ -29,15 +28,6 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
-
-    def current(self) -> Credentials:
-        """Return them with what is a `Secret` read again, for a client that connects now. Raises Disconnected."""
-        key, token = self.secret_key, self.security_token
-        return replace(
-            self,
-            secret_key=key.current() if isinstance(key, Secret) else key,
-            security_token=token.current() if isinstance(token, Secret) else token,
-        )
 
     def sign(self, command: Command) -> Command:
         """The request with who asks, and the signature that only he can make."""

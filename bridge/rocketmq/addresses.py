@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -13,7 +12,7 @@ from bridge.rocketmq.client import ClientSettings
 from bridge.table import Table
 from exchange.errors import InputError
 
-__all__ = ["current", "settings_of"]
+__all__ = ["settings_of"]
 
 PORT: Final = 9876
 """Of a name server, where the address does not say one."""
@@ -38,21 +37,13 @@ def settings_of(url: str, table: Table) -> ClientSettings:
     if access_key:
         if not secret_key:
             raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
-        credentials = Credentials(access_key, secret_key, token)
+        credentials = Credentials(access_key, str(secret_key), None if token is None else str(token))
     settings = ClientSettings(servers, channel=ChannelSettings(tls=_tls(table), credentials=credentials))
     try:
         settings.name_servers  # noqa: B018  which looks at them
     except InputError as error:
         raise table.error("url", str(error)) from None
     return settings
-
-
-def current(settings: ClientSettings) -> ClientSettings:
-    """Return the settings with secrets read again, for a client that connects now. Raises Disconnected."""
-    credentials = settings.channel.credentials
-    if credentials is None:
-        return settings
-    return replace(settings, channel=replace(settings.channel, credentials=credentials.current()))
 
 
 def _with_port(host: str) -> str:

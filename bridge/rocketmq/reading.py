@@ -27,7 +27,6 @@ from bindings.archive.rocketmq_record import PACKED
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
 from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
 from bridge.mapping.refused import crosses, refused
-from bridge.rocketmq.addresses import current
 from bridge.rocketmq.assigned import AssignedQueue, Limits
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import ResponseCode
@@ -167,7 +166,7 @@ class RocketmqSource(Source):
         self._committed = asyncio.Event()
 
     async def open(self) -> None:
-        client = self._client = Client(current(self._settings))
+        client = self._client = Client(self._settings)
         try:
             await client.open()
             for each in self._subscriptions:

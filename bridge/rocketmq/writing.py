@@ -29,7 +29,6 @@ from functools import partial
 from typing import Final
 
 from bridge.endpoint import Disconnected, Failure, Layout, Outgoing, Receiver, Target
-from bridge.rocketmq.addresses import current
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.errors import BrokerError, RemotingError
@@ -253,7 +252,7 @@ class RocketmqTarget(Target):
         return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
 
     async def open(self, receiver: Receiver) -> None:
-        client = self._client = Client(current(self._settings))
+        client = self._client = Client(self._settings)
         writer = Writer(self._destinations)
         try:
             await client.open()
