@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live chaos bench clean
+.PHONY: help demo test lint live chaos soak bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ live: $(VENV)/.test  ## 200,000 random messages through each live RabbitMQ, comp
 
 chaos: $(VENV)/.test  ## bridge and brokers killed and restarted, connections cut and stalled: nothing may be lost
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+soak: $(VENV)/.test  ## 10,000 starts and stops of the bridge at random moments: none may hang
+	$(BIN)/python -m tests.soak_start_stop $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import signal
 import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -14,67 +18,101 @@ from exchange.errors import HashstarError
 __all__ = ["bridge_command"]
 
 
+LEAVING: Final = 5.0
+"""Seconds that the threads of clients may keep a process that has nothing more to do."""
+
+
 @click.group("bridge")
 def bridge_command() -> None:
-    """Move messages between RabbitMQ, Kafka and archives: at least once, in order, nothing lost."""
+    """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
 
 
 @bridge_command.command("run")
 @click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Which of the workers this is.")
 @click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def run_command(worker: int | None, config: Path) -> None:
-    """Run a bridge until its sources end, or until it is told to stop: SIGTERM or Ctrl-C, twice to stop at once.
+    """Run a bridge: at least once, in order, nothing lost.
 
-    SIGUSR1 pauses it, SIGUSR2 has it go on.
+    It runs until its sources end, or until SIGTERM or Ctrl-C; a second one, a second later or more, ends it at once.
+    SIGUSR1 pauses it, SIGUSR2 has it go on. SIGHUP is logged: nothing is reloaded.
 
-    Exit codes: 0 all that was read is settled, 1 some is not and will be read again, 2 bad usage or input.
+    What its endpoints lack (a broker, a queue, a right) is logged and waited for; "bridge check" finds it before.
+
+    Exit codes: 0 all that was read is settled, 1 some is not and will be read again, 2 bad usage or configuration.
     """
+    hangups = _hold_hangups()
+    leaving: list[threading.Timer] = []
     try:
         from bridge.config import read_config
         from bridge.daemon import run
         from bridge.journal import Journal
         from bridge.metrics import Metrics
+        from bridge.signals import end_process_within
         from bridge.workers import command_for, run_workers
 
         async def started() -> int:
             found = read_config(config, worker=worker)
             journal = Journal(found.log_format, found.log_level, worker=worker)
+            if hangups:
+                journal.hung_up()
             if found.workers > 1 and worker is None:
                 return await run_workers(found, journal, command_for(str(config)))
-            return 0 if await run(found, journal, Metrics(), is_worker=worker is not None) else 1
+            settled = await run(found, journal, Metrics(), is_worker=worker is not None, owns_process=True)
+            leaving.append(end_process_within(LEAVING, 0 if settled else 1))
+            return 0 if settled else 1
 
         code = asyncio.run(started())
     except HashstarError as error:
         click.echo(f"hashstar: {error}", err=True)
         sys.exit(2)
+    finally:
+        for timer in leaving:
+            timer.cancel()
     sys.exit(code)
+
+
+def _hold_hangups() -> list[int]:
+    """Have SIGHUP do nothing but be noted in the list that is returned; until the event loop runs, which logs it."""
+    held: list[int] = []
+    signal.signal(signal.SIGHUP, lambda number, _: held.append(number))
+    return held
 
 
 @bridge_command.command("check")
 @click.option("--offline", is_flag=True, help="Look at the file only, and connect to nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; docs/bridge.md describes it.")
 @click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
-def check_command(offline: bool, config: Path) -> None:
-    """Say what is wrong with a configuration, and, by connecting, what is missing where it points to.
+def check_command(offline: bool, as_json: bool, config: Path) -> None:
+    """Find what is wrong with a configuration and with what it names.
 
-    Nothing is read or written. Exit codes: 0 nothing is wrong, 1 something is missing, 2 bad usage or input.
+    Looks at brokers from outside: no message is read or written, no group is joined, nothing is declared. It may run
+    beside the bridge, and as often as you like.
+
+    Exit codes: 0 ready to run (warnings included), 1 something is missing or wrong, 2 bad usage or configuration.
     """
+    leaving: list[threading.Timer] = []
     try:
         from bridge.config import read_config
-        from bridge.probe import missing
+        from bridge.probe import as_object, as_text, check
+        from bridge.signals import end_process_within
 
-        # What clients log at every try to connect, the answer says once.
+        # What clients log at every try to connect is in the findings once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
+        found = read_config(config)
 
-        async def looked() -> list[str]:
-            found = read_config(config)
-            counts = f"{len(found.inlets)} source(s), {len(set(found.targets.values()))} target(s)"
-            click.echo(f"{config}: {counts}", err=True)
-            return [] if offline else await missing(found)
+        async def look() -> int:
+            report = await check(found, offline=offline)
+            code = 1 if report.errors else 0
+            click.echo(json.dumps(as_object(report), indent=2) if as_json else "\n".join(as_text(report)))
+            sys.stdout.flush()
+            leaving.append(end_process_within(LEAVING, code))
+            return code
 
-        problems = asyncio.run(looked())
+        code = asyncio.run(look())
     except HashstarError as error:
         click.echo(f"hashstar: {error}", err=True)
         sys.exit(2)
-    for problem in problems:
-        click.echo(problem)
-    sys.exit(1 if problems else 0)
+    finally:
+        for timer in leaving:
+            timer.cancel()
+    sys.exit(code)

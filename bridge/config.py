@@ -1,26 +1,30 @@
 """``bridge.toml``: the topology, where messages come from, where each queue's messages go, and the owner's decisions.
 
 A configuration is checked as a whole before anything is connected to: each queue of the topology that can get a message
-has a target or is ignored by name, and whatever is wrong is told with its key.
+has a target or is ignored by name, no target feeds its own source, and whatever is wrong is told with its key. What is
+allowed and will cost something one day is among the warnings.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bindings.sources import load
+from bindings.sources import open_source
 from bridge.endpoint import Layout, Misfit, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
 from bridge.filtering import filter_of
+from bridge.loops import dead_letter_loop, feedback, near_exchange
 from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet
-from bridge.table import Table
+from bridge.table import Table, Warned
 from exchange.errors import InputError
+from exchange.profile import PROFILES, profile_for
 from exchange.topology import Topology
 
 __all__ = ["Config", "Http", "read_config"]
@@ -54,6 +58,8 @@ class Config:
     workers: int
     log_format: str
     log_level: str
+    warnings: tuple[Warned, ...] = ()
+    """What the file alone shows that will cost something one day."""
 
     @property
     def endpoints(self) -> tuple[Source | Target, ...]:
@@ -64,6 +70,12 @@ class Config:
 
 DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
+
+KEYS: Final = (
+    "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "coverage",
+    "workers", "log_format", "log_level",
+)  # fmt: skip
+"""Keys of the file itself. They are looked at first: a table that is misspelt is often one that is missing, too."""
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
@@ -77,12 +89,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not TOML: {error}") from None
     table = Table(values, str(path), environment=environment)
+    table.only(KEYS)
     topology = _topology(table, path.parent)
     policy = _policy(table.table("policy"))
     workers = table.integer("workers", 1, least=1)
     described = table.tables("sources")
     if not described:
-        raise table.error("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+        raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
     inlets = {name: _inlet(name, each, policy, topology) for name, each in described.items()}
     shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
     if workers > 1 and not shared:
@@ -105,38 +118,112 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
             targets[queue] = target
     ignored = frozenset(table.texts("ignore", ()))
     _check_queues(table, topology, targets, ignored)
+    dead = table.maybe_table(DEAD_LETTERS)
+    dead_letters = None if dead is None else dead_letter_target_of(dead)
     layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
     for name, inlet in inlets.items():
         _introduce(inlet.source, described[name], layout)
     for name, target in writing.items():
         _introduce(target, described_targets[name], layout)
+    _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
+    if dead_letters is None:
+        table.warn(
+            DEAD_LETTERS,
+            "there is no [dead_letters]: a message that cannot be delivered is held, and in time all behind it waits; "
+            'write [dead_letters] with url = "..." and where',
+        )
     config = Config(
         str(path),
         topology,
         policy,
         tuple(inlets.values()),
         targets,
-        dead_letter_target_of(dead) if (dead := table.maybe_table(DEAD_LETTERS)) is not None else None,
+        dead_letters,
         ignored,
         _http(table, worker or 1),
         table.flag("coverage", default=False),
         workers,
         table.choice("log_format", ("text", "json"), "text"),
         table.choice("log_level", ("debug", "info", "warning", "error"), "info"),
+        tuple(table.warnings),
     )
     table.done()
     return config
 
 
+def _look_for_loops(
+    table: Table,
+    inlets: Mapping[str, Inlet],
+    writing: Mapping[str, Target],
+    targets: Mapping[str, Target],
+    topology: Topology,
+    dead_letters: Target | None,
+) -> None:
+    """Refuse what feeds itself, and warn of what may. Raises InputError."""
+    if dead_letters is not None and (fed := dead_letter_loop(inlets.values(), dead_letters)) is not None:
+        raise table.error(
+            DEAD_LETTERS,
+            f"its {fed.where} is what [sources.{fed.source}] reads: a dead letter would be read again, for ever; "
+            "give dead letters a place that no source of this bridge reads",
+        )
+    for loop in feedback(inlets.values(), targets, topology):
+        name = next(name for name, target in writing.items() if target is loop.target)
+        problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
+        if loop.certain:
+            raise table.error(
+                f"targets.{name}",
+                f"{problem}: they would go round for ever; write to another place, read another, or let the source "
+                "enter the topology at an exchange that does not lead there",
+            )
+        table.warnings.append(
+            Warned(f"targets.{name}", "queues", f"{problem}, unless {loop.unless}; [policy] max_hops ends such a loop")
+        )
+    described = {f"targets.{name}": target for name, target in writing.items()}
+    if dead_letters is not None:
+        described[DEAD_LETTERS] = dead_letters
+    for name, target in described.items():
+        if (near := near_exchange(inlets.values(), target)) is not None:
+            table.warnings.append(
+                Warned(
+                    name,
+                    "exchange" if name == DEAD_LETTERS else "queues",
+                    f"{near[0].name} is in the RabbitMQ that [sources.{near[1]}] reads from: if its bindings lead to "
+                    "that queue, messages go round; [policy] max_hops ends such a loop",
+                )
+            )
+
+
 def _topology(table: Table, folder: Path) -> Topology:
     where = table.text("topology")
-    vhost, profile = table.maybe("vhost"), table.maybe("profile")
+    vhost = table.maybe("vhost")
+    profile = _profile(table)
     if "://" not in where:
         where = str(folder / where)
     try:
-        return load(where, vhost, profile)
+        source = open_source(where, vhost)
+        if vhost is None and len(source.vhosts) > 1 and "/" not in source.vhosts:
+            names = ", ".join(map(repr, source.vhosts))
+            raise table.error(
+                "vhost", f'is missing, and {source.name} has several; write vhost = "..." for one of {names}'
+            )
+        if vhost is not None and vhost not in source.vhosts:
+            names = ", ".join(map(repr, source.vhosts)) or "none"
+            raise table.error("vhost", f"{source.name} has no virtual host {vhost!r}; it has {names}")
+        return source.content.topology(vhost, profile or source.profile)
     except InputError as error:
+        if str(error).startswith(table.source):
+            raise
         raise table.error("topology", str(error)) from None
+
+
+def _profile(table: Table) -> str | None:
+    """Return the profile that is named. Raises InputError for one that there is not, naming the one to take."""
+    name = table.maybe("profile")
+    if name is None or name in PROFILES:
+        return name
+    release = re.fullmatch(r"(?:rabbitmq-)?(\d+(?:\.\d+)*)", name)
+    meant = f"; that release routes as {profile_for(release[1]).name} does" if release is not None else ""
+    raise table.error("profile", f"must be one of {', '.join(PROFILES)}, and is {name!r}{meant}")
 
 
 def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value

@@ -1,7 +1,6 @@
 """``hashstar bridge run``: a configuration at work, until it ends or is told to.
 
-SIGTERM and SIGINT stop reading and wait for what was read, `Policy.drain` seconds at most; a second one does not wait.
-SIGUSR1 pauses, SIGUSR2 resumes. What was read and is not settled comes again, whenever the end comes.
+What signals do is in `bridge.signals`. What was read and is not settled comes again, whenever the end comes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from bridge.config import Config
 from bridge.endpoint import Delivery, Failure, Outgoing
@@ -23,22 +22,25 @@ from bridge.journal import Journal
 from bridge.metrics import Metrics
 from bridge.progress import progress_of
 from bridge.pump import Inlet, Pump, PumpEvents
+from bridge.signals import Handlers, Stopping
 from bridge.web import Web
 from exchange.errors import InputError
 from exchange.router import Router
 
 __all__ = ["calm_collector", "run"]
 
-AT_ONCE: Final = 3.0
-"""Seconds that endpoints may take to close once a second signal came."""
 
+async def run(
+    config: Config, journal: Journal, metrics: Metrics, *, is_worker: bool = False, owns_process: bool = False
+) -> bool:
+    """Run until all sources have ended or a signal came; return whether everything that was read is settled.
 
-async def run(config: Config, journal: Journal, metrics: Metrics, *, is_worker: bool = False) -> bool:
-    """Run until all sources have ended or a signal came; whether everything that was read is settled.
-
-    A worker also stops when its standard input ends, as its parent is gone then. Raises InputError.
+    A worker also stops when its standard input ends, as its parent is gone then. With ``owns_process``, signals do
+    nothing once it has ended, and the process ends itself if it cannot be stopped. Raises InputError.
     """
     journal.listen()
+    for warning in config.warnings:
+        journal.tell("warning", "configuration", text=str(warning))
     for inlet in config.inlets:
         if isinstance(inlet.source, Unreadable):
             metrics.unreadable[inlet.source.name] = inlet.source.unreadable
@@ -69,16 +71,23 @@ async def run(config: Config, journal: Journal, metrics: Metrics, *, is_worker: 
     journal.tell("info", "started", config=config.path, process=os.getpid())
     running = asyncio.ensure_future(pump.run())
     looking = asyncio.create_task(health.run())
+    stopping = Stopping(pump, running, journal, config.policy.drain, owns_process=owns_process)
     try:
-        with _signals(pump, running, journal, config.policy.drain, is_worker=is_worker):
+        with _signals(pump, stopping, journal, is_worker=is_worker, owns_process=owns_process):
             if sys.stderr.isatty() and not is_worker:
                 showing = asyncio.ensure_future(progress_of(config, metrics))
                 running.add_done_callback(lambda _: showing.cancel())
-            await asyncio.wait([running])
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                running.cancel()
+                await asyncio.wait([running])
+                raise
         if not running.cancelled():
             running.result()
     finally:
         looking.cancel()
+        stopping.over()
         if web is not None:
             web.stop()
     left = pump.in_flight
@@ -109,28 +118,16 @@ def calm_collector() -> None:
 
 @contextmanager
 def _signals(
-    pump: Pump, running: asyncio.Future[None], journal: Journal, drain: float, *, is_worker: bool
+    pump: Pump, stopping: Stopping, journal: Journal, *, is_worker: bool, owns_process: bool
 ) -> Iterator[None]:
-    """What signals do while a pump runs."""
+    """Have signals act on a pump while it runs."""
     loop = asyncio.get_running_loop()
-    asked = 0
-
-    def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            journal.tell("info", "stopping", in_flight=pump.in_flight, within=drain)
-            pump.stop()
-        else:
-            journal.tell("warning", "stopping at once", in_flight=pump.in_flight)
-            running.cancel()
-            loop.call_later(AT_ONCE, running.cancel)  # should closing take long, which the first one began
 
     def orphaned() -> None:
         if not os.read(0, 1):
             loop.remove_reader(0)
             journal.tell("warning", "the parent is gone")
-            stop()
+            stopping.ask()
 
     def pause() -> None:
         journal.tell("info", "paused")
@@ -140,23 +137,21 @@ def _signals(
         journal.tell("info", "resumed")
         pump.resume()
 
-    for number, act in _acts(stop, pause, resume).items():
-        loop.add_signal_handler(number, act)
-    if is_worker:
-        loop.add_reader(0, orphaned)
-    try:
-        yield
-    finally:
-        for number in _acts(stop, pause, resume):
-            loop.remove_signal_handler(number)
+    acts = {
+        signal.SIGTERM: stopping.ask,
+        signal.SIGINT: stopping.ask,
+        signal.SIGUSR1: pause,
+        signal.SIGUSR2: resume,
+        signal.SIGHUP: journal.hung_up,
+    }
+    with Handlers(acts, keep=owns_process):
         if is_worker:
-            loop.remove_reader(0)
-
-
-def _acts(
-    stop: Callable[[], None], pause: Callable[[], None], resume: Callable[[], None]
-) -> dict[signal.Signals, Callable[[], None]]:
-    return {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGUSR1: pause, signal.SIGUSR2: resume}
+            loop.add_reader(0, orphaned)
+        try:
+            yield
+        finally:
+            if is_worker:
+                loop.remove_reader(0)
 
 
 @runtime_checkable

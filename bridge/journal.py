@@ -164,6 +164,10 @@ class Journal:
         logging.getLogger("bridge").setLevel(logging.DEBUG)
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs as errors what the pump is told, and tells
 
+    def hung_up(self) -> None:
+        """Write that a SIGHUP came, which changes nothing."""
+        self.tell("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
+
     # As `bridge.pump.PumpEvents` has them.
 
     def connected(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 Values are taken; what is left at the end nobody knows, and is an error that names the likeliest key. Text may hold
 ``${NAME}`` for a variable of the environment; a secret may also be ``{ env = "NAME" }`` or ``{ file = "PATH" }``, and
-is never shown.
+is never shown. What is allowed and will cost something one day is a warning, which `Table.warn` keeps.
 """
 
 from __future__ import annotations
@@ -13,30 +13,70 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 
-__all__ = ["Secret", "Table"]
+__all__ = ["Secret", "Table", "Warned", "hide_logins"]
 
 T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
-LOGIN: Final = re.compile(r"://[^/@]*@")
-"""User and password of an address, which no message shows."""
+LOGIN: Final = re.compile(r"(?<=://)[^\s'\"]*@")
+"""User and password of an address in a sentence, up to its last ``@``: a password may hold ``/``, ``:`` and ``@``."""
+
+WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
+"""The same in a value that is shown, where a password may hold spaces and quotes too: hides rather too much."""
+
+SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
+"""Names of values that are secrets wherever they stand, as librdkafka's ``sasl.password``."""
 
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-class Secret(str):
-    """A text that is not shown."""
+def hide_logins(text: str) -> str:
+    """Return the text with user and password of each address in it replaced."""
+    return LOGIN.sub("***@", text)
 
-    __slots__ = ()
+
+class Secret(str):
+    """A text that is not shown, as it was when the configuration was read; `current` reads it again."""
+
+    __slots__ = ("_read",)
+    _read: Callable[[], str]
+
+    def __new__(cls, text: str, read: Callable[[], str] | None = None) -> Self:
+        secret = super().__new__(cls, text)
+        secret._read = read if read is not None else lambda: text
+        return secret
+
+    def current(self) -> str:
+        """Return it as its file or variable has it now. Raises Disconnected if that cannot be read.
+
+        Endpoints call this whenever they connect, so that a secret that was rotated needs no restart.
+        """
+        try:
+            return self._read()
+        except InputError as error:
+            raise Disconnected(str(error)) from None
 
     def __repr__(self) -> str:
         return "'***'"
+
+
+class Warned(NamedTuple):
+    """A warning about a key of a configuration."""
+
+    table: str
+    """The table's place in the file, ``sources.orders``; "" for the file itself."""
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{f'[{self.table}] ' if self.table else ''}{self.key}: {self.text}"
 
 
 class Table:
@@ -52,6 +92,26 @@ class Table:
         self.path = path
         """The table's place in it, for messages: ``targets.kafka``."""
         self._environment = environment
+        self.warnings: list[Warned] = []
+        """Those of this table and of all tables within."""
+
+    def warn(self, key: str, text: str) -> None:
+        """Keep a warning about a key."""
+        self.warnings.append(Warned(self.path, key, text))
+
+    def missing(self, key: str, way_out: str) -> InputError:
+        """Return the error of a required key that is not there: what was written in its place if that can be seen."""
+        left = [each for each in self._values if each not in self._known]
+        meant = get_close_matches(key, left, 1)
+        if meant:
+            return self.error(meant[0], f"is not known here (did you mean {key}?)")
+        return self.error(key, way_out)
+
+    def only(self, known: Collection[str]) -> None:
+        """Look at once whether all keys are among these. Raises InputError naming the first that is not."""
+        for key in self._values:
+            if key not in known:
+                raise self.error(key, f"is not known here{_meant(key, known)}; known: {', '.join(known)}")
 
     def error(self, key: str, problem: str) -> InputError:
         """What is wrong with a key."""
@@ -172,13 +232,26 @@ class Table:
         if isinstance(value, dict) and len(value) == 1:
             [(how, where)] = value.items()
             if how == "env" and isinstance(where, str):
-                return Secret(self._variable(key, where))
+                return self._secret(lambda: self._variable(key, where))
             if how == "file" and isinstance(where, str):
-                try:
-                    return Secret(self.path_of(self._expanded(key, where)).read_text("utf-8").rstrip("\r\n"))
-                except (OSError, UnicodeDecodeError) as error:
-                    raise self.error(key, f"the file {where} cannot be read: {error}") from None
+                path = self.path_of(self._expanded(key, where))
+                return self._secret(lambda: self._content(key, where, path))
         raise self.error(key, 'must be a text, { env = "NAME" } or { file = "PATH" }')
+
+    def _secret(self, read: Callable[[], str]) -> Secret:
+        return Secret(read(), read)
+
+    def _content(self, key: str, written: str, path: Path) -> str:
+        """Return the secret in a file, without the end of its line."""
+        try:
+            found = path.read_text("utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise self.error(key, f"the file {written} is not UTF-8") from None
+        if not found:
+            raise self.error(key, f"the file {written} is empty")
+        return found
 
     def table(self, key: str) -> Table:
         """A table within; an empty one if the key is not there."""
@@ -186,7 +259,9 @@ class Table:
         path = f"{self.path}.{key}" if self.path else key
         if not isinstance(value, dict):
             raise self.error(key, f"must be a table, and is {_shown(value)}: [{path}]")
-        return Table(value, self.source, path, self._environment)
+        within = Table(value, self.source, path, self._environment)
+        within.warnings = self.warnings
+        return within
 
     def maybe_table(self, key: str) -> Table | None:
         """A table within, or None if the key is not there."""
@@ -210,7 +285,8 @@ class Table:
                 found[name] = read(self._expanded(key, each) if isinstance(each, str) else each)
             except ValueError as error:
                 why = f": {error}" if str(error) else ""
-                raise self.error(f"{key}.{name}", f"must be {what}, and is {_shown(each)}{why}") from None
+                shown = "'***'" if SECRETIVE.search(name) else _shown(each)
+                raise self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}") from None
         return found
 
     def done(self) -> None:
@@ -222,7 +298,7 @@ class Table:
         if self.has(key):
             return self._values.pop(key)
         if default is None:
-            raise self.error(key, f"is missing; write {key} = ...")
+            raise self.missing(key, f"is missing; write {key} = ...")
         return default
 
     def _measure(self, key: str, default: float | None, units: Mapping[str, float], what: str) -> float:
@@ -248,7 +324,7 @@ class Table:
 def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
-    return "true" if value is True else "false" if value is False else LOGIN.sub("://***@", repr(value))
+    return "true" if value is True else "false" if value is False else WHOLE_LOGIN.sub("***@", repr(value))
 
 
 def _meant(word: str, words: Collection[str]) -> str:

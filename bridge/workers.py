@@ -10,7 +10,9 @@ archive        is read by the first worker alone
 =============  ======================================================================================================
 
 Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each is scraped and
-probed by itself. A worker that dies is started again; signals are sent on to all.
+probed by itself. A worker that dies is started again; signals are sent on to all, but SIGHUP, which does nothing. The
+exit code 2 ends all workers only while none of that number has run yet: a configuration that was changed for the worse
+while the others work is logged, and tried again.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from bridge.config import Config
 from bridge.journal import Journal
 from bridge.policy import Backoff
+from bridge.signals import Handlers
 
 __all__ = ["run_workers"]
 
@@ -42,17 +46,17 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 async def run_workers(config: Config, journal: Journal, command: Sequence[str]) -> int:
     """Run ``command`` with ``--worker K`` for each worker until all have ended; the exit code of all together."""
     workers = [_Worker(number, command, journal) for number in range(1, config.workers + 1)]
-    loop = asyncio.get_running_loop()
 
     def send_on(number: signal.Signals) -> None:
         for worker in workers:
             worker.signal(number)
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, send_on, number)
-    journal.tell("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    try:
+    acts = {number: partial(send_on, number) for number in SIGNALS}
+    with Handlers({**acts, signal.SIGHUP: journal.hung_up}, keep=True):
+        for warning in config.warnings:
+            journal.tell("warning", "configuration", text=str(warning))
+        journal.tell("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
+        running = [asyncio.create_task(worker.run()) for worker in workers]
         while True:
             done, left = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if not left:
@@ -60,10 +64,6 @@ async def run_workers(config: Config, journal: Journal, command: Sequence[str]) 
             if any(task.result() == WRONG for task in done):
                 send_on(signal.SIGTERM)
             running = [*left]
-            await asyncio.sleep(0)
-    finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
     return max(worker.code for worker in workers)
 
 
@@ -88,7 +88,7 @@ class _Worker:
 
     async def run(self) -> int:
         """Until it ends by itself or is told to."""
-        loop, attempt = asyncio.get_running_loop(), 0
+        loop, attempt, is_first = asyncio.get_running_loop(), 0, True
         while True:
             began = loop.time()
             # Of a group of its own: Ctrl-C comes to it from here alone, once. Its standard input ends with us.
@@ -96,9 +96,14 @@ class _Worker:
             if self._stopping.is_set():
                 self._process.terminate()
             code = await self._process.wait()
-            if code in (SETTLED, NOT_SETTLED, WRONG):
+            if code in (SETTLED, NOT_SETTLED) or (code == WRONG and (is_first or self._stopping.is_set())):
                 self.code = code
                 return code
+            if code == -signal.SIGTERM and self._stopping.is_set() and is_first:
+                # It had not come so far as to handle the signal, and had read nothing.
+                self.code = SETTLED
+                return SETTLED
+            is_first = False
             self.code = NOT_SETTLED
             if self._stopping.is_set():
                 return NOT_SETTLED
@@ -106,7 +111,8 @@ class _Worker:
             wait = AGAIN.delay(attempt, 0.0)
             self._journal.tell("error", "worker died", worker=self.number, code=code, again_in=wait)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
             if self._stopping.is_set():
                 return NOT_SETTLED
 

@@ -48,7 +48,7 @@ def target_of(name: str, table: Table) -> tuple[Target, Collection[str]]:
     url, module = _module(table)
     target, queues = module.target(name, url, table)
     if not queues:
-        raise table.error("queues", 'there is none; write queues = { QUEUE = "where" }')
+        raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
     table.done()
     return target, queues
 
@@ -63,9 +63,9 @@ def dead_letter_target_of(table: Table) -> Target:
 
 def _module(table: Table) -> tuple[str, Any]:
     url = table.text("url")
-    scheme = url.partition(":")[0]
+    scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)
-    if module is None:
+    if module is None or not colon:
         begin = ", ".join(f"{each}:" for each in SCHEMES)
         raise table.error("url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}")
     try:

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from bridge.policy import Policy
 from bridge.rabbitmq.addresses import brokers_of
@@ -26,15 +26,25 @@ from bridge.table import Table
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
 
 
+MOST_PREFETCH: Final = 65_535
+"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
+
+
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """The source of a configuration; see `bridge.endpoints`."""
     brokers = brokers_of(name, url, table)
+    prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
+    if prefetch > MOST_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
+    begins = table.has("offset")
     offsets, offset = table.maybe("offsets"), table.text("offset", "first")
+    if begins and offsets is None:
+        table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
     return RabbitmqSource(
         name,
         brokers,
         table.text("queue"),
-        prefetch=min(table.integer("prefetch", policy.window, least=1), 65_535),
+        prefetch=prefetch,
         exclusive=table.flag("exclusive", default=False),
         offsets=None if offsets is None else table.path_of(offsets),
         offset=int(offset) if offset.isdigit() else offset,
@@ -51,7 +61,9 @@ def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     """The target of dead letters of a configuration; see `bridge.endpoints`."""
     queue, exchange = table.maybe("queue"), table.maybe("exchange")
-    if (queue is None) == (exchange is None):
+    if queue is None and exchange is None:
+        raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
+    if queue is not None and exchange is not None:
         raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
     address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe("routing_key"))
     return RabbitmqTarget(name, brokers_of(name, url, table), {"": address})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Final
+from typing import Final, overload
 from urllib.parse import unquote, urlsplit
 
 import pika
@@ -17,6 +17,8 @@ __all__ = ["broker_of", "brokers_of"]
 
 SECONDS: Final = 30.0
 """How long connecting to a host may take."""
+
+NO_ADDRESS: Final = "not an AMQP address; write amqp://USER@HOST:PORT/VHOST"
 
 HEARTBEAT: Final = 15
 """Seconds; after two of silence a connection is lost."""
@@ -35,7 +37,9 @@ def broker_of(
         # pika takes a user for one with a password.
         parameters = pika.URLParameters(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
     except (ValueError, TypeError):
-        raise InputError("not an AMQP address; write amqp://USER@HOST:PORT/VHOST") from None
+        raise InputError(NO_ADDRESS) from None
+    if not parts.hostname:  # pika would take localhost
+        raise InputError(NO_ADDRESS)
     parameters.virtual_host = unquote(parts.path[1:]) or "/"
     parameters.credentials = pika.PlainCredentials(
         user or unquote(parts.username or "guest"), str(password) if password else unquote(parts.password or "guest")
@@ -46,6 +50,37 @@ def broker_of(
     if "heartbeat" not in parts.query:
         parameters.heartbeat = HEARTBEAT
     return parameters
+
+
+class Brokers(Sequence[pika.URLParameters]):
+    """The hosts of one cluster, in the order in which they are tried.
+
+    To go through them is to connect, so the password is read again then: one that was rotated needs no restart. Raises
+    Disconnected if it cannot be read.
+    """
+
+    def __init__(self, hosts: Sequence[pika.URLParameters], password: Secret | None) -> None:
+        self._hosts = hosts
+        self._password = password
+
+    def __iter__(self) -> Iterator[pika.URLParameters]:
+        if self._password is not None:
+            now = self._password.current()
+            for host in self._hosts:
+                host.credentials = pika.PlainCredentials(host.credentials.username, now)
+        return iter(self._hosts)
+
+    @overload
+    def __getitem__(self, index: int) -> pika.URLParameters: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[pika.URLParameters]: ...
+
+    def __getitem__(self, index: int | slice) -> pika.URLParameters | Sequence[pika.URLParameters]:
+        return self._hosts[index]
+
+    def __len__(self) -> int:
+        return len(self._hosts)
 
 
 def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
@@ -76,4 +111,4 @@ def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters
             raise table.error("hosts", f"must be HOST or HOST:PORT, and is {host!r}")
         other.port = int(port)
         found.append(other)
-    return found
+    return Brokers(found, password)

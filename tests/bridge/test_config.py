@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from bridge.config import Config, read_config
+from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive import ArchiveSource, ArchiveTarget
 from bridge.policy import Backoff, Policy, Unroutable
-from bridge.table import Secret, Table
+from bridge.rabbitmq.addresses import brokers_of
+from bridge.table import Secret, Table, hide_logins
 from exchange import InputError
 
 TOPOLOGY = """
@@ -113,6 +115,9 @@ def changed(old: str, new: str) -> str:
     return RIGHT.replace(old, new)
 
 
+MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -158,6 +163,27 @@ def changed(old: str, new: str) -> str:
         (RIGHT + "[policy]\nrate = -1", r"\[policy\] rate: must be a number above zero, and is -1"),
         (RIGHT + "[policy]\nretries = 1", r"\[policy\] retries: is not known here \(did you mean tries\?\)"),
         (RIGHT + "[sources.replay.policy]\ntries = 1.5", r"\[sources.replay.policy\] tries: must be a whole number"),
+        (changed("topology =", "topolgy ="), r"topolgy: is not known here \(did you mean topology\?\)"),
+        (changed("[sources.replay]", "[source.replay]"), r"source: is not known here \(did you mean sources\?\)"),
+        (changed("[targets.out]", "[target.out]"), r"target: is not known here \(did you mean targets\?\)"),
+        (changed('url = "archive:in"', 'ulr = "archive:in"'), r"ulr: is not known here \(did you mean url\?\)"),
+        (changed("queues =", "queus ="), r"\[targets.out\] queus: is not known here \(did you mean queues\?\)"),
+        (
+            'profile = "rabbitmq-4.1"' + RIGHT,
+            "profile: must be one of .*rabbitmq-4.3, and is 'rabbitmq-4.1'; that .*-4.0 does",
+        ),
+        ('profile = "kafka"' + RIGHT, "profile: must be one of rabbitmq-3.10, .*, and is 'kafka'$"),
+        ('vhost = "/none"' + RIGHT, "vhost: .*t.bindings has no virtual host '/none'; it has '/'$"),
+        (MIXED.replace('queue = "q"', 'que = "q"'), r"que: is not known here \(did you mean queue\?\)"),
+        (
+            MIXED.replace('queue = "q"', 'queue = "q"\nprefetch = 100000'),
+            "prefetch: 100,000 is more than AMQP can ask for, 65,535",
+        ),
+        (MIXED.replace("amqp://127.0.0.1", "amqp"), r"\[sources.rabbit\] url: must begin with one of amqp:"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp:"), r"\[sources.rabbit\] url: not an AMQP address; write amqp://USER"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp://"), r"\[sources.rabbit\] url: not an AMQP address"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp://u:p@"), r"\[sources.rabbit\] url: not an AMQP address"),
+        (RIGHT + '[dead_letters]\nurl = "amqp://h"\nqueu = "d"', r"queu: is not known here \(did you mean queue\?\)"),
         ("dead_letters = 1" + RIGHT, r"dead_letters: must be a table, and is 1: \[dead_letters\]"),
         ("sources = 1", r"topology: is missing"),
     ],
@@ -181,9 +207,6 @@ def test_paths_are_those_beside_the_configuration(tmp_path: Path, monkeypatch: p
     assert inlet.source._settled_path == tmp_path / ".in.replay.replay.json"
 
 
-MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
-
-
 def test_each_worker_has_its_port_and_the_first_alone_the_archives(tmp_path: Path) -> None:
     text = "workers = 3\n" + MIXED
     for worker, port, sources in ((1, 9410, ["replay", "rabbit"]), (3, 9412, ["rabbit"])):
@@ -191,6 +214,35 @@ def test_each_worker_has_its_port_and_the_first_alone_the_archives(tmp_path: Pat
         assert config.http is not None
         assert config.http.port == port
         assert [inlet.source.name for inlet in config.inlets] == sources
+
+
+# What the file alone shows to be unwise, or to go round for ever.
+
+
+def test_what_will_cost_something_one_day_is_a_warning_with_its_key(tmp_path: Path) -> None:
+    assert [str(each).partition(":")[0] for each in read(tmp_path, RIGHT).warnings] == ["dead_letters"]
+    whole = MIXED + '[dead_letters]\nurl = "archive:dead"\n'
+    assert read(tmp_path, whole).warnings == ()
+    [warned] = read(tmp_path, whole.replace('queue = "q"', 'queue = "q"\noffset = "last"')).warnings
+    assert str(warned).startswith("[sources.rabbit] offset: without offsets = ")
+
+
+def test_a_bridge_that_feeds_itself_is_refused_and_one_that_may_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ArchiveSource, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    with pytest.raises(InputError, match=r"targets.out: its folder is what \[sources.replay\] reads.*replay -> replay"):
+        read(tmp_path, RIGHT)
+    filtered = changed('url = "archive:in"', 'url = "archive:in"\nselector = "a = 1"')
+    assert "unless its filter leaves them out" in str(read(tmp_path, filtered).warnings[0])
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset(), raising=False)
+    dead = '[dead_letters]\nurl = "archive:dead"\n'
+    assert read(tmp_path, RIGHT + dead).warnings == ()
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    ignored = 'ignore = ["all", "some"]' + RIGHT[: RIGHT.index("[targets")] + dead
+    with pytest.raises(InputError, match=r"dead_letters: its folder is what \[sources.replay\] reads"):
+        read(tmp_path, ignored)
 
 
 # Secrets.
@@ -227,6 +279,55 @@ def test_what_is_wrong_with_a_secret_is_told_without_it(value: Any, told: str) -
 
 def test_secrets_stay_secret_in_what_is_made_of_them() -> None:
     assert repr({"password": Secret("hush")}) == "{'password': '***'}"
+
+
+def test_a_secret_is_read_again_when_it_is_asked_for_and_what_cannot_be_read_is_a_lost_connection(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text("old\n")
+    environment = {"S": "old"}
+    from_file = table({"password": {"file": str(file)}}).secret("password")
+    from_environment = Table({"password": {"env": "S"}}, "bridge.toml", environment=environment).secret("password")
+    written = table({"password": "old"}).secret("password")
+    assert from_file is not None
+    assert from_environment is not None
+    assert written is not None
+    file.write_text("new\n")
+    environment["S"] = "new"
+    assert (from_file.current(), from_environment.current(), written.current()) == ("new", "new", "old")
+    for trouble, told in ((file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty")):
+        trouble()
+        with pytest.raises(Disconnected, match=rf"password: the file {file}.* {told}"):
+            from_file.current()
+
+
+def test_each_connection_to_rabbitmq_is_made_with_the_password_as_it_is_then(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("old")
+    brokers = brokers_of("n", "amqp://u@h", Table({"password": {"file": str(file)}, "hosts": ["other"]}, "bridge.toml"))
+    for password in ("new", "newer"):
+        file.write_text(password)
+        assert [each.credentials.password for each in brokers] == [password] * 2
+    assert [each.host for each in brokers] == ["h", "other"]
+    file.unlink()
+    with pytest.raises(Disconnected, match="cannot be read: No such file"):
+        list(brokers)
+
+
+@pytest.mark.parametrize("password", ["hush", "hush/hush", "h@hush", "a:hush", "hu sh'\"hush"])
+def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> None:
+    with pytest.raises(InputError, match=r"\*\*\*@h") as caught:
+        table({"url": [f"amqp://u:{password}@h/v"]}).text("url")
+    assert "hush" not in str(caught.value)
+    if " " not in password:
+        assert hide_logins(f"no amqp://u:{password}@h/v, sorry") == "no amqp://***@h/v, sorry"
+
+
+def test_a_value_that_is_a_secret_by_its_name_is_not_shown(tmp_path: Path) -> None:
+    text = MIXED.replace('"amqp://127.0.0.1"', '"kafka://h"\ntopic = "t"\nlibrdkafka = { "sasl.password" = ["hush"] }')
+    with pytest.raises(InputError, match=r"librdkafka.sasl.password: must be .*, and is '\*\*\*'"):
+        read(tmp_path, text)
 
 
 URL = "amqp://guest:hush-hush@127.0.0.1:1"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from bridge.cli import main
+from bridge.signals import APART
 from exchange import Message
 from tests.bridge.test_archive import bodies_in, parts_in, write_part
 
@@ -85,10 +86,10 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object
 class Running:
     """A bridge at work."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, command: Sequence[str] | None = None) -> None:
         self.log = path.with_name("log")
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(program("run", str(path)), stderr=log)
+            self.process = subprocess.Popen(command or program("run", str(path)), stderr=log)
 
     def events(self) -> list[dict[str, Any]]:
         """What it told so far."""
@@ -135,8 +136,8 @@ def waited(look: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def running(path: Path) -> Iterator[Running]:
-    bridge = Running(path)
+def running(path: Path, command: Sequence[str] | None = None) -> Iterator[Running]:
+    bridge = Running(path, command)
     try:
         yield bridge
     finally:
@@ -148,7 +149,8 @@ def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None
     done = ran("run", str(written(tmp_path, BRIDGE + OUT)))
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stderr.splitlines()]
-    assert events[0]["event"] == "serving"
+    assert [event["event"] for event in events][:2] == ["configuration", "serving"]
+    assert "there is no [dead_letters]" in events[0]["text"]
     assert [event["event"] for event in events][-2:] == ["ended", "stopped"]
     assert sorted(
         int(body) for path in parts_in(tmp_path / "out") if "some" not in str(path) for body in bodies_in(path)
@@ -217,10 +219,67 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
         began = time.monotonic()
         bridge.process.send_signal(signal.SIGINT)
         bridge.event("stopping")
+        time.sleep(APART)
         bridge.process.send_signal(signal.SIGINT)
         assert bridge.ended() == 1
         assert time.monotonic() - began < 15
     bridge.event("stopping at once")
+
+
+def test_two_signals_within_a_second_are_one_wish_to_end(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
+    (tmp_path / "t.bindings").write_text(HOLDING)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        bridge.process.terminate()
+        bridge.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert bridge.ended() == 1
+        assert time.monotonic() - began > 2.5
+    assert "stopping at once" not in [event["event"] for event in bridge.events()]
+
+
+def test_a_hangup_is_logged_and_changes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + "follow = true\n" + OUT)
+    topology = (tmp_path / "t.bindings").read_text()
+    (tmp_path / "t.bindings").unlink()
+    os.mkfifo(tmp_path / "t.bindings")
+    with running(path) as bridge:
+        with (tmp_path / "t.bindings").open("w") as pipe:  # the configuration is being read, so nothing runs yet
+            bridge.process.send_signal(signal.SIGHUP)
+            pipe.write(topology)
+        bridge.event("hangup", text="nothing is reloaded; restart it to read the configuration again")
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 300)
+        bridge.process.send_signal(signal.SIGHUP)
+        waited(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
+        bridge.process.terminate()
+        assert bridge.ended() == 0
+
+
+def test_a_bridge_that_cannot_be_stopped_ends_itself_and_says_what_it_waited_for(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"100 ms"') + "follow = true\n" + OUT)
+    stubborn = (
+        "import asyncio, sys\n"
+        "from bridge import signals\n"
+        "from bridge.archive.writing import ArchiveTarget\n"
+        "signals.CLOSING = signals.LAST = 0.3\n"
+        "async def close(self):\n"
+        "    while True:\n"
+        "        try:\n"
+        "            await asyncio.sleep(60)\n"
+        "        except asyncio.CancelledError:\n"
+        "            pass\n"
+        "ArchiveTarget.close = close\n"
+        "from bridge.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    with running(path, [sys.executable, "-c", stubborn, "bridge", "run", str(path)]) as bridge:
+        bridge.event("connected", endpoint="out")
+        began = time.monotonic()
+        bridge.process.terminate()
+        assert bridge.ended() == 1
+        assert time.monotonic() - began < 10
+    assert "Pump.run" in bridge.event("ended by force")["waiting"]
 
 
 def test_a_rate_is_kept(tmp_path: Path) -> None:
@@ -235,7 +294,7 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
     ("text", "told"),
     [
         (BRIDGE + "nonsense = 1" + OUT, "[sources.replay] nonsense: is not known here"),
-        (BRIDGE.replace("archive:in", "archive:none") + OUT, "none: there is no such file or folder"),
+        ('profile = "rabbitmq-4.1"\n' + BRIDGE + OUT, "that release routes as rabbitmq-4.0 does"),
         (BRIDGE.replace("127.0.0.1:0", "192.0.2.1:9410") + OUT, "http: 192.0.2.1:9410 cannot be served"),
     ],
 )
@@ -249,12 +308,19 @@ def test_what_cannot_work_ends_with_2_and_a_line_that_says_why(tmp_path: Path, t
 def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, BRIDGE + OUT)
     good = ran("check", str(path))
-    assert (good.returncode, good.stdout) == (0, "")
-    assert not parts_in(tmp_path / "out")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.splitlines()[-1] == "ready to run: 1 source, 1 target, 1 warning"
+    assert not (tmp_path / "out").exists()
     wrong = written(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
     code, told = checked(capsys, str(wrong))
     assert code == 1
-    assert "replay: " in told
+    assert "  error    [sources.replay] " in told
+    assert told.splitlines()[-1] == "not ready: 1 error, 1 warning"
+    code, told = checked(capsys, "--json", str(wrong))
+    assert code == 1
+    found = json.loads(told)
+    assert (found["ready"], found["errors"], found["warnings"]) == (False, 1, 1)
+    assert [each["table"] for each in found["findings"] if each["level"] == "error"] == ["sources.replay"]
     assert checked(capsys, "--offline", str(wrong))[0] == 0
     assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
 
@@ -264,9 +330,10 @@ def test_check_says_once_why_it_cannot_connect(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE + OUT + kafka)
     found = ran("check", str(path))
     assert found.returncode == 1
-    assert found.stdout.startswith("kafka: ")
-    assert found.stdout.count("127.0.0.1:1 failed: Connection refused") == 1
-    assert found.stderr == f"{path}: 2 source(s), 1 target(s)\n"
+    [line] = [line for line in found.stdout.splitlines() if line.startswith("  error")]
+    assert line.startswith("  error    [sources.kafka] ")
+    assert found.stdout.count("127.0.0.1:1") == 1
+    assert found.stderr == ""
 
 
 RABBIT = """

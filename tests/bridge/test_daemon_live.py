@@ -7,6 +7,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pika
@@ -15,9 +16,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from exchange.partition.partitioning import Partitioning
-from tests.bridge.test_daemon import running, waited
+from tests.bridge.test_daemon import checked, running, waited
 from tests.bridge.test_examples import DOCS, EXAMPLES
-from tests.servers import Server
+from tests.differential import manage
+from tests.servers import Server, missing
 
 pytestmark = pytest.mark.live
 
@@ -30,30 +32,65 @@ def name() -> str:
     return f"hashstar-guide-{uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def queue(rabbitmq: Server, name: str) -> Iterator[str]:
-    """A queue with messages of a few tenants, numbered."""
-    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
-    channel = connection.channel()
-    channel.queue_declare(name, durable=True)
-    channel.exchange_declare(name, "fanout")
-    channel.queue_bind(name, name)
-    channel.confirm_delivery()
-    for n in range(COUNT):
+class Guest:
+    """A virtual host with what the guide says must be there, and nothing else."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server = server
+        self.vhost = name
+        self.user = name
+        manage(server, "PUT", f"vhosts/{name}")
+        manage(server, "PUT", f"permissions/{name}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
+        manage(server, "PUT", f"users/{name}", {"password": "hush", "tags": ""})
+        command = re.search(r"rabbitmqctl set_permissions\s+bridge\s+'(.*?)'\s+'(.*?)'\s+'(.*?)'", DOCS.read_text())
+        assert command is not None
+        rights = dict(zip(("configure", "write", "read"), command.groups(), strict=True))
+        manage(server, "PUT", f"permissions/{name}/{name}", rights)
+        parameters = pika.URLParameters(server.url)
+        parameters.virtual_host = name
+        self._connection = pika.BlockingConnection(parameters)
+        self._channel = self._connection.channel()
+        self._channel.confirm_delivery()
+        for queue in ("orders", "orders-dead"):
+            self._channel.queue_declare(queue, durable=True)
+
+    def publish(self, n: int, key: str) -> None:
+        """Publish a numbered message so that it gets to the queue with this key, as by a binding."""
         properties = pika.BasicProperties(headers={"tenant": f"tenant {n % 7}"}, message_id=str(n), delivery_mode=2)
-        channel.basic_publish(name, KEYS[n % 3], b"%d" % n, properties, mandatory=True)
-    yield name
-    channel.queue_delete(name)
-    channel.exchange_delete(name)
-    connection.close()
+        if key == "orders":
+            self._channel.basic_publish("", key, b"%d" % n, properties, mandatory=True)
+            return
+        self._channel.exchange_declare("shop", "fanout")
+        self._channel.queue_bind("orders", "shop")
+        self._channel.basic_publish("shop", key, b"%d" % n, properties, mandatory=True)
+
+    def count(self, queue: str) -> int:
+        """The messages in a queue."""
+        return int(self._channel.queue_declare(queue, durable=True, passive=True).method.message_count)
+
+    def close(self) -> None:
+        self._connection.close()
+        manage(self._server, "DELETE", f"vhosts/{self.vhost}")
+        manage(self._server, "DELETE", f"users/{self.user}")
+
+
+@pytest.fixture
+def guest(rabbitmq: Server, name: str) -> Iterator[Guest]:
+    """What the guide asks for, at a real RabbitMQ."""
+    if rabbitmq.management_url is None:
+        missing("the RabbitMQ has no management API")
+    made = Guest(rabbitmq, name)
+    yield made
+    made.close()
 
 
 @pytest.fixture
 def topics(kafka: Server, name: str) -> Iterator[dict[str, str]]:
     """Topics in the place of the guide's."""
     admin = AdminClient({"bootstrap.servers": kafka.url})
-    made = {"billing": f"{name}-billing", "orders-audit": f"{name}-audit"}
-    for future in admin.create_topics([NewTopic(made["billing"], 3), NewTopic(made["orders-audit"], 12)]).values():
+    partitions = {"billing": 3, "orders-audit": 12, "lost-and-found": 1}
+    made = {topic: f"{name}-{topic}" for topic in partitions}
+    for future in admin.create_topics([NewTopic(made[topic], count) for topic, count in partitions.items()]).values():
         future.result(30)
     yield made
     admin.delete_topics(list(made.values()))
@@ -77,28 +114,67 @@ def records_of(bootstrap: str, topic: str, count: int) -> list[tuple[int, int, d
         consumer.close()
 
 
-def test_the_bridge_of_the_guide_moves_everything_in_order_to_the_right_partitions(
-    rabbitmq: Server, kafka: Server, queue: str, topics: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def guide(
+    rabbitmq: Server,
+    kafka: Server,
+    guest: Guest,
+    topics: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """The lines of the guide, at these brokers."""
     block = re.search(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert block is not None
     text = block[1]
-    parameters = pika.URLParameters(rabbitmq.url)
+    server = urlsplit(rabbitmq.url)
     changes = {
-        '"amqp://bridge@127.0.0.1"': f'"amqp://guest@{parameters.host}:{parameters.port}"\nexchange = "orders"',
-        'queue = "orders"': f'queue = "{queue}"',
-        '"kafka://127.0.0.1:9092"': f'"kafka://{kafka.url}"',
-        '"billing"': f'"{topics["billing"]}"',
-        '"orders-audit"': f'"{topics["orders-audit"]}"',
+        '"amqp://bridge@127.0.0.1"': (2, f'"amqp://{guest.user}@{server.hostname}:{server.port}/{guest.vhost}"'),
+        '"kafka://127.0.0.1:9092"': (1, f'"kafka://{kafka.url}"'),
+        **{f'"{old}"': (1, f'"{new}"') for old, new in topics.items()},
     }
-    for old, new in changes.items():
-        assert text.count(old) == 1
+    for old, (count, new) in changes.items():
+        assert text.count(old) == count
         text = text.replace(old, new)
-    monkeypatch.setenv("BRIDGE_PASSWORD", "guest")
+    monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
     shutil.copy(EXAMPLES / "shop.bindings", tmp_path)
     path = tmp_path / "bridge.toml"
     path.write_text('http = "127.0.0.1:0"\nlog_format = "json"\n' + text)
-    with running(path) as bridge:
+    return path
+
+
+def test_what_the_guide_says_must_be_there_is_enough(
+    guest: Guest, guide: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guest.publish(0, "orders")
+    for _ in range(25):  # more than a quorum queue lets a message be delivered
+        code, told = checked(capsys, str(guide))
+        assert (code, told.splitlines()[-1].partition(":")[0]) == (0, "ready to run"), told
+    assert guest.count("orders") == 1
+    assert "hush" not in told
+
+
+def test_a_first_message_that_is_published_straight_to_the_queue_stalls_nothing(
+    kafka: Server, guest: Guest, guide: Path, topics: dict[str, str]
+) -> None:
+    guest.publish(0, "orders")
+    with running(guide) as bridge:
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 1 and not bridge.status()["unsettled"])
+        guest.publish(1, KEYS[0])
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 2 and not bridge.status()["unsettled"])
+        bridge.process.terminate()
+        assert bridge.ended() == 0
+    [(_, number, _)] = records_of(kafka.url, topics["lost-and-found"], 1)
+    assert number == 0
+    assert guest.count("orders-dead") == 0
+
+
+def test_the_bridge_of_the_guide_moves_everything_in_order_to_the_right_partitions(
+    kafka: Server, guest: Guest, guide: Path, topics: dict[str, str]
+) -> None:
+    for n in range(COUNT):
+        guest.publish(n, KEYS[n % 3])
+    with running(guide) as bridge:
         waited(lambda: bridge.status()["sources"][0]["messages"] >= COUNT and not bridge.status()["unsettled"])
         assert bridge.asked("GET", "/ready")[0] == 200
         bridge.process.terminate()

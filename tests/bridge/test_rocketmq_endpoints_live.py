@@ -16,7 +16,7 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.rocketmq import Destination, RocketmqSource, RocketmqTarget
 from bridge.mapping import from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.mapping.record import Record
-from bridge.probe import missing
+from bridge.probe import as_object, check
 from bridge.rocketmq.client import ClientSettings
 from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.subscription import Subscription
@@ -143,8 +143,8 @@ async def test_a_topic_that_is_missing_or_not_as_the_topology_says_is_told(topic
 
 
 def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.make(2)
-    count = len(topics.do(topics.client.route(topic)).queues) * 2
+    topic, other = topics.make(2), topics.make(2)
+    count = len(topics.do(topics.client.route(other)).queues) * 2
     (tmp_path / "t.bindings").write_text(
         f'vhost "/"\nexchange all: fanout\nqueue a: partitioned rocketmq.hash over {count} by routing_key\n'
         f"queue b: partitioned rocketmq.hash over {count + 1} by routing_key\nall -> a\nall -> b\n"
@@ -163,16 +163,17 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
         topic = "{topics.make(perm=2)}"
         [targets.right]
         url = "rocketmq://{topics.namesrv}"
-        queues = {{ a = "{topic}" }}
+        queues = {{ a = "{other}" }}
         [targets.wide]
         url = "rocketmq://{topics.namesrv}"
-        queues = {{ b = "{topic}" }}
+        queues = {{ b = "{other}" }}
         """
     )
-    found = asyncio.run(missing(read_config(tmp_path / "bridge.toml", {})))
-    assert [each.partition(":")[0] for each in found] == ["gone", "wrong", "wide"]
-    assert "there is no topic 'gone'; create it" in found[0]
-    assert "has no queue that may be read" in found[1]
+    report = as_object(asyncio.run(check(read_config(tmp_path / "bridge.toml", {}))))
+    found = [(each["endpoint"], each["text"]) for each in report["findings"] if each["level"] == "error"]
+    assert [name for name, _ in found] == ["gone", "wrong", "wide"]
+    assert "there is no topic 'gone'; create it" in found[0][1]
+    assert "has no queue that may be read" in found[1][1]
     assert f"topic '{topic}' has {count} queues now" in found[2]
 
 
