@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from bridge.policy import Policy
 from bridge.rabbitmq.addresses import brokers_of, management_of
@@ -29,15 +29,22 @@ from bridge.table import Table
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
 
 
+MOST_PREFETCH: Final = 65_535
+"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
+
+
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """The source of a configuration; see `bridge.endpoints`."""
     brokers = brokers_of(name, url, table)
+    prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
+    if prefetch > MOST_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
     offsets, offset = table.maybe("offsets"), table.text("offset", "first")
     return RabbitmqSource(
         name,
         brokers,
         table.text("queue"),
-        prefetch=min(table.integer("prefetch", policy.window, least=1), 65_535),
+        prefetch=prefetch,
         exclusive=table.flag("exclusive", default=False),
         offsets=None if offsets is None else table.path_of(offsets),
         offset=int(offset) if offset.isdigit() else offset,

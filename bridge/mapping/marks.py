@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from bridge.amqp import ContentHeader, Headers, content_of, message_of
 from bridge.amqp.content import BITS, HEADERS
-from bridge.amqp.fields import PACK, SIZE, MalformedHeader, decode_value, short_string
+from bridge.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
 from bridge.mapping.identity import IDENTITY
 from bridge.mapping.record import Header
 from exchange.message import Message
@@ -70,7 +70,7 @@ def _field(name: str, value: bytes) -> bytes:
 
 @lru_cache(256)
 def _hops_field(hops: int) -> bytes:
-    return short_string(HOPS) + PACK["signedint"](b"I", min(hops, MOST))
+    return short_string(HOPS) + encode_value(min(hops, MOST))
 
 
 FIRST_HOP: Final = _hops_field(1)

@@ -176,9 +176,9 @@ class Connection:
         return str(getattr(self._wire.params.credentials, "username", ""))
 
     @property
-    def vhost(self) -> str:
-        """The virtual host."""
-        return str(self._wire.params.virtual_host)
+    def parameters(self) -> pika.URLParameters:
+        """The host that answered, and how it was asked."""
+        return self._wire.params
 
     async def look(self, kind: Literal["queue", "exchange"], name: str) -> Any:
         """Declare a queue or an exchange passively, and return the broker's answer: nothing is made or changed.
