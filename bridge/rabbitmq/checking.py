@@ -96,9 +96,9 @@ class Look:
                     why = f" ({reason})" if reason else ""
                     self.add("error", f"{kind} {name!r}: there is none; declare it{why}", key)
             elif error.code == 403:
-                user = self.connection.user
                 if not absent:
-                    self.add("ok", f"{kind} {name!r}: not looked at, user {user!r} has no right that would allow it", key)
+                    why = f"user {self.connection.user!r} has no right that would allow it"
+                    self.add("ok", f"{kind} {name!r}: not looked at, {why}", key)
             else:
                 self.add("error", f"{kind} {name!r}: {error.text}", key)
             return None
@@ -190,7 +190,8 @@ async def check_target(
                     seen.add((expected.kind, expected.name))
                     await _check_written(look, expected, queue, layout)
             if not route.exchange:
-                look.check_right("write", DEFAULT_EXCHANGE, "the default exchange", f"queues.{queue}" if queue else "queue")
+                key = f"queues.{queue}" if queue else "queue"
+                look.check_right("write", DEFAULT_EXCHANGE, "the default exchange", key)
     except (Disconnected, BrokerError) as error:
         look.add("error", str(error), "url")
     finally:
@@ -240,7 +241,8 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
     said = f"{kind} queue {name!r}" if kind != "stream" else f"stream {name!r}"
     if kind == "stream":
         if not settings.keeps_offsets:
-            look.add("warning", f'{said}: each start reads it all again; write offsets = "FILE" to go on instead', "offsets")
+            way_out = 'write offsets = "FILE" to go on instead'
+            look.add("warning", f"{said}: each start reads it all again; {way_out}", "offsets")
         return
     if kind == "quorum":
         if settings.exclusive:
@@ -310,8 +312,8 @@ async def _other_consumers(look: Look, known: Mapping[str, Any]) -> int:
 def _warn_of_consumers(look: Look, name: str, count: int) -> None:
     look.add(
         "warning",
-        f"queue {name!r}: {count} consumer(s) read it beside this bridge, if they are not its own; each gets a share, and "
-        "order holds only with a single active consumer (x-single-active-consumer)",
+        f"queue {name!r}: {count} consumer(s) read it beside this bridge, if they are not its own; each gets a share, "
+        "and order holds only with a single active consumer (x-single-active-consumer)",
         "queue",
     )
 

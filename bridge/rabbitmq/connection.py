@@ -377,23 +377,41 @@ async def _opened(parameters: pika.URLParameters) -> _Wire:
         done = True
     finally:
         if not done:
-            await _end(wire, ended)
+            await _end(wire, opened, ended)
     wire._transport._MAX_RECV_BYTES = RECEIVE_BYTES
     wire._transport._MAX_CONSUME_BYTES = 4 * RECEIVE_BYTES
     return wire
 
 
-async def _end(wire: _Wire, ended: asyncio.Event) -> None:
-    """Close a connection that is not to be used, and its socket, which nobody else will; also when cancelled again."""
-    if not wire.is_closed and not wire.is_closing:
+async def _end(wire: _Wire, opened: asyncio.Future[_Wire], ended: asyncio.Event) -> None:
+    """Close a connection that is not to be used, and its socket, which nobody else will; also when cancelled again.
+
+    pika forgets a socket that it is told to close at certain moments of opening it. So it is closed when it is open,
+    which takes no time with a broker that is well, and torn down if it still is not after `CLOSE_SECONDS`.
+    """
+    loop = asyncio.get_running_loop()
+    giving_up = loop.call_later(CLOSE_SECONDS, _tear_down, wire)
+    opened.add_done_callback(lambda _: giving_up.cancel())
+    opened.add_done_callback(lambda _: _close_open(wire))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2 * CLOSE_SECONDS):
+            await ended.wait()
+
+
+def _close_open(wire: _Wire) -> None:
+    if wire.is_open:
         wire.close()
-    try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await ended.wait()
-    finally:
-        if not wire.is_closed and wire._transport is not None:
-            wire._adapter_disconnect_stream()
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, _tear_down, wire)
+
+
+def _tear_down(wire: _Wire) -> None:
+    """Close the socket, if it is still there."""
+    if wire.is_closed:
+        return
+    if wire._transport is not None:
+        wire._terminate_stream(pika.exceptions.AMQPConnectionError("given up"))
+    elif not wire.is_closing:
+        wire.close()
 
 
 def _tell(future: asyncio.Future[T], value: T) -> None:

@@ -128,7 +128,7 @@ async def test_an_exchange_is_published_to_with_the_partition_s_name_as_the_key(
     } == placed
 
 
-@pytest.mark.parametrize("key", ["by routing key", 'by header "tenant"'])
+@pytest.mark.parametrize("key", ["by routing_key", 'by header "tenant"'])
 @on_a_loop
 async def test_an_exchange_that_hashes_spreads_as_the_topology_does(broker: Broker, key: str) -> None:
     if broker.server.version_info < (3, 13):
