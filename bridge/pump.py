@@ -254,7 +254,9 @@ class Pump:
         """End a loop of bridges with a dead letter; one of dead letters themselves, by holding it."""
         reason = f"loop: passed {hops} bridges"
         if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
-            self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+            if pending.held_reason is None:  # else it was counted when it was held first
+                self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+            pending.held_reason = reason
             asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
             return
         self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)

@@ -174,26 +174,26 @@ class Heard:
 
     def __init__(self) -> None:
         self.fates: list[tuple[str, str]] = []
-        self.again = asyncio.Event()
+        self.held = asyncio.Event()
 
     def unroutable(self, _: str, __: Delivery, fate: str, reason: str) -> None:
         self.fates.append((fate, reason))
-        if len(self.fates) > 1:
-            self.again.set()
+        if fate == "hold":
+            self.held.set()
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 
 
 async def pump(message: Message, dead: MemoryTarget | None) -> tuple[MemorySource, MemoryTarget, Heard]:
-    """Pump a message until it is settled, or was held twice."""
+    """Pump a message until it is settled, or held."""
     source, target, heard = MemorySource([message]), MemoryTarget(), Heard()
     source.end()
     running = Pump([Inlet(source)], router_to("queue"), {"queue": target}, heard, QUICK, dead)
     task = asyncio.ensure_future(running.run())
-    again = asyncio.ensure_future(heard.again.wait())
-    await asyncio.wait([task, again], return_when=asyncio.FIRST_COMPLETED)
-    again.cancel()
+    held = asyncio.ensure_future(heard.held.wait())
+    await asyncio.wait([task, held], return_when=asyncio.FIRST_COMPLETED)
+    held.cancel()
     running.stop()
     await task
     return source, target, heard

@@ -102,9 +102,12 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     served: list[asyncio.Task[Any] | None] = []
+    all_served = asyncio.Event()
 
     async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         served.append(asyncio.current_task())
+        if len(served) == 14:
+            all_served.set()
         with suppress(OSError):
             await reader.read()
             writer.close()
@@ -122,8 +125,7 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
         with pytest.raises(asyncio.CancelledError):
             await opening
     async with asyncio.timeout(10):
-        while len(served) < 14:
-            await asyncio.sleep(0.01)
+        await all_served.wait()
         await asyncio.gather(*[task for task in served if task is not None])
     server.close()
     await server.wait_closed()
