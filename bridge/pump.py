@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from bridge.dead_letters import dead_letter_of
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
 from bridge.inlet import Inlet, Reading
+from bridge.mapping.marks import hops_of, is_dead_letter
 from bridge.outlet import Events, Outlet
 from bridge.policy import Policy, Unroutable
 from bridge.reach import reachable_queues
@@ -192,10 +193,13 @@ class Pump:
         """Send deliveries on their way; the one copy of each becomes as many as there are targets."""
         ready: dict[Outlet, list[Outgoing]] = {}
         enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
-        ignored, outlets = self._ignored, self._outlets
+        ignored, outlets, max_hops = self._ignored, self._outlets, self._policy.max_hops
         for pending in pendings:
             delivery = pending.delivery
             try:
+                if (hops := hops_of(delivery.message)) > max_hops:
+                    self._give_up_loop(inlet, pending, hops, ready)
+                    continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
                     inlet.window.done(pending)
@@ -245,6 +249,19 @@ class Pump:
             pending.held_reason = reason
             wait = self._policy.backoff.most
             asyncio.get_running_loop().call_later(wait, self._route_again, inlet, pending)
+
+    def _give_up_loop(self, inlet: Inlet, pending: Pending, hops: int, ready: dict[Outlet, list[Outgoing]]) -> None:
+        """End a loop of bridges with a dead letter; one of dead letters themselves, by holding it."""
+        reason = f"loop: passed {hops} bridges"
+        if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
+            if pending.held_reason is None:  # else it was counted when it was held first
+                self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+            pending.held_reason = reason
+            asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
+            return
+        self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
+        dead = self._dead(pending, Failure(reason, final=True), inlet.source.name, "", 0)
+        ready.setdefault(self._dead_outlet, []).append(dead)
 
     def _route_again(self, inlet: Inlet, pending: Pending) -> None:
         if not pending.dropped:

@@ -11,6 +11,8 @@
     exclusive = true
     offsets = "orders.offset"               # of a stream: the file that remembers how far it was read
     offset = "first"                        # of a stream: where to begin
+                                            # of a queue that is partitioned, one for each partition:
+                                            # queues = { audit = "audit-{partition}" }
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridge.policy import Policy
-from bridge.rabbitmq.addresses import brokers_of
-from bridge.rabbitmq.publishing import Address, RabbitmqTarget
+from bridge.rabbitmq.addresses import brokers_of, management_of
+from bridge.rabbitmq.publishing import RabbitmqTarget
 from bridge.rabbitmq.reading import RabbitmqSource
+from bridge.rabbitmq.routes import PARTITION, Address
 from bridge.table import Table
 
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
@@ -55,7 +58,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
     """The target of a configuration, and its queues; see `bridge.endpoints`."""
     addresses = table.mapping("queues", address_of, 'the name of a queue, or { exchange = "...", routing_key = "..." }')
-    return RabbitmqTarget(name, brokers_of(name, url, table), addresses), list(addresses)
+    return RabbitmqTarget(name, brokers_of(name, url, table), addresses, management_of(table)), list(addresses)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
@@ -66,7 +69,9 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     if queue is not None and exchange is not None:
         raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
     address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe("routing_key"))
-    return RabbitmqTarget(name, brokers_of(name, url, table), {"": address})
+    if address.is_template:
+        raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
+    return RabbitmqTarget(name, brokers_of(name, url, table), {"": address}, management_of(table))
 
 
 def address_of(value: Any) -> Address:

@@ -15,8 +15,9 @@ from urllib.parse import quote
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
-from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka
 from bridge.mapping.amqp_guest import MARK
+from bridge.mapping.marks import HOPS, carried, hop_header, hops_of
 from bridge.mapping.refused import NAME_BYTES, crosses, refused
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
@@ -91,7 +92,7 @@ class Reader:
 _record: Final = tuple.__new__
 """Of a named tuple, without the call of a function written in Python."""
 
-TELLING: Final = frozenset({IDENTITY, MARK})
+TELLING: Final = frozenset({IDENTITY, HOPS, MARK})
 """Headers by which a record is another message's, or has an identity of another place."""
 
 
@@ -181,12 +182,22 @@ class Writer:
 
 
 def written(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
-    """The record of a message, with its identity. One that was a record all the time is that, without a way abroad."""
+    """The record of a message, with its marks. One that was a record all the time is that, without a way abroad."""
     message, identity = outgoing.message, outgoing.delivery.identity
     record = record_of(message)
     if record is None:
-        return to_kafka(with_identity(message, identity), topic, key)
-    headers = record.headers
-    if identity is not None:  # of its place, as a record with an identity of its own is no such message
-        headers = [*headers, (IDENTITY, identity.encode())]
+        message, hops = carried(message, identity)
+        made = to_kafka(message, topic, key)
+        made.headers.append(hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
+        return made
+    headers, hops = record.headers, 1
+    for name, _ in headers:
+        if name == HOPS:
+            hops = hops_of(message) + 1
+            headers = [header for header in headers if header[0] != HOPS]
+            break
+    if identity is None:
+        headers = [*headers, hop_header(hops)]
+    else:  # of its place, as a record with an identity of its own is no such message
+        headers = [*headers, (IDENTITY, identity.encode()), hop_header(hops)]
     return Record(topic, record.key, record.value, headers, record.timestamp, record.is_append_time)

@@ -6,14 +6,14 @@ import ssl
 from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Final, overload
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pika
 
 from bridge.table import Secret, Table
 from exchange.errors import InputError
 
-__all__ = ["broker_of", "brokers_of"]
+__all__ = ["broker_of", "brokers_of", "cluster_of", "management_of"]
 
 SECONDS: Final = 30.0
 """How long connecting to a host may take."""
@@ -112,3 +112,19 @@ def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters
         other.port = int(port)
         found.append(other)
     return Brokers(found, password)
+
+
+def cluster_of(parameters: pika.URLParameters) -> str:
+    """Return what a configuration has to tell clusters apart: ``HOST:PORT/VHOST``."""
+    return f"{parameters.host}:{parameters.port}/{quote(parameters.virtual_host, safe='')}"
+
+
+def management_of(table: Table) -> str | None:
+    """Return the address of the management API that a table names, or None. Raises InputError."""
+    url = table.maybe("management")
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise table.error("management", "must be http://HOST:PORT or https://HOST:PORT; user and password are AMQP's")
+    return url.rstrip("/")

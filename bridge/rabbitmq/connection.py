@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import pika
 import pika.exceptions
@@ -24,7 +24,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
 from bridge.rabbitmq.frames import HEAD, METHOD, OVERHEAD, Contents, Event
-from exchange.errors import BrokerError, InputError
+from exchange.errors import BrokerError
 
 __all__ = ["SECONDS", "Channel", "Connection", "Refused"]
 
@@ -138,20 +138,20 @@ class Connection:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._over = False
         self._watch: asyncio.TimerHandle | None = None
+        self._looking: Channel | None = None
         self.blocked = False
         """Whether the broker has asked not to be written to (connection.blocked)."""
+        self.blocked_reason = ""
+        """Why, in the broker's words: ``low on memory``."""
         self.on_unblocked: Callable[[], None] = lambda: None
         wire.after_data = self._after_data
         wire.add_on_close_callback(lambda _, error: self.lose(error))
-        wire.add_on_connection_blocked_callback(lambda *_: self._block(blocked=True))
-        wire.add_on_connection_unblocked_callback(lambda *_: self._block(blocked=False))
+        wire.add_on_connection_blocked_callback(lambda _, frame: self._block(reason=str(frame.method.reason)))
+        wire.add_on_connection_unblocked_callback(lambda *_: self._unblock())
 
     @classmethod
     async def open(cls, addresses: Sequence[pika.URLParameters], on_lost: Callable[[Disconnected], None]) -> Connection:
-        """Connect to the first of these hosts that answers.
-
-        Raises Disconnected when none does, InputError when one refuses the user, the password or the virtual host.
-        """
+        """Connect to the first of these hosts that answers and lets us in. Raises Disconnected when none does."""
         troubles = []
         for parameters in addresses:
             try:
@@ -170,14 +170,37 @@ class Connection:
         """What the broker says of itself."""
         return self._wire.server_properties or {}
 
-    async def channel(self) -> Channel:
-        """A new channel. Raises Disconnected."""
+    @property
+    def user(self) -> str:
+        """The user that is logged in."""
+        return str(getattr(self._wire.params.credentials, "username", ""))
+
+    @property
+    def parameters(self) -> pika.URLParameters:
+        """The host that answered, and how it was asked."""
+        return self._wire.params
+
+    async def look(self, kind: Literal["queue", "exchange"], name: str) -> Any:
+        """Declare a queue or an exchange passively, and return the broker's answer: nothing is made or changed.
+
+        Raises BrokerError as the broker refuses it; the connection and its other channels stay as they are.
+        """
+        if self._looking is None:
+            self._looking = await self.channel(apart=True)
+        try:
+            return await self._looking.ask(f"{kind}_declare", name, passive=True)
+        except BrokerError:
+            self._looking = None  # the broker has closed it
+            raise
+
+    async def channel(self, *, apart: bool = False) -> Channel:
+        """A new channel. If it is apart, its end is not the connection's. Raises Disconnected."""
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             self._wire.channel(on_open_callback=lambda channel: _tell(opened, channel))
         except pika.exceptions.AMQPError as error:
             raise Disconnected(_words(error)) from None
-        channel = Channel(self, await self.answer(opened, "channel.open"))
+        channel = Channel(self, await self.answer(opened, "channel.open"), apart=apart)
         self._channels.append(channel)
         return channel
 
@@ -187,7 +210,8 @@ class Connection:
             raise Disconnected("the connection is closed")
         self._waiting.add(future)
         try:
-            return await asyncio.wait_for(future, SECONDS)
+            async with asyncio.timeout(SECONDS):
+                return await future
         except TimeoutError:
             raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
         finally:
@@ -223,9 +247,11 @@ class Connection:
         if not self._wire.is_closing:
             self._wire.close()
         try:
-            await asyncio.wait_for(asyncio.shield(closed), CLOSE_SECONDS)
-        except TimeoutError:
-            self._wire._adapter_disconnect_stream()
+            await asyncio.wait([closed], timeout=CLOSE_SECONDS)
+        finally:  # also when this is cancelled: nobody else would close the socket
+            if not closed.done():
+                self._wire._adapter_disconnect_stream()
+        if not closed.done():
             await asyncio.wait([closed], timeout=CLOSE_SECONDS)
 
     def pause(self) -> None:
@@ -259,22 +285,28 @@ class Connection:
         for channel in self._channels:
             channel.dispatch()
 
-    def _block(self, *, blocked: bool) -> None:
-        self.blocked = blocked
-        if not blocked:
-            self.on_unblocked()
+    def _block(self, reason: str) -> None:
+        self.blocked, self.blocked_reason = True, reason
+
+    def _unblock(self) -> None:
+        self.blocked, self.blocked_reason = False, ""
+        self.on_unblocked()
 
 
 class Channel:
     """A channel; operations that are rare are pika's, and wait for the broker's answer."""
 
-    def __init__(self, connection: Connection, channel: Any) -> None:
+    def __init__(self, connection: Connection, channel: Any, *, apart: bool = False) -> None:
         self.number: Final[int] = channel.channel_number
         self.on_events: Callable[[list[Event]], None] = lambda _: None
         """Told of deliveries, returns and confirms, as many as came together."""
         self._connection = connection
         self._channel = channel
         self._contents = Contents()
+        self._asked: set[asyncio.Future[Any]] = set()
+        if apart:  # what it is asked is all that its end concerns
+            channel.add_on_close_callback(lambda _, error: self._refuse(error))
+            return
         channel.add_on_close_callback(lambda _, error: connection.lose(error))
         channel.add_on_cancel_callback(
             lambda _: connection.lose(Disconnected("the broker cancelled the consumer: is the queue still there?"))
@@ -291,7 +323,16 @@ class Channel:
             getattr(self._channel, method)(*arguments, **named, callback=lambda frame: _tell(answer, frame))
         except pika.exceptions.AMQPError as error:
             raise Disconnected(_words(error)) from None
-        return await self._connection.answer(answer, method)
+        self._asked.add(answer)
+        try:
+            return await self._connection.answer(answer, method)
+        finally:
+            self._asked.discard(answer)
+
+    def _refuse(self, error: BaseException) -> None:
+        for answer in self._asked:
+            if not answer.done():
+                answer.set_exception(_asked(error))
 
     async def confirms(self) -> None:
         """Switch publisher confirms on; they come as events. Raises as `ask`."""
@@ -327,20 +368,50 @@ async def _opened(parameters: pika.URLParameters) -> _Wire:
         on_open_error_callback=fail,
         on_close_callback=fail,
     )
+    done = False
     try:
-        await asyncio.wait_for(asyncio.shield(opened), SECONDS + 5)
-    except BaseException as error:
-        # Whoever gives up waits until the socket is closed, which nobody else will.
-        if not wire.is_closed and not wire.is_closing:
-            wire.close()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
-        if isinstance(error, TimeoutError):
-            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s") from None
-        raise
+        await asyncio.wait([opened], timeout=SECONDS + 5)
+        if not opened.done():
+            raise Disconnected(f"{parameters.host}:{parameters.port}: no answer in {SECONDS:.0f} s")
+        opened.result()
+        done = True
+    finally:
+        if not done:
+            await _end(wire, opened, ended)
     wire._transport._MAX_RECV_BYTES = RECEIVE_BYTES
     wire._transport._MAX_CONSUME_BYTES = 4 * RECEIVE_BYTES
     return wire
+
+
+async def _end(wire: _Wire, opened: asyncio.Future[_Wire], ended: asyncio.Event) -> None:
+    """Close a connection that is not to be used, and its socket, which nobody else will; also when cancelled again.
+
+    pika forgets a socket that it is told to close at certain moments of opening it. So it is closed when it is open,
+    which takes no time with a broker that is well, and torn down if it still is not after `CLOSE_SECONDS`.
+    """
+    loop = asyncio.get_running_loop()
+    giving_up = loop.call_later(CLOSE_SECONDS, _tear_down, wire)
+    opened.add_done_callback(lambda _: giving_up.cancel())
+    opened.add_done_callback(lambda _: _close_open(wire))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2 * CLOSE_SECONDS):
+            await ended.wait()
+
+
+def _close_open(wire: _Wire) -> None:
+    if wire.is_open:
+        wire.close()
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, _tear_down, wire)
+
+
+def _tear_down(wire: _Wire) -> None:
+    """Close the socket, if it is still there."""
+    if wire.is_closed:
+        return
+    if wire._transport is not None:
+        wire._terminate_stream(pika.exceptions.AMQPConnectionError("given up"))
+    elif not wire.is_closing:
+        wire.close()
 
 
 def _tell(future: asyncio.Future[T], value: T) -> None:
@@ -348,21 +419,37 @@ def _tell(future: asyncio.Future[T], value: T) -> None:
         future.set_result(value)
 
 
-def _connect_error(parameters: pika.URLParameters, error: BaseException) -> Exception:
+def _connect_error(parameters: pika.URLParameters, error: BaseException) -> Disconnected:
+    """Why no connection could be made, in words that name the way out."""
     where = f"{parameters.host}:{parameters.port}"
     found: list[BaseException] = []
     while error not in found:  # pika wraps what happened in what it was about
         found.append(error)
         inner = (*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args)
         error = next((each for each in reversed(inner) if isinstance(each, BaseException)), error)
-    told = CLOSED.search(" ".join([repr(each) for each in found]))
-    if told is not None and int(told[1]) in NOT_ALLOWED:  # else pika only guesses, from how far it had come
+    shown = " ".join([repr(each) for each in found])
+    closed = CLOSED.search(shown)
+    if closed is not None and int(closed[1]) in NOT_ALLOWED:  # else pika only guesses, from how far it had come
         if any(isinstance(each, pika.exceptions.ProbableAuthenticationError) for each in found):
             user = getattr(parameters.credentials, "username", "")
-            return InputError(f"{where}: the broker refuses user {user!r} with this password")
-        return InputError(f"{where}: virtual host {parameters.virtual_host!r}: {_words(found[-1])}")
+            return Disconnected(f"{where}: the broker refuses user {user!r} with this password")
+        return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {_words(found[-1])}")
+    for sign, words in SIGNS:
+        if sign in shown:
+            return Disconnected(f"{where}{words}")
     return Disconnected(f"{where}: {_words(found[-1])}")
 
+
+SIGNS: Final = (
+    ("WRONG_VERSION_NUMBER", ": the broker's port answers TLS with plain text: is this the amqps listener?"),
+    ("certificate verify failed: unable to get", ": no authority in ca_file knows the broker's certificate"),
+    ("certificate verify failed: self", ": no authority in ca_file knows the broker's certificate"),
+    ("StreamLostError", " hung up during the handshake: is this an AMQP port?"),
+    ("IncompatibleProtocolError", " hung up during the handshake: is this an AMQP port?"),
+    ("ProtocolSyntaxError", " answered something else than AMQP: is this an AMQP port?"),
+    ("InvalidFrameError", " answered something else than AMQP: is this an AMQP port?"),
+)
+"""What the exceptions of a connection that could not be made contain, and what it means."""
 
 CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 """The broker's own refusal, which is in what pika says of it, at times as text."""

@@ -2,8 +2,9 @@
 
 What is published is mandatory and confirmed: a returned message is a failure that says so, a nack one that may be tried
 again. A broker refuses some messages by closing the channel, or the connection, and does not say which it meant: a
-user id that is not ours, a CC header that is no array. What was under way then is sent one by one when the target is
-opened again, so that the one that ends the channel another time is known, and refused to the pump.
+header that it cannot read. What was under way then is sent one by one when the target is opened again, so that the one
+that ends the channel another time is known, and refused to the pump. A right that is missing is no message's fault: the
+connection is lost over it, and made again until the right is there.
 """
 
 from __future__ import annotations
@@ -11,103 +12,117 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import pika
 
 from bridge.amqp import ContentHeader, content_of
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
-from bridge.mapping import identified
+from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.mapping.marks import FIRST_HOP, place_of, published
+from bridge.rabbitmq.addresses import cluster_of
 from bridge.rabbitmq.connection import Channel, Connection, Refused
 from bridge.rabbitmq.frames import Acked, Event, Returned, publish
 from bridge.rabbitmq.returns import Sent, returned_ones
-from exchange.errors import BrokerError, HashstarError, InputError
+from bridge.rabbitmq.routes import Address, Expected, Route, routes_of
+from exchange.errors import BrokerError, InputError
 
 __all__ = ["Address", "RabbitmqTarget"]
 
 NO_ROUTE: Final = 312
 NO_ACCESS: Final = 403
+NOT_FOUND: Final = 404
 
-ABOUT_A_MESSAGE: Final = frozenset({NO_ACCESS, 406, 501, 502, 503, 505, 506, 540, 541})
-"""Reply codes that may be one message's fault: with others it is the exchange, the operator or the host."""
+ABOUT_A_MESSAGE: Final = frozenset({406, 501, 502, 503, 505, 506, 540, 541})
+"""Reply codes that may be one message's fault: with others it is a right, the exchange, the operator or the host."""
+
+NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, 405})
+"""Refusals of a passive declare that need not keep anybody from publishing: no right to look, and a queue that another
+connection has for itself."""
+
+SILENT: Final = 10.0
+"""Seconds without any confirm while there are publishes under way, after which that is told."""
 
 LONGEST_KEY: Final = 255
-PERSISTENT: Final = 2
-DELIVERY_MODE: Final = 0x10
-"""In the first byte of a content header."""
 
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where in a broker messages of a topology's queue are published."""
-
-    exchange: str = ""
-    routing_key: str | None = None
-    """None: each message's own."""
-
-    @classmethod
-    def queue(cls, name: str) -> Address:
-        """A queue, by way of the default exchange."""
-        return cls("", name)
-
-
-Names: TypeAlias = Mapping[str, tuple[bytes, bytes | None]]
-"""The topology's queue -> exchange and routing key on the wire."""
+CONTENT_BYTES: Final = 20
+"""Bytes of the frame of a content header beside flags and properties."""
 
 
 class RabbitmqTarget(Target):
     """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
 
     ``""`` among them is where messages of no queue are published: dead letters. Messages that do not say whether they
-    are persistent are made so.
+    are persistent are made so. ``management`` is the address of the management API, for `check`.
     """
 
-    def __init__(self, name: str, brokers: Sequence[pika.URLParameters], addresses: Mapping[str, Address]) -> None:
+    def __init__(
+        self,
+        name: str,
+        brokers: Sequence[pika.URLParameters],
+        addresses: Mapping[str, Address],
+        management: str | None = None,
+    ) -> None:
         self.name = name
         self._brokers = brokers
         self._addresses = addresses
-        self._names: Final[Names] = {
-            queue: (_bytes(address.exchange), None if address.routing_key is None else _bytes(address.routing_key))
-            for queue, address in addresses.items()
-        }
+        self._management = management
+        self._routes: Mapping[str, Route] = routes_of(addresses)
+        self._layout: Layout | None = None
         self._connection: Connection | None = None
         self._publishing: _Publishing | None = None
-        self._was_open = False
         self._suspects = 0
+
+    def meet(self, layout: Layout) -> None:
+        self._layout = layout
+        self._routes = routes_of(self._addresses, layout)
+
+    @property
+    def places(self) -> frozenset[Place]:
+        cluster = cluster_of(self._brokers[0])
+        return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self._publishing is None else self._publishing.trouble
+
+    async def check(self) -> Sequence[Finding]:
+        from bridge.rabbitmq.checking import check_target  # which only a check needs
+
+        return await check_target(self._brokers, self._routes, self._management, self._layout)
+
+    @property
+    def _expected(self) -> list[Expected]:
+        """What must be there, each once."""
+        return [each for each in self._all_expected if not each.absent]
+
+    @property
+    def _all_expected(self) -> list[Expected]:
+        found = [each for route in self._routes.values() for each in route.expected]
+        return list({(each.kind, each.name): each for each in found}.values())
 
     async def open(self, receiver: Receiver) -> None:
         def lost(error: Disconnected) -> None:
             publishing, self._publishing = self._publishing, None
             if publishing is not None and isinstance(error, Refused) and error.code in ABOUT_A_MESSAGE:
                 self._suspects = publishing.accuse(error)
+            if isinstance(error, Refused) and error.code == NO_ACCESS:
+                error = Disconnected(f"{error}; grant it: nothing can be published until then")
             receiver.lost(error)
 
         try:
             connection = self._connection = await Connection.open(self._brokers, lost)
             channel = await connection.channel()
-            await self._look(channel)
+            for expected in self._all_expected:
+                await _look(connection, expected)
             await channel.confirms()
-        except (InputError, BrokerError) as error:
+        except BrokerError as error:
             await self.close()
-            words = f"{self.name}: {error.code} {error}" if isinstance(error, BrokerError) else str(error)
-            if self._was_open:  # it was right once, so that it may be so again
-                raise Disconnected(words) from None
-            raise InputError(words) from None
+            raise Disconnected(f"{error.code} {error.text}") from None
         except BaseException:
             await self.close()
             raise
-        self._was_open = True
-        self._publishing = _Publishing(connection, channel, receiver, self._names, self._suspects)
+        self._publishing = _Publishing(connection, channel, receiver, self._routes, self._suspects)
         self._suspects = 0
-
-    async def _look(self, channel: Channel) -> None:
-        """Ask for all exchanges and queues that are published to. Raises BrokerError for one that is not there."""
-        for address in dict.fromkeys(self._addresses.values()):
-            if address.exchange:
-                await channel.ask("exchange_declare", address.exchange, passive=True)
-            elif address.routing_key is not None:
-                await channel.ask("queue_declare", address.routing_key, passive=True)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._publishing is not None and messages:
@@ -119,23 +134,59 @@ class RabbitmqTarget(Target):
             await connection.close()
 
 
+async def _look(connection: Connection, expected: Expected) -> None:
+    """Raise Disconnected if what is expected is not there, as far as this user may know that."""
+    kind, name = expected.kind, expected.name
+    try:
+        await connection.look("exchange" if kind == "exchange" else "queue", name)
+    except BrokerError as error:
+        if error.code == NOT_FOUND:
+            if not expected.absent:
+                why = f" ({expected.reason})" if expected.reason else ""
+                raise Disconnected(f"{kind} {name!r}: there is none; declare it{why}") from None
+        elif error.code not in NOT_OURS_TO_SEE:
+            raise Disconnected(f"{kind} {name!r}: {error.code} {error.text}") from None
+    else:
+        if expected.absent:
+            raise Disconnected(f"{kind} {name!r} is one partition more than there should be: {expected.reason}")
+
+
 class _Publishing:
     """The publishes of one connection. While there are ``suspects``, so many, only one is under way."""
 
     def __init__(
-        self, connection: Connection, channel: Channel, receiver: Receiver, names: Names, suspects: int
+        self,
+        connection: Connection,
+        channel: Channel,
+        receiver: Receiver,
+        routes: Mapping[str, Route],
+        suspects: int,
     ) -> None:
         self._connection = connection
         self._channel = channel
         self._receiver = receiver
-        self._names = names
+        self._routes = routes
+        self._user = connection.user
+        self._frame_max = connection.frame_max
         self._suspects = suspects
         self._number = 0  # of the last publish; the broker counts the same
         self._under_way: dict[int, Outgoing] = {}
         self._returned: dict[int, Failure] = {}
         self._waiting: deque[Outgoing] = deque()  # while the broker has blocked publishers, or one is suspected
+        self._silent_since = 0.0  # the loop's time of the last answer, or of the first publish behind it
         channel.on_events = self._hear
         connection.on_unblocked = self._write_waiting
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing moves now; None: no reason is known."""
+        if self._connection.blocked:
+            reason = self._connection.blocked_reason
+            return f"blocked by the broker: {reason}" if reason else "blocked by the broker"
+        silent = asyncio.get_running_loop().time() - self._silent_since
+        if not self._under_way or silent < SILENT:
+            return None
+        return f"the broker has confirmed nothing for {silent:.0f} s, of {len(self._under_way):,} publishes"
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._connection.blocked or self._waiting or self._suspects:
@@ -148,7 +199,7 @@ class _Publishing:
         """The broker has ended it over one of the messages: refuse the one that it was, or say how many it may be."""
         if self._suspects and len(self._under_way) == 1:
             [outgoing] = self._under_way.values()
-            self._receiver.failed(outgoing, Failure(str(error), final=error.code != NO_ACCESS))
+            self._receiver.failed(outgoing, Failure(str(error), final=True))
             return self._suspects - 1
         return len(self._under_way)
 
@@ -163,26 +214,19 @@ class _Publishing:
             self._write([self._waiting.popleft()])
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
-        channel, frame_max, names = self._channel.number, self._connection.frame_max, self._names
-        number, under_way = self._number, self._under_way
+        number, under_way, framed = self._number, self._under_way, self._framed
         frames, refused = [], []
+        if not under_way:
+            self._silent_since = asyncio.get_running_loop().time()
         for outgoing in messages:
             try:
-                exchange, routing_key = names[outgoing.queue]
-                if routing_key is None:
-                    routing_key = _bytes(outgoing.message.routing_key)
-                    if len(routing_key) > LONGEST_KEY:
-                        raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
-                content = _content(outgoing)
-                if not content.fits(frame_max):
-                    raise InputError(f"the properties have {len(content.raw):,} bytes, a frame {frame_max:,}")
-            except (HashstarError, TypeError, ValueError) as error:
-                refused.append((outgoing, Failure(str(error), final=True)))
+                frame = framed(outgoing)
+            except Exception as error:  # noqa: BLE001  what a message's data causes refuses that message alone
+                refused.append((outgoing, Failure(str(error) or repr(error), final=True)))
                 continue
             number += 1
             under_way[number] = outgoing
-            body = outgoing.message.body
-            frames.append(publish(channel, exchange, routing_key, content.raw, body, frame_max, mandatory=True))
+            frames.append(frame)
         self._number = number
         if frames:
             self._connection.write(b"".join(frames))
@@ -190,12 +234,34 @@ class _Publishing:
             # Not at once: whoever sends does not expect to be answered while it does.
             asyncio.get_running_loop().call_soon(self._refuse, outgoing, failure)
 
+    def _framed(self, outgoing: Outgoing) -> bytes:
+        """The frames of a publish. Raises what a message that cannot be written causes."""
+        exchange, routing_key, marks = self._addressed(outgoing)
+        message, frame_max = outgoing.message, self._frame_max
+        raw = published(content_of(message), outgoing.delivery.identity, marks, self._user)
+        if len(raw) + CONTENT_BYTES > frame_max > 0:
+            raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
+        return publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
+
+    def _addressed(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
+        """Exchange and routing key on the wire, and the marks, with those for what the message loses by it."""
+        route, message = self._routes[outgoing.queue], outgoing.message
+        key = route.key if route.is_plain else route.key_for(outgoing)
+        if key is None:
+            key, marks = _bytes(message.routing_key), FIRST_HOP
+        else:
+            marks = place_of(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
+        if len(key) > LONGEST_KEY:
+            raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
+        return route.exchange, key, marks
+
     def _refuse(self, outgoing: Outgoing, failure: Failure) -> None:
         self._receiver.failed(outgoing, failure)
         self._suspects -= self._suspects > 0
         self._write_waiting()
 
     def _hear(self, events: list[Event]) -> None:
+        self._silent_since = asyncio.get_running_loop().time()
         returns = [event for event in events if type(event) is Returned]
         if returns:
             self._return(returns)
@@ -224,10 +290,13 @@ class _Publishing:
                 self._returned.update(dict.fromkeys(numbers, unclear))
 
     def _sent(self, outgoing: Outgoing) -> Sent:
-        exchange, routing_key = self._names[outgoing.queue]
-        message = outgoing.message
-        key = _bytes(message.routing_key) if routing_key is None else routing_key
-        return Sent(exchange, key, message.body, lambda: _content(outgoing))
+        exchange, key, marks = self._addressed(outgoing)
+
+        def content() -> ContentHeader:
+            raw = published(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
+            return ContentHeader(raw)
+
+        return Sent(exchange, key, outgoing.message.body, content)
 
     def _answered(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
         under_way, returned = self._under_way, self._returned
@@ -250,12 +319,6 @@ class _Publishing:
                 confirmed.append(outgoing)
             else:
                 failed.append((outgoing, failure))
-
-
-def _content(outgoing: Outgoing) -> ContentHeader:
-    """The content header as it is published. Raises as `content_of`."""
-    content = identified(content_of(outgoing.message), outgoing.delivery.identity)
-    return content if content.raw[0] & DELIVERY_MODE else content.with_property("delivery_mode", PERSISTENT)
 
 
 def _bytes(name: str) -> bytes:

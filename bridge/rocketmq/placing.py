@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
-from bridge.mapping import to_rocketmq, with_identity
+from bridge.mapping import to_rocketmq
+from bridge.mapping.marks import HOPS, carried
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.errors import ClientError
@@ -124,7 +125,9 @@ class Writer:
         placement = outgoing.placement
         key = (destination.key or ROUTING_KEY).of(message) if placement is None else placement.key
         tag = None if destination.tag is None else serialized(destination.tag.of(message))
-        made = to_rocketmq(with_identity(message, outgoing.delivery.identity), destination.topic, _bytes_of(key), tag)
+        marked, hops = carried(message, outgoing.delivery.identity)
+        made = to_rocketmq(marked, destination.topic, _bytes_of(key), tag)
+        made.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
         if placement is None:
             return made, spread.queue_for(key, outgoing.number)
         if placement.partition is None:

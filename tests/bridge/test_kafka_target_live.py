@@ -126,7 +126,7 @@ async def test_records_come_home_as_they_were_and_messages_with_an_identity(topi
     await target.close()
     *home, last = topics.read(topic, 4)
     assert [(each.key(), each.value(), each.headers(), each.timestamp()[1]) for each in home] == [
-        (record.key, record.value, headers, record.timestamp) for record in records
+        (record.key, record.value, [*headers, ("x-hashstar-hops", b"1")], record.timestamp) for record in records
     ]
     assert (IDENTITY, b"message/s/q/m") in last.headers()
 

@@ -97,10 +97,11 @@ async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics
         found += [each.message for each in await reading.read(10)]
     await reading.close()
     first, again, home = found
-    assert (first.exchange, first.headers, first.properties, first.body) == ("e", headers, amqp.properties, b"")
-    assert to_kafka(again, topic) == record
+    marked = {**headers, "x-hashstar-hops": "1"}
+    assert (first.exchange, first.headers, first.properties, first.body) == ("e", marked, amqp.properties, b"")
+    assert to_kafka(again, topic) == record._replace(headers=[*record.headers, ("x-hashstar-hops", b"1")])
     kept = to_rocketmq(home, topic)
-    own = {name: value for name, value in kept.properties.items() if name != "UNIQ_KEY"}
+    own = {name: value for name, value in kept.properties.items() if name not in {"UNIQ_KEY", "x-hashstar-hops"}}
     assert (kept.body, kept.flag, own) == (native.body, native.flag, native.properties)
     assert kept.properties["UNIQ_KEY"] == to_rocketmq(delivery.message, topic).properties["UNIQ_KEY"]
 
