@@ -210,6 +210,11 @@ class Source(Endpoint):
     """Whether what is settled is told to its system by a target, with what that writes, and not by itself."""
 
     @property
+    def most_deliveries(self) -> int:
+        """The highest number of earlier deliveries among messages that its system is about to drop for it; 0: none."""
+        return 0
+
+    @property
     def lag(self) -> int | None:
         """Number of messages waiting at the system that were not read yet; None: unknown. It is looked at every second,
         on the event loop, so it must not wait: return what was last heard.

@@ -73,6 +73,9 @@ def gauges_of(config: Config, pump: Pump, metrics: Metrics, health: Health, *, a
         "hashstar_lag_messages": ("gauge", "Messages waiting at the system that were not read.", {
             (("source", inlet.source.name),): state.lag for inlet, state in sources if state.lag is not None
         }),
+        "hashstar_most_deliveries": ("gauge", "Earlier deliveries of a message near its delivery limit.", by_source(
+            inlet.source.most_deliveries for inlet, _ in sources
+        )),
         "hashstar_in_flight_messages": ("gauge", "Messages sent and not confirmed.", by_target(
             outlet.in_flight for outlet, _ in targets
         )),

@@ -52,6 +52,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         offsets=None if offsets is None else table.path_of(offsets),
         offset=int(offset) if offset.isdigit() else offset,
         window_bytes=policy.window_bytes,
+        management=management_of(table),
     )
 
 

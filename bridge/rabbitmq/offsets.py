@@ -23,6 +23,11 @@ class Offsets:
         self._written: int | None = None
 
     @property
+    def has_file(self) -> bool:
+        """Whether what is settled is remembered beyond the end of the process."""
+        return self._path is not None
+
+    @property
     def last(self) -> int | None:
         """The last that is settled; None when nothing was yet. Raises InputError for a file that is wrong."""
         if self._last is None and self._path is not None:

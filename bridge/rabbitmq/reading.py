@@ -20,8 +20,9 @@ from typing import Any, Final
 import pika
 
 from bridge.amqp import ContentHeader, MalformedHeader, content_of, message_of
-from bridge.endpoint import Delivery, Disconnected, Source
+from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source
 from bridge.mapping import identity_of_message
+from bridge.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.rabbitmq.connection import Channel, Connection
 from bridge.rabbitmq.frames import Arrived, Event, ack
 from bridge.rabbitmq.offsets import Offsets
@@ -50,6 +51,9 @@ FIND_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 1.0
 """The file of offsets is behind by so much at most."""
 
+COUNT_EVERY: Final = 10.0
+"""Seconds between looks at how many messages wait in the queue."""
+
 BUFFER_BYTES: Final = 8 << 20
 """Maximum size of what has arrived and was not given to the pump, in bytes, plus what one read of the socket brings."""
 
@@ -60,7 +64,7 @@ class RabbitmqSource(Source):
     ``prefetch`` deliveries are unacknowledged at most; the pump's window should not be larger. A stream is read from
     behind what was settled, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, an age as ``1h``.
     ``offsets`` is the file that remembers what was settled; without it, each start begins at ``offset``.
-    ``window_bytes`` is that of the pump's window.
+    ``window_bytes`` is that of the pump's window, ``management`` the address of the management API, for `check`.
     """
 
     def __init__(
@@ -75,8 +79,10 @@ class RabbitmqSource(Source):
         offset: str | int = "first",
         arguments: Mapping[str, Any] | None = None,
         window_bytes: int = 256 << 20,
+        management: str | None = None,
     ) -> None:
         self.name = name
+        self._management = management
         self._brokers = brokers
         self._buffer_bytes: Final = min(BUFFER_BYTES, window_bytes // 4)
         self._queue = queue
@@ -99,6 +105,8 @@ class RabbitmqSource(Source):
         self._settled = 0
         self._acked = 0
         self._writing: asyncio.TimerHandle | None = None
+        self._ready: int | None = None
+        self._counting: asyncio.Task[None] | None = None
 
     @property
     def lost(self) -> Disconnected | None:
@@ -111,8 +119,19 @@ class RabbitmqSource(Source):
 
     @property
     def most_deliveries(self) -> int:
-        """The highest number of earlier deliveries of a message lately, once it is in danger of being dropped."""
         return self._redeliveries.most
+
+    @property
+    def lag(self) -> int | None:
+        return self._ready
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return places_of_queue(self._brokers, self._queue)
+
+    async def check(self) -> Sequence[Finding]:
+        settings = SourceSettings(self._queue, self._exclusive, self._offsets.has_file)
+        return await check_source(self._brokers, settings, self._management)
 
     async def open(self) -> None:
         self._epoch += 1
@@ -128,6 +147,16 @@ class RabbitmqSource(Source):
         except BaseException:
             await self.close()
             raise
+        self._counting = asyncio.create_task(self._count())
+
+    async def _count(self) -> None:
+        """Count the messages that wait in the queue, from time to time, as long as the broker lets us."""
+        connection = self._connection
+        with suppress(Disconnected, BrokerError):  # a right that is missing, or the end, of which others hear
+            while connection is not None:
+                found = await connection.look("queue", self._queue)
+                self._ready = int(found.method.message_count)
+                await asyncio.sleep(COUNT_EVERY)
 
     def _forget(self) -> None:
         """Forget what has arrived; it will be delivered again."""
@@ -268,6 +297,10 @@ class RabbitmqSource(Source):
             self._acked = self._settled
 
     async def close(self) -> None:
+        if self._counting is not None:
+            self._counting.cancel()
+            self._counting = None
+        self._ready = None
         connection = self._connection
         if connection is not None:
             self._ack()
