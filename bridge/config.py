@@ -72,8 +72,8 @@ DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
 
 KEYS: Final = (
-    "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts", "coverage",
-    "workers", "log_format", "log_level",
+    "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
+    "coverage", "workers", "log_format", "log_level",
 )  # fmt: skip
 """Keys of the file itself. They are looked at first: a table that is misspelt is often one that is missing, too."""
 
