@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -49,6 +49,7 @@ __all__ = [
     "Target",
     "describe",
     "disconnection",
+    "known_time",
 ]
 
 
@@ -92,12 +93,26 @@ class Delivery:
     identity: str | None = None
     """The same whenever it is delivered, where its source can promise that."""
     time: int | None = None
-    """When it was published, in microseconds since 1970, UTC, where the source knows."""
+    """When it was published, in microseconds since 1970, UTC, where the source knows: a signed 64-bit integer, see
+    `known_time`."""
     redelivered: bool = False
     size: int = 0
     """What it takes in memory, about, in bytes."""
     origin: str = ""
     """Where it was read, for people and dead letters: ``queue orders``, ``orders-3 at 1207``."""
+
+
+GREATEST_TIME: Final = 2**63 - 1
+"""Of a `Delivery`, in microseconds since 1970."""
+
+
+def known_time(microseconds: int) -> int | None:
+    """The time of a delivery, or None where it does not fit in 64 bits.
+
+    Publishers choose it, and some write seconds where others read nanoseconds. The message keeps what it says in its
+    own property or header; only what the bridge itself knows of its time is gone.
+    """
+    return microseconds if -GREATEST_TIME <= microseconds <= GREATEST_TIME else None
 
 
 @dataclass(slots=True, eq=False)

@@ -87,6 +87,7 @@ class Table:
     ) -> None:
         self._values = dict(values)
         self._known: list[str] = []
+        self._texts: dict[str, str] = {}
         self.source = source
         """The file, for messages."""
         self.path = path
@@ -123,7 +124,12 @@ class Table:
         value = self._take(key, default)
         if not isinstance(value, str) or not (value or default == ""):
             raise self.error(key, f'must be a text in quotes, and is {_shown(value)}: {key} = "..."')
-        return self._expanded(key, value)
+        self._texts[key] = self._expanded(key, value)
+        return self._texts[key]
+
+    def taken(self, key: str) -> str | None:
+        """A text that was taken before, for who needs it, too; None if it was not there."""
+        return self._texts.get(key)
 
     def maybe(self, key: str) -> str | None:
         """A text, or None if the key is not there."""

@@ -78,11 +78,12 @@ class Typed:
         kind, value = type_and_value(self.value)
         if kind not in FITTING[self.type]:
             raise ValueError(f"{self.value!r} is not a {self.type}: it is a {kind}")
-        if self.type == "float":
+        if self.type in ("float", "double"):
             try:
-                float32(value)
+                float32(float(value)) if self.type == "float" else float(value)
             except OverflowError:
-                raise ValueError(f"{self.value!r} is not a float: that has 32 bits") from None
+                bits = 32 if self.type == "float" else 64
+                raise ValueError(f"it is not a {self.type}: that has {bits} bits") from None
 
 
 def type_and_value(value: Any) -> tuple[str, Any]:

@@ -22,7 +22,6 @@ from bindings.archive.json_lines import JsonLines
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.parquet import MAGIC, UNREADABLE, Parquet
 from bindings.archive.reading import (
-    BATCH_ROWS,
     SPLIT_BYTES,
     Bad,
     Bias,
@@ -97,7 +96,7 @@ class Connect(Format):
             except HashstarError as error:
                 yield Bad(split.path, offset, str(error), sample_of(value or b""))
             offset += 1
-            if len(rows) >= BATCH_ROWS:
+            if rows.is_full:
                 yield rows.batch()
         if len(rows):
             yield rows.batch()

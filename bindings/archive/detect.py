@@ -69,7 +69,7 @@ class Archive:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of numbers should know."""
-        return tuple(dict.fromkeys([form.note for _, form in self.files if form.note]))
+        return tuple(dict.fromkeys([note for path, form in self.files if (note := form.note_of(path))]))
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
         """All splits, each with what reads it. Raises InputError for a file that cannot be opened."""

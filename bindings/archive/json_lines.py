@@ -29,7 +29,6 @@ import pyarrow.json as pj
 from bindings.archive import firehose
 from bindings.archive.names import escaped, has_nul
 from bindings.archive.reading import (
-    BATCH_ROWS,
     SPLIT_BYTES,
     Bad,
     Block,
@@ -125,7 +124,7 @@ def read_lines(
                 torn = "" if line.endswith(b"\n") else "the file ends in the middle of a line: "
                 yield Bad(split.path, place, torn + str(error), sample_of(line))
             place += len(line)
-            if len(rows) >= BATCH_ROWS:
+            if rows.is_full:
                 yield rows.batch()
     if len(rows):
         yield rows.batch()

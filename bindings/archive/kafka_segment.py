@@ -11,6 +11,11 @@ broker keeps free in a file that has its size beforehand.
 
 Which exchange and routing key a record is, a `bindings.archive.mapping.Mapping` says. Headers of Kafka are bytes
 without a type: they are read as longstr, a null as void, and of several with one name the last counts.
+
+AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record
+where neither exchange nor routing key is its key, has headers as a bridge gives it: ``x-kafka-topic``, ``x-kafka-key``
+(void where there is none) and ``x-kafka-tombstone``. A bridge that replays it to Kafka makes the same record of it. A
+header of the record's own whose name begins with ``x-kafka-`` has ``x-kafka-header-`` in front.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +71,12 @@ NOTHING: Final = ""
 """What is wrong where there are but zeros."""
 OLD_LEAST: Final = 14
 """Of a message of format 0, behind its length."""
+PREFIX: Final = "x-kafka-"
+ESCAPED: Final = "x-kafka-header-"
+TOPIC: Final = "x-kafka-topic"
+KEY: Final = "x-kafka-key"
+TOMBSTONE: Final = "x-kafka-tombstone"
+"""As `bridge.mapping` calls them."""
 MARKER: Final = "a marker of a transaction"
 ABORTED: Final = "a record of a transaction that was aborted"
 NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
@@ -249,22 +260,66 @@ class _Rows:
 
     def _headers(self) -> pa.MapArray:
         records = self._records
-        if not len(records.header_keys.lengths):
+        marks = self._marks()
+        if not len(records.header_keys.lengths) and not marks:
             return empty_column("headers", self._count)
-        keys = text_array_of_bytes(records.header_keys.of(records.data))
+        names = text_array_of_bytes(records.header_keys.of(records.data))
+        ours = pc.starts_with(names, PREFIX)
+        if pc.any(ours).as_py():  # what a producer calls so is not to be taken for one of the marks
+            names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
         values = text_array_of_bytes(records.header_values.of(records.data))
-        counts = records.header_counts
-        owners = np.repeat(np.arange(self._count), counts)
-        codes = np.asarray(keys.dictionary_encode().indices).astype(np.int64) * self._count + owners
+        kinds = pc.if_else(values.is_valid(), "longstr", "void")
+        own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
+        # In the order of records, and of each its marks first.
+        owners, names, kinds, values = (_joined(columns) for columns in zip(*marks, own, strict=True))
+        order = np.argsort(owners, kind="stable")
+        owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
+        codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
         _, backwards = np.unique(codes[::-1], return_index=True)
         if len(backwards) != len(codes):  # the last of each name is kept
             kept = np.sort(len(codes) - 1 - backwards)
-            keys, values = keys.take(pa.array(kept)), values.take(pa.array(kept))
-            counts = np.bincount(owners[kept], minlength=self._count)
-        kinds = pc.if_else(values.is_valid(), "longstr", "void")
+            owners, names, kinds, values = owners[kept], names.take(kept), kinds.take(kept), values.take(kept)
         fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
+        counts = np.bincount(owners, minlength=self._count)
         ends = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        return pa.MapArray.from_arrays(ends, keys, fields, TABLE)
+        return pa.MapArray.from_arrays(ends, names, fields, TABLE)
+
+    def _marks(self) -> list[_Fields]:
+        """The headers of records of which exchange, routing key and body do not tell all."""
+        records = self._records
+        without_value = records.values.lengths < 0
+        is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
+        marked = np.flatnonzero(without_value | is_elsewhere)
+        if not len(marked):
+            return []
+        keys = text_array_of_bytes(records.keys.of(records.data)).take(marked)
+        tombstones = np.flatnonzero(without_value)
+        return [
+            _Fields.of(marked, TOPIC, "longstr", escaped(self._topic)),
+            _Fields.of(marked, KEY, "longstr", "")._replace(
+                kinds=pc.if_else(keys.is_valid(), "longstr", "void"), values=keys
+            ),
+            _Fields.of(tombstones, TOMBSTONE, "bool", "true"),
+        ]
+
+
+class _Fields(NamedTuple):
+    """Headers of some records."""
+
+    owners: np.ndarray[tuple[int], np.dtype[np.int64]]
+    """The record of each."""
+    names: pa.StringArray
+    kinds: pa.StringArray
+    values: pa.StringArray
+
+    @classmethod
+    def of(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
+        """The same header of each of these."""
+        return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
 
 
 def _times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:

@@ -7,7 +7,7 @@ name when it is complete, so what an interrupted writer leaves behind is no part
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -17,7 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.reading import BATCH_ROWS, SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Split
+from bindings.archive.reading import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    COPIES,
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Settled,
+    Split,
+)
 from bindings.archive.record import SCHEMA, empty_column
 from exchange.errors import InputError
 
@@ -26,8 +37,11 @@ __all__ = ["Parquet", "ParquetWriter"]
 MAGIC: Final = b"PAR1"
 FORMAT_KEY: Final = b"hashstar.archive"
 BIAS_KEY: Final = b"hashstar.bias"
+COPIES_KEY: Final = b"hashstar.copies"
 VERSION: Final = b"1"
 ROW_GROUP: Final = 1 << 17
+GROUP_BYTES: Final = 256 << 20
+"""Size, unpacked, from which a row group is complete although it has fewer rows: a reader may need it all at once."""
 OPEN_DAYS: Final = 8
 CODED: Final = 10
 """Bytes for each value, at most, in columns whose values are numbers of a dictionary's."""
@@ -79,17 +93,25 @@ class Parquet(Format):
         return Settled([split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False)
 
     def bias_of(self, path: str) -> Bias:
-        try:
-            said = (pq.read_schema(path).metadata or {}).get(BIAS_KEY, b"")
-        except UNREADABLE:
-            return Bias.UNKNOWN
+        said = _metadata_of(path).get(BIAS_KEY, b"")
         return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
+
+    def note_of(self, path: str) -> str:
+        return COPIES if COPIES_KEY in _metadata_of(path) else self.note
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return _read(split, columns, coded=False)
 
     def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return _read(split, columns, coded=True)
+
+
+def _metadata_of(path: str) -> Mapping[bytes, bytes]:
+    """What a file says of itself; nothing if it is damaged."""
+    try:
+        return pq.read_schema(path).metadata or {}
+    except UNREADABLE:
+        return {}
 
 
 def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterator[Item]:
@@ -117,7 +139,7 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
         stored |= {name: next((other for other in NAMES.get(name, (name,)) if other in names), "") for name in wanted}
         stored = {name: other for name, other in stored.items() if other}
     needed = dict.fromkeys([*stored.values(), "exchange", "routing_key"])
-    rows = ROW_GROUP if coded and "body" not in wanted else BATCH_ROWS
+    rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
     row = sum(file.metadata.row_group(n).num_rows for n in range(group))
     end = row + file.metadata.row_group(group).num_rows
     try:
@@ -133,6 +155,12 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
         return
     if row != end:  # the header of a page, of which there is no checksum
         yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Number of rows that are read at once: large bodies are read few at a time."""
+    mean = max(int(group.total_byte_size) // max(int(group.num_rows), 1), 1)
+    return min(BATCH_ROWS, max(BATCH_BYTES // mean, 1))
 
 
 def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -214,13 +242,15 @@ class ParquetWriter:
     """Writes batches into the files of a folder; a context manager.
 
     Files are begun anew after ``file_rows`` rows; few days are open at a time, so batches in any order of days are
-    taken. Leaving with an exception leaves the files that were complete. Raises InputError when it cannot write.
+    taken. Leaving with an exception leaves the files that were complete. Raises InputError when it cannot write. With
+    ``copies`` files say that a message may be in them several times, once for each queue (`COPIES`).
     """
 
-    def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000) -> None:
+    def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000, *, copies: bool = False) -> None:
         self._folder = folder
         self._file_rows = file_rows
-        self._schema = SCHEMA.with_metadata({FORMAT_KEY: VERSION, BIAS_KEY: bias.name.encode()})
+        metadata = {FORMAT_KEY: VERSION, BIAS_KEY: bias.name.encode()}
+        self._schema = SCHEMA.with_metadata(metadata | {COPIES_KEY: b"1"} if copies else metadata)
         self._open: dict[str, _Part] = {}
         self._numbers: dict[str, int] = {}
         self.rows = 0
@@ -271,20 +301,21 @@ class _Part:
             self._partial, schema, compression="zstd", write_page_checksum=True, use_dictionary=DICTIONARIES
         )
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._waiting_rows >= ROW_GROUP:
+        if self._waiting_rows >= ROW_GROUP or self._waiting_bytes >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, SCHEMA), ROW_GROUP)
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def close(self, *, complete: bool) -> None:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive import firehose
-from bindings.archive.reading import BATCH_ROWS, Bad, Bias, Format, Item, Skipped, Split, sample_of, unpacked_pieces
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of, unpacked_pieces
 from bindings.archive.record import Rows
 from bindings.archive.times import microseconds_of_text
 from exchange.errors import HashstarError, InputError
@@ -66,7 +66,7 @@ class Rabtap(Format):
                     yield skipped
             except HashstarError as error:
                 yield Bad(split.path, place, str(error), sample)
-            if len(rows) >= BATCH_ROWS:
+            if rows.is_full:
                 yield rows.batch()
         if len(rows):
             yield rows.batch()

@@ -22,13 +22,15 @@ import pyarrow as pa
 from exchange.errors import InputError
 
 __all__ = [
-    "BATCH_ROWS", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item", "Settled", "Skipped", "Split", "blocks",
-    "head_of", "is_gzipped", "pieces", "ranges", "sample_of", "settled_gzip", "settled_lines", "unpacked_pieces",
-    "whole",
+    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item", "Settled",
+    "Skipped", "Split", "blocks", "head_of", "is_gzipped", "pieces", "ranges", "sample_of", "settled_gzip",
+    "settled_lines", "unpacked_pieces", "whole",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
 """The most rows that a batch of a row-by-row reader has."""
+BATCH_BYTES: Final = 64 << 20
+"""What the bodies of a batch have together, about, unless it is one row."""
 SPLIT_BYTES: Final = 32 << 20
 """What a split has about, unless something else is asked for."""
 BLOCK_BYTES: Final = 4 << 20
@@ -38,6 +40,8 @@ LONGEST: Final = 256 << 20
 """What is taken for one line at most, in bytes."""
 SAMPLE_BYTES: Final = 80
 GZIP: Final = b"\x1f\x8b"
+COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
+"""The note of a file that a bridge wrote for more than one queue."""
 ONCE: Final = "what was added is not counted"
 
 
@@ -145,6 +149,10 @@ class Format(ABC):
     def bias_of(self, path: str) -> Bias:
         """The bias of a file, for formats that can say it of each."""
         return self.bias
+
+    def note_of(self, path: str) -> str:
+        """What a reader of a file's numbers should know, for formats that can say it of each."""
+        return self.note
 
     def is_companion(self, path: Path) -> bool:
         """Whether a file that is no archive belongs to one of this format: an index, a body in a file of its own."""

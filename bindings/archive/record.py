@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from bindings.archive.fields import TABLE, Tables, tables_of
 from bindings.archive.names import text_array, unescaped
+from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS
 from exchange.errors import BrokerError, InputError
 from exchange.message import Message
 
@@ -103,9 +104,16 @@ class Rows:
         self._routed = _Lists()
         self._sources: list[str] | None = None
         self._offsets: list[int] = []
+        self._bytes = 0
+        """Of the bodies."""
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether they are as many, or their bodies as large, as a batch should have."""
+        return len(self._offsets) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
     def add(
         self,
@@ -151,6 +159,7 @@ class Rows:
         body = message.body
         if self._with_body:
             self._bodies.append(body if has_body else None)
+            self._bytes += len(body)
         self._sizes.append(len(body) if has_body else size)
         self._routed.add(routed_queues)
         self._offsets.append(offset)

@@ -24,7 +24,6 @@ from typing import ClassVar, Final, NamedTuple
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import (
-    BATCH_ROWS,
     SPLIT_BYTES,
     Bad,
     Bias,
@@ -168,7 +167,7 @@ class RocketmqLog(Format):
                         self._add(rows, topic, body, properties_of(properties), found.born, base + place)
                     except HashstarError as error:
                         yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
-                if len(rows) >= BATCH_ROWS:
+                if rows.is_full:
                     yield rows.batch()
         if len(rows):
             yield rows.batch()

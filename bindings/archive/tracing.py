@@ -41,7 +41,6 @@ from bindings.archive.erlang_terms import parse
 from bindings.archive.json_lines import read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
-    BATCH_ROWS,
     SPLIT_BYTES,
     Bad,
     Bias,
@@ -201,7 +200,7 @@ class TracingText(Format):
                     yield skipped
             except HashstarError as error:
                 yield Bad(split.path, place, str(error), sample_of(b"" if isinstance(entry, str) else entry[82:]))
-            if len(rows) >= BATCH_ROWS:
+            if rows.is_full:
                 yield rows.batch()
         if len(rows):
             yield rows.batch()

@@ -192,13 +192,14 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
     import pyarrow as pa
 
     from bindings.archive.parquet import ParquetWriter
-    from bindings.archive.reading import Bias
+    from bindings.archive.reading import COPIES, Bias
 
     _must_be_new(target)
     partial = target.with_name(f".{target.name}.part")
     biases = archive.biases
     try:
-        with ParquetWriter(partial, biases[0] if len(biases) == 1 else Bias.UNKNOWN) as writer:
+        bias = biases[0] if len(biases) == 1 else Bias.UNKNOWN
+        with ParquetWriter(partial, bias, copies=COPIES in archive.notes) as writer:
             for item in items:
                 if isinstance(item, pa.RecordBatch):
                     writer.write(item)

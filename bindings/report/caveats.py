@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from bindings.archive.reading import COPIES
 from bindings.check.report import counted
 from bindings.report.figures import percent
 
@@ -40,6 +41,13 @@ def caveats(report: Report) -> Iterator[str]:
         if paths:
             more = f" and {len(paths) - FEW} more" if len(paths) > FEW else ""
             yield says.format(paths=", ".join(paths[:FEW]) + more)
+    copied = [archive.path for archive in audited.archives if COPIES in archive.notes]
+    if copied:
+        more = f" and {len(copied) - FEW} more" if len(copied) > FEW else ""
+        yield (
+            f"{', '.join(copied[:FEW])}{more}: a bridge wrote it for several queues, and {COPIES}. So numbers of "
+            "messages are too high. For numbers that are right audit the folder of one queue."
+        )
     if audited.tallies and not audited.archives:
         yield "The tallies do not tell how their archives were taken: everything, survivors only, or a sample."
     if records.bad_records:

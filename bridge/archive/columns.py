@@ -13,7 +13,6 @@ from bindings.archive.names import text_array
 from bridge.amqp.lazy import content_of
 from bridge.archive.spool import SPOOLED
 from bridge.endpoint import Failure, Outgoing
-from exchange.errors import HashstarError
 
 __all__ = ["FRAME_BYTES", "FRAME_ROWS", "Spooled", "folder_name", "microseconds", "spooled"]
 
@@ -21,9 +20,6 @@ FRAME_BYTES: Final = 32 << 20
 """What the bodies of a batch have together, about; a single body may have more."""
 FRAME_ROWS: Final = 4_096
 """The messages of a batch, at most: while they are made ready, nothing else is done."""
-
-UNHELD: Final = (HashstarError, TypeError, ValueError, OverflowError, AttributeError)
-"""What making a content header raises for what AMQP cannot hold."""
 
 
 class Spooled(NamedTuple):
@@ -43,41 +39,62 @@ def microseconds() -> int:
 def spooled(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> Spooled:
     """A batch of these; ``folders`` maps the topology's queues to folders below the archive.
 
-    Messages whose source does not know when they were published get the time ``now``, in microseconds since 1970.
+    Messages whose source does not know when they were published get the time ``now``, in microseconds since 1970. A
+    message that cannot be written, for whatever reason that lies in it, is refused alone.
     """
-    refused: list[tuple[Outgoing, Failure]] = []
     try:
-        contents = [content_of(outgoing.message).raw for outgoing in messages]
-    except UNHELD:
-        messages, contents, refused = _sorted_out(messages)
+        return Spooled(_batch(messages, folders, now), messages, ())
+    except MemoryError:  # no fault of a message's
+        raise
+    except Exception:  # noqa: BLE001  publishers choose what is in a message, so there is no list of what it may raise
+        refused: list[tuple[Outgoing, Failure]] = []
+        taken = _sort_out(messages, folders, now, refused)
+        return Spooled(_batch(taken, folders, now), taken, refused)
+
+
+def _sort_out(
+    messages: Sequence[Outgoing], folders: Mapping[str, str], now: int, refused: list[tuple[Outgoing, Failure]]
+) -> list[Outgoing]:
+    """The messages of which a batch can be made; the others are added to ``refused``. By halves: few are refused."""
+    try:
+        _batch(messages, folders, now)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  as above
+        if len(messages) == 1:
+            refused.append(
+                (messages[0], Failure(f"cannot be archived: {str(error) or type(error).__name__}", final=True))
+            )
+            return []
+        half = len(messages) // 2
+        first = _sort_out(messages[:half], folders, now, refused)
+        return first + _sort_out(messages[half:], folders, now, refused)
+    return list(messages)
+
+
+def _batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> pa.RecordBatch:
     deliveries = [outgoing.delivery for outgoing in messages]
     bare = [outgoing.message for outgoing in messages]
-    positions = [delivery.position for delivery in deliveries]
     columns = [
         text_array([_folder(outgoing, folders) for outgoing in messages]),
-        pa.array([delivery.time or now for delivery in deliveries], pa.int64()),
+        _integers([delivery.time or now for delivery in deliveries], now),
         text_array([message.exchange for message in bare]),
         text_array([message.routing_key for message in bare]),
-        pa.array(contents, pa.binary()),
+        pa.array([content_of(message).raw for message in bare], pa.binary()),
         pa.array([message.body for message in bare], pa.binary()),
         text_array([delivery.identity for delivery in deliveries]),
         text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),
-        pa.array([position if type(position) is int else 0 for position in positions], pa.int64()),
+        _integers([d.position if type(d.position) is int else 0 for d in deliveries], 0),
     ]
-    return Spooled(pa.RecordBatch.from_arrays(columns, schema=SPOOLED), messages, refused)
+    return pa.RecordBatch.from_arrays(columns, schema=SPOOLED)
 
 
-def _sorted_out(messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[bytes], list[tuple[Outgoing, Failure]]]:
-    taken, contents, refused = [], [], []
-    for outgoing in messages:
-        try:
-            content = content_of(outgoing.message).raw
-        except UNHELD as error:
-            refused.append((outgoing, Failure(f"not AMQP: {error}", final=True)))
-        else:
-            taken.append(outgoing)
-            contents.append(content)
-    return taken, contents, refused
+def _integers(values: list[int], otherwise: int) -> pa.Int64Array:
+    """A column of them, with ``otherwise`` in the place of those of more than 64 bits."""
+    try:
+        return pa.array(values, pa.int64())
+    except OverflowError:
+        return pa.array([value if -(1 << 63) <= value < 1 << 63 else otherwise for value in values], pa.int64())
 
 
 def _folder(outgoing: Outgoing, folders: Mapping[str, str]) -> str:

@@ -1,7 +1,8 @@
 """An archive as a source: its records as deliveries, and what is settled of them kept in a file.
 
 All of it is one lane, as files are read one after the other; the records of the next chunk are made while those before
-are on their way. A file is kept as settled as a whole when the last of its deliveries is.
+are on their way: two chunks are in memory, each bounded by its number of records and by their bytes. A file is kept as
+settled as a whole when the last of its deliveries is.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from bindings.archive.detect import detect
-from bridge.archive.replay import Chunk, Done, Item, Replay, Settled, Window
+from bindings.archive.mapping import USUAL, Mapping
+from bridge.archive.checking import check_source
+from bridge.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
 from bridge.archive.rows import restored
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.mapping import IDENTITY
 from exchange.errors import InputError
 
@@ -33,7 +37,8 @@ class ArchiveSource(Source):
     ``speed`` None: as fast as it is taken; 1.0: as its times say, 10.0: ten times as fast; a record that is earlier
     than the one before comes at once. ``follow``: it does not end, but goes on when there is more. ``settled`` is the
     file that says how far it is settled, without which each replay begins at the beginning. Records of which the
-    archive has no body are given only ``without_bodies``.
+    archive has no body are given only ``without_bodies``. ``mapping`` says what records of Kafka and RocketMQ are in
+    AMQP. About ``chunk_bytes`` of bodies are made ready at once, and as much again waits.
 
     ``unreadable`` and ``skipped`` count records by why they were not given.
     """
@@ -50,6 +55,8 @@ class ArchiveSource(Source):
         window: Window = Window(),  # noqa: B008  a value
         follow: bool = False,
         without_bodies: bool = False,
+        mapping: Mapping = USUAL,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.name = name
         self.unreadable: Counter[str] = Counter()
@@ -60,6 +67,8 @@ class ArchiveSource(Source):
         self._window = window
         self._follow = follow
         self._without_bodies = without_bodies
+        self._mapping = mapping
+        self._chunk_bytes = chunk_bytes
         self._prefix: Final = f"archive/{quote(name, safe='')}"
         self._lane = 0
         self._settled: Settled | None = None
@@ -73,11 +82,40 @@ class ArchiveSource(Source):
         self._read_to_end: deque[tuple[int, Done]] = deque()
         """Files, each with the number of its last delivery, that are not settled yet."""
         self._keeping: asyncio.Task[None] | None = None
+        self._keep_now = asyncio.Event()
         self._began: tuple[float, int] | None = None
         """A moment of the loop's clock, in seconds, and the time of the record that was given then."""
 
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([Place("archive", str(Path(self._path).absolute()), "archive")])
+
+    def follows(self, folder: Path) -> bool:
+        """Whether it gives what is written to a folder while it reads."""
+        path = Path(self._path).resolve()
+        return self._follow and (path == folder or path in folder.parents or folder in path.parents)
+
+    async def check(self) -> Sequence[Finding]:
+        return await asyncio.to_thread(check_source, self._path, self._mapping, self._settled_path, follow=self._follow)
+
     async def open(self) -> None:
         self._lane += 1
+        try:
+            await self._find()
+        except (OSError, InputError) as error:  # what a disk has may change at any time
+            raise Disconnected(str(error)) from None
+        assert self._settled is not None  # noqa: S101  as found
+        self._replay = Replay(
+            self._path, self._window, self._settled.files, grows=self._follow, mapping=self._mapping,
+            chunk_bytes=self._chunk_bytes,
+        )  # fmt: skip
+        self._items = self._replay.items()
+        self._given = self._settled_number = 0
+        self._began = None
+        self._keep_now.clear()
+
+    async def _find(self) -> None:
+        """Look whether there is an archive, and how far it is settled. Raises OSError, InputError."""
         if not await asyncio.to_thread(Path(self._path).exists):
             raise InputError(f"{self._path}: there is no such file or folder")
         if self._settled is None or self._settled_path is not None:
@@ -86,11 +124,7 @@ class ArchiveSource(Source):
             count = sum([records for records, _ in self._settled.files.values()])
             LOG.info("%s: goes on behind %s records, as %s says", self.name, f"{count:,}", self._settled_path)
         if not self._follow:
-            await asyncio.to_thread(detect, self._path)  # raises if it is none, which reading could only try again
-        self._replay = Replay(self._path, self._window, self._settled.files, grows=self._follow)
-        self._items = self._replay.items()
-        self._given = self._settled_number = 0
-        self._began = None
+            await asyncio.to_thread(detect, self._path, self._mapping)  # raises if it is none
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -122,9 +156,11 @@ class ArchiveSource(Source):
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         try:
             item = await asyncio.shield(self._loading)
-        except (OSError, InputError) as error:
+        except Exception as error:  # a reader's own mistake is an end as others are
             self._loading = None
-            raise Disconnected(f"{self._path}: cannot be read: {error}") from None
+            if not isinstance(error, (OSError, InputError)):
+                LOG.exception("%s: %s: cannot be read", self.name, self._path)
+            raise Disconnected(f"{self._path}: cannot be read: {str(error) or type(error).__name__}") from None
         self._loading = None
         if item is None:
             self._items = self._replay.items()
@@ -134,20 +170,20 @@ class ArchiveSource(Source):
 
     def _take(self, chunk: Chunk) -> None:
         for bad in chunk.unreadable:
-            self.unreadable[bad.reason] += 1
-            if self.unreadable[bad.reason] <= TOLD:
-                LOG.warning("%s: %s at %s: %s: left out", self.name, bad.source, bad.offset, bad.reason)
+            self._leave_out(bad.reason, f"{bad.source} at {bad.offset}")
         for reason, count in chunk.skipped:
             self.skipped[reason] += count
         lane, prefix, file = self._lane, f"{self._prefix}/{quote(chunk.file)}", chunk.file
         for number, record in chunk.records:
             if not (record.has_body or self._without_bodies):
-                self.unreadable[NO_BODY] += 1
-                if self.unreadable[NO_BODY] == 1:
-                    LOG.warning("%s: %s at %s: %s: left out", self.name, file, number, NO_BODY)
+                self._leave_out(NO_BODY, f"{file} at {number}")
                 continue
-            message = restored(record.message)
-            carried = message.headers.get(IDENTITY)
+            try:
+                message = restored(record.message)
+                carried = record.message.headers.get(IDENTITY)
+            except Exception as error:  # noqa: BLE001  archives come from anywhere, and one record is to stop nothing
+                self._leave_out(f"cannot be restored: {str(error) or type(error).__name__}", f"{file} at {number}")
+                continue
             identity = carried if isinstance(carried, str) else f"{prefix}/{number}"
             self._given += 1
             self._ready.append(
@@ -156,6 +192,13 @@ class ArchiveSource(Source):
                     len(message.body) + FIXED_BYTES, f"{file} at {number}",
                 )
             )  # fmt: skip
+
+    def _leave_out(self, reason: str, where: str) -> None:
+        """Count a record that cannot be given."""
+        reason = reason if reason in self.unreadable or len(self.unreadable) < REASONS else OTHER
+        self.unreadable[reason] += 1
+        if self.unreadable[reason] <= TOLD:
+            LOG.warning("%s: %s: %s: left out", self.name, where, reason)
 
     async def _due(self, limit: int, speed: float) -> int:
         """How many of those that are ready have their time; waits for the first."""
@@ -194,15 +237,17 @@ class ArchiveSource(Source):
             self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        await asyncio.sleep(KEEP_AFTER)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEEP_AFTER):
+                await self._keep_now.wait()
         await self._write_settled()
 
     async def _write_settled(self) -> None:
         assert self._settled is not None  # noqa: S101  it is open
         try:
             await asyncio.to_thread(self._settled.write, dict(self._settled.files))
-        except OSError as error:
-            LOG.warning("%s: %s: cannot be written: %s", self.name, self._settled_path, error.strerror)
+        except Exception as error:  # noqa: BLE001  a replay that cannot be taken up is better than one that stops
+            LOG.warning("%s: %s: cannot be written: %s", self.name, self._settled_path, error)
 
     async def close(self) -> None:
         self._lane += 1
@@ -211,13 +256,14 @@ class ArchiveSource(Source):
             return
         if self._loading is not None:
             await asyncio.wait([self._loading])  # a thread reads, and cannot be stopped
-            self._loading.exception()
+            if not self._loading.cancelled():
+                self._loading.exception()
             self._loading = None
         self._items = iter(())
         self._ready.clear()
         self._read_to_end.clear()
         if self._keeping is not None:
-            self._keeping.cancel()
+            self._keep_now.set()  # not cancelled: its thread may be writing the file, and two must not
             await asyncio.wait([self._keeping])
             self._keeping = None
             await self._write_settled()
@@ -225,7 +271,10 @@ class ArchiveSource(Source):
 
 NO_BODY: Final = "the archive has no body of it, or only its beginning"
 TOLD: Final = 3
-"""So many unreadable records are told one by one, for each reason."""
+"""Maximum number of unreadable records that are logged one by one, for each reason."""
+REASONS: Final = 100
+"""Maximum number of reasons that are counted apart: they are labels of a metric, and may quote what was read."""
+OTHER: Final = "for another reason"
 LOOK_AGAIN: Final = 0.25
 """Seconds between looks for more."""
 KEEP_AFTER: Final = 0.1

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bindings.archive.detect import Archive, detect
+from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import Bad, Format, Skipped, Split
 from bindings.archive.record import Record, records_of
 from exchange.errors import InputError
@@ -24,7 +28,9 @@ from exchange.errors import InputError
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
 
 ROWS: Final = 1_000
-"""Records that are made at once."""
+"""Maximum number of records that are made at once."""
+CHUNK_BYTES: Final = 8 << 20
+"""Maximum size of their bodies, unless there is but one."""
 VERSION: Final = 1
 
 
@@ -92,7 +98,7 @@ class Settled:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{path}: does not say how far a replay is; remove it to begin anew") from None
 
-    def write(self, files: Mapping[str, tuple[int, int | None]]) -> None:
+    def write(self, files: MappingOf[str, tuple[int, int | None]]) -> None:
         """Keep these, all or nothing. Raises OSError."""
         if self.path is None:
             return
@@ -111,10 +117,19 @@ class Replay:
     """
 
     def __init__(
-        self, path: str, window: Window, settled: Mapping[str, tuple[int, int | None]], *, grows: bool
+        self,
+        path: str,
+        window: Window,
+        settled: MappingOf[str, tuple[int, int | None]],
+        *,
+        grows: bool,
+        mapping: Mapping = USUAL,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._path = path
         self._window = window
+        self._mapping = mapping
+        self._chunk_bytes = chunk_bytes
         self._grows = grows
         """Whether what is written by halves is left for later, and nothing at all is no error."""
         self._read: dict[str, tuple[int, int | None]] = dict(settled)
@@ -155,9 +170,9 @@ class Replay:
 
     def _archive(self) -> Archive:
         if not self._grows:
-            return detect(self._path)
+            return detect(self._path, self._mapping)
         try:
-            return detect(self._path)
+            return detect(self._path, self._mapping)
         except InputError:
             if Path(self._path).exists():
                 return Archive(self._path, ())
@@ -174,8 +189,8 @@ class Replay:
         return settled.splits
 
     def _chunks(self, name: str, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
-        for start in range(max(before - number, 0), batch.num_rows, ROWS):
-            rows = batch.slice(start, ROWS)
+        for start, end in _pieces(batch, max(before - number, 0), self._chunk_bytes):
+            rows = batch.slice(start, end - start)
             found, unreadable = [], []
             for place, record in enumerate(_records(rows), number + start):
                 if isinstance(record, Bad):
@@ -185,18 +200,31 @@ class Replay:
             yield Chunk(name, found, unreadable, [])
 
 
+def _pieces(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """The rows from one on, as ranges of at most `ROWS` rows and about so many bytes of bodies."""
+    ends = np.cumsum(pc.fill_null(pc.binary_length(batch.column("body")), 0).to_numpy(zero_copy_only=False))
+    while start < batch.num_rows:
+        before = ends[start - 1] if start else 0
+        end = int(np.searchsorted(ends, before + most_bytes, "right"))
+        end = min(max(end, start + 1), start + ROWS, batch.num_rows)
+        yield start, end
+        start = end
+
+
 def _records(batch: pa.RecordBatch) -> list[Record | Bad]:
     try:
         return list(records_of(batch))
-    except InputError:
+    except Exception:  # noqa: BLE001  archives come from anywhere: what is wrong with a row is found row by row
         return [_record(batch.slice(n, 1)) for n in range(batch.num_rows)]
 
 
 def _record(row: pa.RecordBatch) -> Record | Bad:
     try:
         return records_of(row)[0]
-    except InputError as error:
-        return Bad(row.column("source")[0].as_py(), row.column("offset")[0].as_py(), str(error))
+    except MemoryError:  # no fault of the row's
+        raise
+    except Exception as error:  # noqa: BLE001  as above
+        return Bad(row.column("source")[0].as_py(), row.column("offset")[0].as_py(), str(error) or type(error).__name__)
 
 
 def _troubles(item: Bad | Skipped) -> tuple[list[Bad], list[Skipped]]:

@@ -2,7 +2,8 @@
 
 Parts are made in a hidden folder, synced, and only then named, each after its spool: ``day=2026-11-21/part-TOKEN-00000
 .parquet``. The spool goes last. Whoever finds it again, because a crash came between, makes the same parts under the
-same names, and leaves those that are there as they are: no message is in two.
+same names, and leaves those that are there as they are: no message is in two. A spool of which no parts can be made,
+whatever the disk does, stays where it is and is reported (`BadSpool`): it must not keep others from becoming parts.
 
 It is done by a process beside the one that moves messages, which it would keep from its work (`Rotator`).
 """
@@ -10,6 +11,7 @@ It is done by a process beside the one that moves messages, which it would keep 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -27,11 +29,15 @@ from bindings.archive.names import unescaped
 from bindings.archive.parquet import ParquetWriter
 from bindings.archive.reading import Bias
 from bridge.archive.rows import rows_of
-from bridge.archive.spool import frames_of, locked, sync_folder, token_of
+from bridge.archive.spool import DAMAGED, frames_of, locked, sync_folder, token_of
 from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 
-__all__ = ["Rotated", "Rotator", "rotate"]
+__all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
+
+
+class BadSpool(Exception):
+    """No parts can be made of a spool, and trying again is of no use."""
 
 
 class Rotated(NamedTuple):
@@ -44,36 +50,40 @@ class Rotated(NamedTuple):
     """Bytes in the midst of it that were no batch: the spool is kept, under another name."""
 
 
-def rotate(path: Path) -> Rotated | None:
-    """Turn a spool into parts; None if it is somebody's, or gone. Raises OSError and InputError, leaving the spool."""
+def rotate(path: Path, *, copies: bool = False) -> Rotated | None:
+    """Turn a spool into parts; None if it is somebody's, or gone. Raises OSError and InputError, leaving the spool.
+
+    ``copies``: parts say that a message may be in them once for each of several queues.
+    """
     file = locked(path)
     if file is None:
         return None
     try:
-        return _rotated(path)
+        return _rotated(path, file, copies)
     finally:
         os.close(file)
 
 
-def _rotated(path: Path) -> Rotated:
+def _rotated(path: Path, file: int, copies: bool) -> Rotated:
     root, token = path.parent, token_of(path)
     making = root / f".making-{token}"
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir()
     try:
-        told = _made(path, making)
+        told = _made(path, making, copies)
         _named(making, root, token)
     finally:
         shutil.rmtree(making, ignore_errors=True)
     if told.damaged:
-        path.rename(path.with_name(f".damaged-{token}.arrow"))
+        path.rename(path.with_name(f"{DAMAGED}{token}.arrow"))
     else:
+        os.ftruncate(file, 0)  # for its writer, should he miss it: nobody took it away, its rows are parts
         path.unlink()
     sync_folder(root)
     return told
 
 
-def _made(path: Path, making: Path) -> Rotated:
+def _made(path: Path, making: Path, copies: bool) -> Rotated:
     rows = other = torn = 0
     with ExitStack() as stack:
         writers: dict[str, ParquetWriter] = {}
@@ -86,7 +96,8 @@ def _made(path: Path, making: Path) -> Rotated:
             for folder, made in _by_folder(batch):
                 writer = writers.get(folder)
                 if writer is None:
-                    writer = writers[folder] = stack.enter_context(ParquetWriter(making / folder, Bias.SURVIVORS))
+                    made_there = ParquetWriter(making / folder, Bias.SURVIVORS, copies=copies)
+                    writer = writers[folder] = stack.enter_context(made_there)
                 writer.write(made)
     return Rotated(rows, torn, other)
 
@@ -122,13 +133,14 @@ def _by_folder(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 class Rotator:
-    """A process that rotates spools; ``rotate`` may be called again after it failed."""
+    """A process that rotates spools; ``rotate`` may be called again after it failed. ``copies`` as `rotate`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool = False) -> None:
+        self._copies = copies
         self._process: asyncio.subprocess.Process | None = None
 
     async def rotate(self, path: Path) -> Rotated | None:
-        """As `rotate`; one at a time. Raises Disconnected, as nobody's disk is full for ever."""
+        """As `rotate`; one at a time. Raises Disconnected, as nobody's disk is full for ever; BadSpool."""
         if self._process is None:
             # Of a group of its own, as Ctrl-C is for the bridge, which drains first.
             self._process = await asyncio.create_subprocess_exec(
@@ -138,7 +150,7 @@ class Rotator:
         assert self._process.stdout is not None  # noqa: S101  pipes, as asked for
         line = b""
         with suppress(ConnectionError):
-            self._process.stdin.write(json.dumps(os.fsencode(path).decode("latin-1")).encode() + b"\n")
+            self._process.stdin.write(json.dumps([os.fsencode(path).decode("latin-1"), self._copies]).encode() + b"\n")
             await self._process.stdin.drain()
             line = await self._process.stdout.readline()
         if not line:
@@ -146,7 +158,7 @@ class Rotator:
             raise Disconnected(f"{path}: the process that makes parts of it has died")
         answer = json.loads(line)
         if "error" in answer:
-            raise Disconnected(answer["error"])
+            raise BadSpool(answer["error"]) if answer["bad"] else Disconnected(answer["error"])
         return None if answer["rotated"] is None else Rotated(*answer["rotated"])
 
     def kill(self) -> None:
@@ -166,18 +178,31 @@ class Rotator:
 def main() -> None:
     """Rotate the spools that are named on standard input, until it ends; answer each with a line."""
     for line in sys.stdin.buffer:
-        path = Path(os.fsdecode(json.loads(line).encode("latin-1")))
+        name, copies = json.loads(line)
+        path = Path(os.fsdecode(name.encode("latin-1")))
         answer: dict[str, Any]
         try:
-            answer = {"rotated": rotate(path)}
+            answer = {"rotated": rotate(path, copies=copies)}
         except InputError as error:
-            answer = {"error": str(error)}
-        except (OSError, pa.ArrowException) as error:
-            answer = {"error": f"{path}: parts cannot be made of it: {error}"}
+            answer = {"error": str(error), "bad": _is_bad(error)}
+        except Exception as error:  # noqa: BLE001  whoever asked tells it
+            reason = str(error) or type(error).__name__
+            answer = {"error": f"{path}: parts cannot be made of it: {reason}", "bad": _is_bad(error)}
         try:
             os.write(1, json.dumps(answer).encode() + b"\n")
         except BrokenPipeError:  # whoever asked was killed
             return
+
+
+def _is_bad(error: BaseException | None) -> bool:
+    """Whether the spool is to blame and not the disk or the machine, of which another try may find more."""
+    while error is not None:
+        if isinstance(error, OSError):  # pyarrow raises it, too; a folder's name is of the spool
+            return error.errno == errno.ENAMETOOLONG
+        if isinstance(error, MemoryError):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 if __name__ == "__main__":

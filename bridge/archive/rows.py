@@ -3,8 +3,17 @@
 What `bindings.archive.record.Rows` makes of a message one by one is made here column by column, and of the content
 header's bytes at once, without the values in between; the rows are the same.
 
-A message whose headers the schema cannot hold, as they are malformed, or its CC is no array, is kept too: its header
-is there as the bytes that it came as, and `restored` makes the message of them that it was.
+A message whose headers the schema cannot hold, as they are malformed, or its CC is no array, is kept too: its content
+header is there as the bytes that it came as, and `restored` makes the message of them that it was.
+
+Those bytes decide all headers and properties of what is replayed, also ``user_id``, which a broker has verified. So
+they stand where no publisher can put any: in the column of properties, under a name that is no property of AMQP. A
+publisher sets properties by the flags of a content header, of which each stands for one of thirteen names; only
+headers have names of his own. In archives of before the bytes were in a header of this name. That is not trusted: such
+a message is replayed with the headers that the archive shows, ``hashstar-reason`` and ``hashstar-content-header``,
+which has the bytes for those who know where the archive comes from.
+
+Who can write the files of an archive can put any message into it, and needs no forgery.
 """
 
 from __future__ import annotations
@@ -24,13 +33,13 @@ from bridge.amqp import ContentHeader, message_of
 from bridge.amqp.content import WIDTHS
 from bridge.amqp.fields import decode_value
 from bridge.mapping import IDENTITY
-from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.values import Typed
 
 __all__ = ["RAW_HEADER", "rows_of", "restored"]
 
 RAW_HEADER: Final = "hashstar-content-header"
+"""In the column of properties."""
 REASON: Final = "hashstar-reason"
 LONGSTR: Final = 83
 """The tag of the values that most are."""
@@ -48,9 +57,11 @@ def rows_of(batch: pa.RecordBatch) -> pa.RecordBatch:
             copies = _copies(content) if b"CC" in raw else NO_COPIES
             fields = _headers(content)
             rest = _properties(content)
-        except (HashstarError, ValueError, TypeError, OverflowError) as error:
-            copies, rest = NO_COPIES, []
-            fields = [(REASON, "longstr", str(error)), (RAW_HEADER, "binary", b64encode(raw).decode())]
+        except MemoryError:  # no fault of the message's
+            raise
+        except Exception as error:  # noqa: BLE001  publishers choose the bytes, so there is no list of what they raise
+            copies, rest = NO_COPIES, [(RAW_HEADER, "binary", b64encode(raw).decode())]
+            fields = [(REASON, "longstr", str(error) or type(error).__name__)]
         if identity is not None and all(name != IDENTITY for name, _, _ in fields):
             fields.append((IDENTITY, "longstr", unescaped(identity)))
         headers.add(fields)
@@ -79,9 +90,10 @@ def rows_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def restored(message: Message) -> Message:
     """The message of a row as it can be sent: headers that the schema could not hold are as they were, and properties
-    that are not UTF-8 are texts as `ContentHeader.properties` gives them.
+    that are not UTF-8 are texts as `ContentHeader.properties` gives them. Raises MalformedHeader for bytes that are no
+    header at all.
     """
-    raw = message.headers.get(RAW_HEADER)
+    raw = message.properties.get(RAW_HEADER)
     if isinstance(raw, bytes):
         return message_of(message.exchange, message.routing_key, ContentHeader(raw), message.body)
     if Typed in map(type, message.properties.values()):

@@ -5,8 +5,12 @@ checksum. Messages stand in it nearly as they came, the content header undecoded
 takes ten times as long, and is done later, elsewhere (`bridge.archive.rotation`).
 
 Who writes a spool holds a lock on it for as long as it lives, so a spool that can be locked is nobody's: its writer has
-closed it, or is dead. A batch goes to the end of a spool only after all before it were synced. So what is torn at the
-end was promised to nobody, and what is damaged with whole batches behind it is no tear but damage.
+closed it, or is dead. Its name may be taken away, or the folder be moved: the file stays open until its rows are parts,
+so that they can still be had (`Spool.find`, `Spool.copy_to`). A spool that has become parts is emptied before it is
+removed, by which the two cases are distinguished.
+
+A batch goes to the end of a spool only after all before it were synced. So what is torn at the end was promised to
+nobody, and what is damaged with whole batches behind it is no tear but damage.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["SPOOLED", "Frame", "Spool", "frames_of", "locked", "spools_in", "sync_folder", "token_of"]
+__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "frames_of", "locked", "spools_in", "sync_folder", "token_of"]
 
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
@@ -46,6 +50,13 @@ HEADER: Final = struct.Struct(">4sII")
 """The mark, the length of the batch and its CRC-32."""
 PREFIX: Final = ".spool-"
 SUFFIX: Final = ".arrow"
+DAMAGED: Final = ".damaged-"
+"""In the place of the prefix, once what is whole of a spool is in the archive."""
+COPY_BYTES: Final = 1 << 20
+
+
+class Gone(Exception):
+    """A spool's file is not where it was made: it, or a folder above it, was moved or removed."""
 
 
 class Frame(NamedTuple):
@@ -73,12 +84,16 @@ class Spool:
             raise
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add a batch, and come back when it is safe; what fails leaves nothing behind, and ends the spool's use."""
+        """Add a batch, and come back when it is safe; what fails leaves nothing behind, and ends the spool's use.
+
+        Raises Gone, too: what is safe in a file that nobody finds is not in the archive.
+        """
         data = batch.serialize()
         try:
             _write(self._file, [HEADER.pack(MARK, data.size, zlib.crc32(data)), data])
             os.fdatasync(self._file)
-        except OSError:
+            self.require_place()
+        except (OSError, Gone):
             # Whoever was not answered writes it again, elsewhere. After a failed sync nobody knows what is on the disk
             # of the bytes that were not synced, and syncing again would lie about it.
             with suppress(OSError):
@@ -87,8 +102,52 @@ class Spool:
         self.size += HEADER.size + data.size
         self.rows += batch.num_rows
 
+    def is_in_place(self) -> bool:
+        """Whether its file is still the one at its path."""
+        return _is_at(self._file, self.path)
+
+    def require_place(self) -> None:
+        """Raise Gone unless its file is still the one at its path."""
+        if not self.is_in_place():
+            raise Gone(f"{self.path}: it, or its folder, was moved or removed")
+
+    def is_lost(self) -> bool:
+        """Whether it has rows that are not at its path, and no parts were made of."""
+        if self.is_in_place() or not os.fstat(self._file).st_size:
+            return False
+        found = self.find()
+        return found is None or not found.name.startswith(DAMAGED)
+
+    def find(self) -> Path | None:
+        """Where its file is now; None if it has no name any more, or the system does not tell."""
+        with suppress(OSError):
+            path = Path(f"/proc/self/fd/{self._file}").readlink()
+            if _is_at(self._file, path):
+                return path
+        return None
+
+    def copy_to(self, folder: Path) -> Path:
+        """Write its rows into a new spool of this folder, for whoever finds it, and return its path."""
+        path, file = _created(folder)
+        try:
+            for place in range(0, self.size, COPY_BYTES):
+                _write(file, [os.pread(self._file, min(COPY_BYTES, self.size - place), place)])
+            os.fsync(file)
+            sync_folder(folder)
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
+            raise
+        finally:
+            os.close(file)
+        return path
+
+    def release(self) -> None:
+        """Let it be turned into parts, by whoever; the file stays open."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
     def close(self) -> None:
-        """Let it be turned into parts."""
+        """Release it, and close its file."""
         os.close(self._file)
 
     def discard(self) -> None:
@@ -152,7 +211,7 @@ def locked(path: Path) -> int | None:
 def _is_at(file: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -2,14 +2,18 @@
 
 One task writes batches to a spool, all that came while the last one was synced; another has spools that are large or
 old enough turned into parts, by a process beside this one. A full disk is a lost connection: nothing is answered that
-is not synced, and opening it again begins with what spools there are.
+is not synced, and opening it again begins with what spools there are. So is whatever else ends one of these tasks.
+
+Somebody may move or remove the folder, or a spool in it, while it is written. That is looked for at each sync, before
+anything is confirmed, and before a spool is given up; the file of a spool is open until its rows are parts. What was
+confirmed becomes parts where the folder is now, and a spool without a name is written once more, when the target is
+opened again. Both are logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,11 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bridge.archive.checking import check_target, make_folder
 from bridge.archive.columns import FRAME_BYTES, FRAME_ROWS, microseconds, spooled
-from bridge.archive.rotation import Rotator
-from bridge.archive.spool import Spool, spools_in
-from bridge.endpoint import Disconnected, Outgoing, Receiver, Target
-from exchange.errors import InputError
+from bridge.archive.reading import ArchiveSource
+from bridge.archive.rotation import BadSpool, Rotated, Rotator
+from bridge.archive.spool import Gone, Spool, spools_in
+from bridge.endpoint import Disconnected, Finding, Layout, Misfit, Outgoing, Place, Receiver, Target, disconnection
 
 __all__ = ["ArchiveTarget"]
 
@@ -43,8 +48,8 @@ class _Writing:
     rotator: Rotator
     waiting: deque[Outgoing] = field(default_factory=deque)
     """Not in a spool yet."""
-    full: deque[Path] = field(default_factory=deque)
-    """Spools that become parts, the oldest first."""
+    full: deque[Spool] = field(default_factory=deque)
+    """Spools that become parts, the oldest first; released, and their files open."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """For who writes."""
     handed_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,18 +90,43 @@ class ArchiveTarget(Target):
         self._gather_seconds = gather_seconds
         self._clock = clock
         self._state: _Writing | None = None
+        self._lost: list[Spool] = []
+        """Spools of before that are not where they were, and of which no parts are made."""
+
+    @property
+    def trouble(self) -> str | None:
+        state = self._state
+        if state is not None and len(state.full) > BEHIND and state.waiting:
+            return f"{self._root}: {len(state.full)} spools wait to become parts, and writing waits for them"
+        return None
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([Place("archive", str(self._root.absolute()), "archive")])
+
+    def meet(self, layout: Layout) -> None:
+        """Raises Misfit for a folder of which a source follows what is written."""
+        root = self._root.resolve()
+        for source in layout.sources:
+            if isinstance(source, ArchiveSource) and source.follows(root):
+                raise Misfit("url", f"source {source.name} follows this folder: it would read again what is written")
+
+    async def check(self) -> Sequence[Finding]:
+        return await asyncio.to_thread(check_target, self._root, self._rotate_bytes)
 
     async def open(self, receiver: Receiver) -> None:
-        state = _Writing(receiver, Rotator())
+        state = _Writing(receiver, Rotator(copies=len(self._folders) > 1))
         try:
-            await asyncio.to_thread(_need_folder, self._root)
+            await asyncio.to_thread(make_folder, self._root)
+            await self._rescue(state.rotator)
             for path in await asyncio.to_thread(spools_in, self._root):
-                await self._rotate(state, path)
+                await self._rotate(state.rotator, path)
             spool = await asyncio.to_thread(Spool, self._root)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, another try may find it gone
             await state.rotator.close()
-            raise Disconnected(f"{self._root}: cannot be written: {error.strerror}") from None
-        except Disconnected:
+            raise self._disconnected(error) from None
+        except asyncio.CancelledError:
+            state.rotator.kill()
             await state.rotator.close()
             raise
         self._state = state
@@ -110,28 +140,35 @@ class ArchiveTarget(Target):
 
     async def close(self) -> None:
         state, self._state = self._state, None
-        if state is None or state.task is None:
-            return
-        state.closing = True
-        state.waiting.clear()
-        state.news.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(state.task, CLOSING)
+        if state is not None and state.task is not None:
+            state.closing = True
+            state.waiting.clear()
+            state.news.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await state.task
+        if self._lost:
+            await self._rescue_now()
 
     async def _work(self, state: _Writing, spool: Spool) -> None:
+        """Write and rotate until the target is closed or there is trouble, and report that."""
         rotating = asyncio.create_task(self._rotate_all(state))
         try:
             try:
                 await self._write_all(state, spool)
-            except OSError as error:
-                state.trouble = self._trouble(error)
+            except Exception as error:  # noqa: BLE001  an end that nobody hears of would be a target that hangs
+                state.trouble = state.trouble or self._disconnected(error)
             state.closing = True
             state.handed_on.set()
             await rotating
+            await self._leave(state)
         except asyncio.CancelledError:  # it took too long, or is to stop at once: parts that are not made stay hidden
+            LOG.warning("%s: closed at once: what is confirmed is in a spool, and becomes parts later", self.name)
             rotating.cancel()
             state.rotator.kill()
             raise
+        except Exception as error:  # noqa: BLE001  as above
+            state.trouble = state.trouble or self._disconnected(error)
         finally:
             await state.rotator.close()
         if state.trouble is None:
@@ -143,7 +180,7 @@ class ArchiveTarget(Target):
             LOG.warning("%s: what is confirmed is in a spool, and becomes parts later: %s", self.name, state.trouble)
 
     async def _write_all(self, state: _Writing, spool: Spool) -> None:
-        """Until the target is closed; the last spool is handed on too. Raises OSError."""
+        """Until the target is closed; the last spool is handed on too. Raises OSError, Gone."""
         loop = asyncio.get_running_loop()
         begun = synced = loop.time()
         try:
@@ -151,9 +188,8 @@ class ArchiveTarget(Target):
                 if not state.waiting:
                     state.news.clear()
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(
-                            state.news.wait(), begun + self._rotate_seconds - loop.time() if spool.rows else None
-                        )
+                        async with asyncio.timeout_at(begun + self._rotate_seconds if spool.rows else None):
+                            await state.news.wait()
                 elif len(state.waiting) < FEW and loop.time() < synced + self._gather_seconds:
                     await asyncio.sleep(synced + self._gather_seconds - loop.time())
                 if state.waiting:
@@ -193,15 +229,27 @@ class ArchiveTarget(Target):
                 await state.handed_on.wait()
                 continue
             try:
-                await self._rotate(state, state.full[0])
-            except (OSError, Disconnected) as error:
-                state.trouble = self._trouble(error)
+                await self._rotate_own(state, state.full[0])
+            except Exception as error:  # noqa: BLE001  as in `_work`
+                state.trouble = state.trouble or self._disconnected(error)
             else:
-                state.full.popleft()
+                state.full.popleft().close()
             state.news.set()
 
-    async def _rotate(self, state: _Writing, path: Path) -> None:
-        told = await state.rotator.rotate(path)
+    async def _rotate_own(self, state: _Writing, spool: Spool) -> None:
+        """Make parts of a spool that this target wrote. Raises Gone where its rows are neither there nor parts."""
+        rotated = await self._rotate(state.rotator, spool.path)
+        if rotated is None and await asyncio.to_thread(spool.is_lost):
+            raise Gone(f"{spool.path}: it, or its folder, was moved or removed")
+
+    async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
+        try:
+            told = await rotator.rotate(path)
+        except BadSpool as error:
+            LOG.error(  # noqa: TRY400
+                "%s: %s: it stays there, and is tried again when the target is opened: %s", self.name, path, error
+            )
+            return None
         if told is not None and told.torn:
             LOG.info(
                 "%s: %s: the last %s bytes were written by halves and promised to nobody", self.name, path, told.torn
@@ -210,18 +258,61 @@ class ArchiveTarget(Target):
             LOG.error(
                 "%s: %s: %s bytes of it are damaged; what is whole is in the archive", self.name, path, told.damaged
             )
+        return told
 
-    def _trouble(self, error: OSError | Disconnected) -> Disconnected:
-        if isinstance(error, Disconnected):
-            return error
-        return Disconnected(f"{self._root}: cannot be written: {error.strerror}")
+    async def _leave(self, state: _Writing) -> None:
+        """Close what did not become parts: it does when the target is opened again, by whomever."""
+        while state.full:
+            spool = state.full.popleft()
+            if await asyncio.to_thread(spool.is_lost):
+                self._lost.append(spool)
+            else:
+                spool.close()
+
+    async def _rescue_now(self) -> None:
+        """As `_rescue`, when the target may not be opened again; what fails is logged."""
+        rotator = Rotator(copies=len(self._folders) > 1)
+        try:
+            await asyncio.to_thread(make_folder, self._root)
+            await self._rescue(rotator)
+        except Exception as error:  # noqa: BLE001  the files stay open, and opening the target tries again
+            rows = sum(spool.rows for spool in self._lost)
+            LOG.error("%s: %s confirmed messages are in spools that were removed: %s", self.name, rows, error)  # noqa: TRY400
+        finally:
+            await rotator.close()
+
+    async def _rescue(self, rotator: Rotator) -> None:
+        """Save the rows of spools that were moved or removed. Raises OSError, and as `Rotator.rotate`."""
+        while self._lost:
+            spool = self._lost[0]
+            path = await asyncio.to_thread(spool.find)
+            if path is not None and path.name == spool.path.name:
+                LOG.error(
+                    "%s: %s was moved to %s: %s confirmed messages become parts there",
+                    self.name, self._root, path.parent, spool.rows,
+                )  # fmt: skip
+            else:
+                path = await asyncio.to_thread(spool.copy_to, self._root)
+                LOG.error(
+                    "%s: %s was removed: its %s confirmed messages were written again, to %s",
+                    self.name, spool.path, spool.rows, path,
+                )  # fmt: skip
+            self._lost.pop(0).close()
+            await self._rotate(rotator, path)
+
+    def _disconnected(self, error: Exception) -> Disconnected:
+        if isinstance(error, OSError):
+            return Disconnected(f"{self._root}: cannot be written: {error.strerror or error}")
+        if isinstance(error, Gone):
+            return Disconnected(str(error))
+        return disconnection(error)
 
 
 def _hand_on(state: _Writing, spool: Spool) -> None:
-    """Close a spool, and have it become parts if something is in it."""
+    """Release a spool, and have it become parts if something is in it."""
     if spool.rows:
-        spool.close()
-        state.full.append(spool.path)
+        spool.release()
+        state.full.append(spool)
         state.handed_on.set()
     else:
         spool.discard()
@@ -236,15 +327,3 @@ def _some(waiting: deque[Outgoing]) -> list[Outgoing]:
         taken.append(outgoing)
         size += len(outgoing.message.body)
     return taken
-
-
-def _need_folder(root: Path) -> None:
-    """Make it, unless it is there. Raises InputError if that is not what it is, OSError if it cannot be made now."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{root}: there is a file, where the archive's folder should be") from None
-    except PermissionError:
-        raise InputError(f"{root}: may not be made by this user") from None
-    if not os.access(root, os.W_OK | os.X_OK):
-        raise InputError(f"{root}: may not be written to by this user")

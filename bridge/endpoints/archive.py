@@ -7,13 +7,15 @@ beginning to its end, and goes on where it was left (`bridge.archive.reading`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping as MappingOf
 from pathlib import Path
 from typing import Any, Final
 
+from bindings.archive.mapping import USUAL, Mapping
 from bridge.archive.columns import folder_name
 from bridge.archive.reading import ArchiveSource
-from bridge.archive.replay import Window
+from bridge.archive.replay import CHUNK_BYTES, Window
 from bridge.archive.writing import ArchiveTarget
 from bridge.policy import Policy
 from bridge.table import Table
@@ -35,14 +37,27 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
         window=Window(table.moment("since"), table.moment("until")),
         follow=table.flag("follow", default=False),
         without_bodies=table.flag("without_bodies", default=False),
+        mapping=_mapping(table),
+        chunk_bytes=min(CHUNK_BYTES, policy.window_bytes),
+    )
+
+
+def _mapping(table: Table) -> Mapping:
+    """What records of Kafka and RocketMQ are in AMQP: what the source gives all of its messages need not be in them."""
+    exchange, routing_key = table.taken("exchange"), table.taken("routing_key")
+    return Mapping(
+        USUAL.exchange if exchange is None else f"={exchange}",
+        USUAL.routing_key if routing_key is None else f"={routing_key}",
     )
 
 
 def target(name: str, url: str, table: Table) -> tuple[ArchiveTarget, list[str]]:
     """The target of a configuration, and its queues; see `bridge.endpoints`."""
     listed = table.is_list("queues")
-    told = table.mapping("queues", _folder, f"a folder below the archive, {HERE!r} for the archive itself")
+    told = table.mapping("queues", str if listed else _folder, f"a folder below the archive, {HERE!r} for itself")
     folders = {queue: f"queue={folder_name(queue)}" for queue in told} if listed else told
+    for queue, folder in folders.items():
+        _check_length(table, queue, folder, _path(url, table))
     return _target(name, url, table, folders), list(folders)
 
 
@@ -51,7 +66,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> ArchiveTarget:
     return _target(name, url, table, {"": ""})
 
 
-def _target(name: str, url: str, table: Table, folders: Mapping[str, str]) -> ArchiveTarget:
+def _target(name: str, url: str, table: Table, folders: MappingOf[str, str]) -> ArchiveTarget:
     return ArchiveTarget(
         name,
         _path(url, table),
@@ -63,12 +78,42 @@ def _target(name: str, url: str, table: Table, folders: Mapping[str, str]) -> Ar
 
 
 HERE: Final = "."
+MOST_NAME: Final = 255
+"""Maximum number of bytes of a file's name, and below of a path, on the file systems that there are."""
+MOST_PATH: Final = 4_095
+BELOW: Final = len("/partition=2147483647/day=2026-11-21/.part-20261121T000000.000000Z-0123ab-00000.parquet.part")
+"""What is below the folder of a queue, in bytes."""
+MAKING: Final = len("/.making-20261121T000000.000000Z-0123ab/")
+
+
+def _check_length(table: Table, queue: str, folder: str, root: Path) -> None:
+    """Raise what refuses a configuration with a folder that no file system can make."""
+    longest = max([len(os.fsencode(part)) for part in folder.split("/")], default=0)
+    if longest > MOST_NAME:
+        raise table.error(
+            "queues",
+            f"the folder of queue {_shortened(queue)} has a name of {longest} bytes, and file systems take "
+            f'{MOST_NAME}; name a folder for it: queues = {{ "QUEUE" = "FOLDER" }}',
+        )
+    path = len(os.fsencode(root.absolute())) + MAKING + len(os.fsencode(folder)) + BELOW
+    if path > MOST_PATH:
+        raise table.error(
+            "queues",
+            f"the files of queue {_shortened(queue)} have paths of {path} bytes, and systems take {MOST_PATH}; choose "
+            "a shorter folder or url",
+        )
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= 40 else f"{name[:40]}...")
 
 
 def _path(url: str, table: Table) -> Path:
     path = url.partition(":")[2]
     if not path:
         raise table.error("url", 'names no file or folder; write url = "archive:/var/lib/archive"')
+    if "\0" in path or any(len(os.fsencode(part)) > MOST_NAME for part in path.split("/")):
+        raise table.error("url", f"names no path: a name in it has more than {MOST_NAME} bytes, or a NUL")
     return table.path_of(path)
 
 
@@ -76,7 +121,7 @@ def _folder(value: Any) -> str:
     """A folder below the archive as a configuration has it. Raises ValueError."""
     if value == HERE:
         return ""
-    if not isinstance(value, str) or not value or value.startswith("/"):
+    if not isinstance(value, str) or not value or value.startswith("/") or "\0" in value:
         raise ValueError
     if any(part[:1] in ("", ".", "_") for part in value.split("/")):  # those are hidden from readers of archives
         raise ValueError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Outgoing, known_time
 from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka
@@ -74,7 +74,7 @@ class Reader:
             lane,
             offset,
             identity,
-            time * 1_000 if kind else None,
+            known_time(time * 1_000) if kind else None,
             False,
             FIXED_BYTES if value is None else FIXED_BYTES + len(value),
             f"{self._origin}{offset}",

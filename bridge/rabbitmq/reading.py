@@ -20,7 +20,7 @@ from typing import Any, Final
 import pika
 
 from bridge.amqp import ContentHeader, MalformedHeader, content_of, message_of
-from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source
+from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source, known_time
 from bridge.mapping import identity_of_message
 from bridge.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.rabbitmq.connection import Channel, Connection
@@ -259,7 +259,7 @@ class RabbitmqSource(Source):
         """Identity and time of a message, as far as its header can be read."""
         with suppress(MalformedHeader):
             stamp = content.property("timestamp")
-            time = None if stamp is None else stamp.value * 1_000_000
+            time = None if stamp is None else known_time(stamp.value * 1_000_000)
             return identity_of_message(self.name, self._queue, content), time
         return None, None
 

@@ -24,7 +24,7 @@ from typing import Final
 from urllib.parse import quote
 
 from bindings.archive.rocketmq_record import PACKED
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, known_time
 from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
 from bridge.mapping.refused import crosses, refused
 from bridge.rocketmq.assigned import AssignedQueue, Limits
@@ -97,7 +97,7 @@ class Lane:
             self,
             offset,
             found.properties.get(IDENTITY) or f"{self._identity}{offset}",
-            found.born_time * 1_000,
+            known_time(found.born_time * 1_000),
             found.reconsume_times > 0,
             FIXED_BYTES + len(found.body),
             f"{self._origin}{offset}",

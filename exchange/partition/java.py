@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.hashes import signed
-from exchange.values import Typed, type_and_value
+from exchange.partition.keys import describe_key, kind_and_value
+from exchange.values import Typed
 
 __all__ = ["Random", "code_units", "decoded", "hash_code", "remainder", "string_hash"]
 
@@ -30,15 +31,12 @@ def hash_code(key: Any) -> int:
         return string_hash(key)
     if key is None:
         raise InputError("null has no hashCode")
-    try:
-        kind, value = type_and_value(key)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"not a key: {error}") from None
+    kind, value = kind_and_value(key)
     if kind in ("byte", "short", "signedint"):
         return int(value)
     if kind == "long":
         if not -(1 << 63) <= value < 1 << 63:
-            raise InputError(f"{value} does not fit Java's long of 64 bits: pass its digits, a string")
+            raise InputError(f"{describe_key(value)} does not fit Java's long of 64 bits: pass its digits, a string")
         return _folded(value)
     if kind == "bool":
         return 1231 if value else 1237

@@ -15,11 +15,10 @@ from exchange.errors import InputError
 from exchange.partition.hashes import murmur2, positive, signed
 from exchange.partition.java import string_hash
 from exchange.partition.kafka_builtin import BuiltIn, pick
-from exchange.partition.keys import serialized
+from exchange.partition.keys import describe_key, kind_and_value, serialized
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
-from exchange.values import type_and_value
 
 __all__ = [
     "Counter", "Custom", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",
@@ -169,11 +168,11 @@ class Explicit(Partitioner):
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         try:
-            kind, number = type_and_value(key)
-        except (TypeError, ValueError):
+            kind, number = kind_and_value(key)
+        except InputError:
             kind, number = "", None
         if kind not in INTEGERS:
-            raise InputError(f"the key is to be the partition's number, an integer, not {key!r}")
+            raise InputError(f"the key is to be the partition's number, an integer, not {describe_key(key)}")
         return Choice(_usable(number, partitions), None, "the key is the partition's number")
 
 
@@ -194,11 +193,11 @@ class Custom(Partitioner):
 def _usable(number: int, partitions: Partitions) -> int:
     """A number that someone else chose, as far as the Java producer takes it (`KafkaProducer.partition`)."""
     if number < 0:
-        raise InputError(f"{number} is no partition: the Java producer throws IllegalArgumentException")
+        raise InputError(f"{describe_key(number)} is no partition: the Java producer throws IllegalArgumentException")
     if number >= partitions.count:
         raise InputError(
-            f"there is no partition {number}, only 0 to {partitions.count - 1}: the Java producer would wait for it, "
-            f"then throw TimeoutException"
+            f"there is no partition {describe_key(number)}, only 0 to {partitions.count - 1}: the Java producer would "
+            "wait for it, then throw TimeoutException"
         )
     return number
 
@@ -227,7 +226,7 @@ class Scala(Partitioner):
         if key is None:
             return Choice(None, None, "a partition drawn at random, until the metadata is refreshed")
         if not isinstance(key, str):
-            raise InputError(f"the Scala producer takes hashCode of an object: give a string, not {key!r}")
+            raise InputError(f"the Scala producer takes hashCode of an object: give a string, not {describe_key(key)}")
         value = string_hash(key)
         return Choice(_absolute(value) % partitions.count, value, f"abs(hash) % {partitions.count}")
 

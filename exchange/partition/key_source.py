@@ -43,7 +43,8 @@ class KeySource:
     def of(self, message: Message) -> Any:
         """The key: a field value, JSON's integers as ``int`` and floats as ``float``; None where the part is not there.
 
-        JSON null, too, is no key; an object or an array is its JSON text, without white space and in its order.
+        JSON null, too, is no key, nor is a body that is nested too deeply or has a number of thousands of digits; an
+        object or an array is its JSON text, without white space and in its order.
         """
         if self.part == "routing_key":
             return message.routing_key
@@ -74,7 +75,7 @@ ROUTING_KEY: Final = KeySource()
 def _field(body: bytes, pointer: str) -> Any:
     try:
         value = json.loads(body)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return None
     for text in pointer.split("/")[1:]:
         step = text.replace("~1", "/").replace("~0", "~")
@@ -84,4 +85,9 @@ def _field(body: bytes, pointer: str) -> Any:
             value = value[int(step)]
         else:
             return None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, (dict, list)) else value
+    if not isinstance(value, (dict, list)):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return None

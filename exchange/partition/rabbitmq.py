@@ -13,10 +13,10 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.partition.erlang import UNDEFINED, binary, jump, jump_key, phash2
 from exchange.partition.hashes import murmur3, signed
+from exchange.partition.keys import describe_key, kind_and_value
 from exchange.partition.partitioner import Choice, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
-from exchange.values import type_and_value
 
 __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
 
@@ -74,7 +74,7 @@ def _text(key: Key) -> bytes:
         return binary(key)
     if isinstance(key, bytes):
         return key
-    raise InputError(f"{key!r} is no routing key: that is a text")
+    raise InputError(f"{describe_key(key)} is no routing key: that is a text")
 
 
 def _value(key: Key) -> Any:
@@ -83,11 +83,11 @@ def _value(key: Key) -> Any:
     if isinstance(key, str):
         return binary(key)
     try:
-        kind, value = type_and_value(key)
-    except TypeError:
+        kind, value = kind_and_value(key)
+    except InputError:
         kind, value = "nothing", None
     if not isinstance(value, (bytes, bool, int, float)):
-        raise InputError(f"{key!r} is no key for x-consistent-hash: give a text, bytes, a number or a bool")
+        raise InputError(f"{describe_key(key)} is no key for x-consistent-hash: give a text, bytes, a number or a bool")
     return value * 1000 if kind == "timestamp" else value
 
 

@@ -479,7 +479,7 @@ async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_s
 async def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match="there is a file"):
+        with pytest.raises(Disconnected, match="there is a file"):
             await ArchiveTarget("a", path, {"queue": ""}).open(Told())
 
 
@@ -588,13 +588,13 @@ async def test_records_that_cannot_be_read_or_have_no_body_are_left_out_and_coun
 
 @on_a_loop
 async def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(Disconnected, match="no such file"):
         await ArchiveSource("r", str(tmp_path / "none"), None).open()
     (tmp_path / "state").write_text("[]")
-    with pytest.raises(InputError, match="remove it"):
+    with pytest.raises(Disconnected, match="remove it"):
         await ArchiveSource("r", str(tmp_path), tmp_path / "state").open()
     (tmp_path / "notes").write_text("no archive")
-    with pytest.raises(InputError, match="is an archive that can be audited"):
+    with pytest.raises(Disconnected, match="is an archive that can be audited"):
         await ArchiveSource("r", str(tmp_path), None).open()
 
 

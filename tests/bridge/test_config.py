@@ -347,3 +347,49 @@ def test_an_address_that_is_wrong_is_told_without_its_password(tmp_path: Path, t
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_"), [("日" * 85, 771), ("x" * 250, 256), ("/" * 84, 258)], ids=["quoted", "long", "slashes"]
+)
+def test_a_queue_whose_folder_no_file_system_makes_is_refused(tmp_path: Path, name: str, bytes_: int) -> None:
+    text = f"""
+    topology = "t.bindings"
+    ignore = ["all", "some"]
+    [sources.replay]
+    url = "archive:in"
+    [targets.out]
+    url = "archive:out"
+    queues = ["{name}"]
+    """
+    with pytest.raises(
+        InputError, match=rf"\[targets.out\] queues: the folder of queue .* name of {bytes_} bytes.*queues = "
+    ):
+        read(tmp_path, text)
+    longest = text.replace(f'["{name}"]', '["' + "x" * 249 + '"]')
+    with pytest.raises(InputError, match="the topology has no queue"):  # its folder is well
+        read(tmp_path, longest)
+
+
+@pytest.mark.parametrize(
+    ("queues", "url", "key"),
+    [
+        ('{ all = "a/LONG", some = "." }', "archive:out", "queues"),
+        ('{ all = "PATH", some = "." }', "archive:out", "queues"),
+        ('{ all = "a\\u0000b", some = "." }', "archive:out", "queues"),
+        ('{ all = "a", some = "." }', "archive:LONG/out", "url"),
+        ('{ all = "a", some = "." }', "archive:out\\u0000", "url"),
+    ],
+    ids=["name", "path", "nul", "url", "nul in url"],
+)
+def test_a_folder_that_cannot_be_is_refused_with_its_key(tmp_path: Path, queues: str, url: str, key: str) -> None:
+    text = RIGHT.replace('{ all = ".", some = "some" }', queues).replace("archive:out", url)
+    text = text.replace("LONG", "x" * 256).replace("PATH", "/".join(["x" * 200] * 20))
+    with pytest.raises(InputError, match=rf"\[targets.out\] {key}"):
+        read(tmp_path, text)
+
+
+def test_a_target_that_a_source_follows_is_refused(tmp_path: Path) -> None:
+    text = RIGHT.replace('url = "archive:in"', 'url = "archive:out"\nfollow = true')
+    with pytest.raises(InputError, match=r"\[targets.out\] url: source replay follows this folder"):
+        read(tmp_path, text)

@@ -13,6 +13,7 @@ from exchange.errors import InputError
 from exchange.partition.guava import consistent_hash, sip_hash_24
 from exchange.partition.hashes import signed
 from exchange.partition.java import decoded, string_hash
+from exchange.partition.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 from exchange.partition.rocketmq.queues import by_broker
@@ -30,7 +31,7 @@ def text_of(key: Key, called: str) -> str | None:
         key = decoded(key.value) if isinstance(key.value, bytes) else key.value
     if key is None or isinstance(key, str):
         return key
-    raise InputError(f"a {called} is a string, not {key!r}")
+    raise InputError(f"a {called} is a string, not {describe_key(key)}")
 
 
 @dataclass(frozen=True, slots=True)

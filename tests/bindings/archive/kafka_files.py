@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-__all__ = ["KafkaRecord", "batch", "varint"]
+from bindings.archive.record import Record
+from exchange.values import type_and_value
+
+__all__ = ["KafkaRecord", "batch", "unmarked", "varint"]
 
 
 class KafkaRecord(NamedTuple):
@@ -66,6 +69,15 @@ def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec:
     return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
 
 
+def unmarked(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
+    """The key, value and headers of a record whose key is elsewhere than in its routing key, by its marks."""
+    headers = {name: type_and_value(value)[1] for name, value in record.message.headers.items()}
+    assert headers.pop("x-kafka-topic") == record.message.exchange.encode()
+    key, is_tombstone = headers.pop("x-kafka-key"), headers.pop("x-kafka-tombstone", False)
+    assert not (is_tombstone and record.message.body)
+    return key, None if is_tombstone else record.message.body, headers
+
+
 def facts(base: int, record: KafkaRecord, *, time: int = 1000) -> tuple[Any, ...]:
     """What a reader must find of a record: offset, time in µs, key, value, headers, of which the last of a name."""
-    return base + record.offset, (time + record.time) * 1000, record.key, record.value or b"", dict(record.headers)
+    return base + record.offset, (time + record.time) * 1000, record.key, record.value, dict(record.headers)

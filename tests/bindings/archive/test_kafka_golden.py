@@ -17,7 +17,7 @@ from bindings.archive.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegm
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
-from exchange.values import type_and_value
+from tests.bindings.archive.kafka_files import unmarked
 from tests.bindings.archive.reads import Read, read
 from tests.recorders import golden
 from tests.recorders.kafka_log import CODECS, TOPICS
@@ -47,14 +47,13 @@ def bytes_of(text: str | None) -> bytes | None:
 
 def wanted(told: dict[str, Any]) -> tuple[Any, ...]:
     headers = {name: bytes_of(value) for name, value in told["headers"]}  # of equal names the last
-    value = bytes_of(told["value"]) or b""
-    return told["offset"], told["time"] * 1000, value, sorted(headers.items(), key=repr)
+    key, value = bytes_of(told["key"]), bytes_of(told["value"])
+    return told["offset"], told["time"] * 1000, key, value, sorted(headers.items(), key=repr)
 
 
 def found(record: Record) -> tuple[Any, ...]:
-    headers = {name: type_and_value(value) for name, value in record.message.headers.items()}
-    values = {name: None if kind == "void" else value for name, (kind, value) in headers.items()}
-    return record.offset, record.time, record.message.body, sorted(values.items(), key=repr)
+    key, value, headers = unmarked(record)
+    return record.offset, record.time, key, value, sorted(headers.items(), key=repr)
 
 
 def all_of(folder: Path, split_bytes: int, mapping: Mapping = LITERAL.mapping) -> Read:

@@ -13,25 +13,22 @@ from bindings.archive.kafka_segment import KafkaSegment
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
+from bridge.mapping import to_kafka
 from exchange.errors import InputError
-from exchange.values import type_and_value
-from tests.bindings.archive.kafka_files import KafkaRecord, batch, facts
+from tests.bindings.archive.kafka_files import KafkaRecord, batch, facts, unmarked
 from tests.bindings.archive.reads import FILES, read
 
 LITERAL = KafkaSegment(Mapping(routing_key="=k"))
 
 
 def found(record: Record) -> tuple[Any, ...]:
-    headers = {
-        name: None if type_and_value(value)[0] == "void" else type_and_value(value)[1]
-        for name, value in record.message.headers.items()
-    }
-    return record.offset, record.time, record.message.body, sorted(headers.items(), key=repr)
+    key, value, headers = unmarked(record)
+    return record.offset, record.time, key, value, sorted(headers.items(), key=repr)
 
 
 def wanted(base: int, record: KafkaRecord) -> tuple[Any, ...]:
-    offset, time, _, value, headers = facts(base, record)
-    return offset, time, value, sorted(headers.items(), key=repr)
+    offset, time, key, value, headers = facts(base, record)
+    return offset, time, key, value, sorted(headers.items(), key=repr)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +125,7 @@ def test_markers_are_skipped_and_times_of_the_log_are_taken(path: Path) -> None:
 
 def test_the_mapping_says_what_is_exchange_and_routing_key(path: Path) -> None:
     records = [
-        KafkaRecord(0, key=b"k\xff", headers=[("rk", b"a.b"), ("ex", b"x"), ("rk", b"c.d")]),
+        KafkaRecord(0, key=b"k\xff", value=b"", headers=[("rk", b"a.b"), ("ex", b"x"), ("rk", b"c.d")]),
         KafkaRecord(1, key=None, headers=[("rk", None)]),
     ]
     path.write_bytes(batch(0, records))
@@ -141,6 +138,30 @@ def test_the_mapping_says_what_is_exchange_and_routing_key(path: Path) -> None:
     assert len(bad) == 2
     with pytest.raises(InputError, match="no place"):
         Mapping("value")
+
+
+def test_a_tombstone_and_an_empty_value_differ_and_neither_key_nor_name_is_lost(path: Path) -> None:
+    records = [
+        KafkaRecord(0, key=b"k", value=b"", headers=[("x-kafka-key", b"forged"), ("a", None)]),
+        KafkaRecord(1, key=b"k", value=None, headers=[("x-kafka-topic", b"forged"), ("x-kafka-topic", b"twice")]),
+        KafkaRecord(2, key=b"k", value=b"v"),
+        KafkaRecord(3, key=None, value=None),
+    ]
+    path.write_bytes(batch(0, records))
+    plain, tombstone, bare = read(KafkaSegment(), path).records
+    assert plain.message.headers == {"x-kafka-header-x-kafka-key": "forged", "a": None}
+    assert tombstone.message.headers == {
+        "x-kafka-topic": "orders.eu", "x-kafka-key": "k", "x-kafka-tombstone": True,
+        "x-kafka-header-x-kafka-topic": "twice",
+    }  # fmt: skip
+    assert bare.message.headers == {}
+    again = [to_kafka(record.message, "other", None) for record in read(LITERAL, path).records]
+    assert [(each.key, each.value, list(each.headers)) for each in again] == [
+        (b"k", b"", [("x-kafka-key", b"forged"), ("a", None)]),
+        (b"k", None, [("x-kafka-topic", b"twice")]),
+        (b"k", b"v", []),
+        (None, None, []),
+    ]
 
 
 def test_only_the_columns_asked_for_are_made(path: Path) -> None:

@@ -1,0 +1,161 @@
+"""Whatever a publisher makes of a key, every strategy chooses, or says that it cannot: nothing else ever leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.cli import hashstar
+from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, Topology, Typed
+from exchange.partition import Partitions
+from exchange.partition.batch import partition_batch
+from exchange.partition.key_source import KeySource
+from exchange.partition.keys import describe_key, serialized
+from exchange.partition.partitioner import Partitioner, Producer
+from exchange.partition.partitioning import Partitioning, partitioner_from
+from exchange.partition.strategies import STRATEGIES
+from exchange.values import RANGES
+
+LONG = 10**20
+"""An integer that JSON holds and Java's long does not."""
+
+
+def nested(depth: int) -> list[Any]:
+    """An array in an array in an array ..."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+integers = st.one_of(
+    st.integers(),
+    st.sampled_from([sign * (2**bits + n) for bits in (31, 63, 64) for sign in (1, -1) for n in (-1, 0, 1)]),
+)
+plain = st.one_of(
+    st.none(), st.booleans(), integers, st.floats(), st.text(st.characters()), st.binary(max_size=40), st.decimals(),
+    st.datetimes(),
+)  # fmt: skip
+typed = st.sampled_from(sorted(RANGES)).flatmap(lambda kind: st.integers(*RANGES[kind]).map(partial(Typed, kind)))
+keys = st.one_of(
+    plain,
+    typed,
+    st.floats(width=32).map(lambda value: Typed("float", value)),
+    integers.map(lambda value: Typed("double", value)),
+    st.binary(max_size=20).map(lambda value: Typed("longstr", value)),
+    st.lists(plain, max_size=3),
+    st.dictionaries(st.text(max_size=3), plain, max_size=3),
+    st.sampled_from([object(), nested(100_000), 10**400, 10**5_000, Decimal("NaN"), Decimal("1e40"), 1j]),
+)
+
+
+PARAMETERS = {"kafka.nearest": "(rack=eu)", "rocketmq.machine_room": "(consumeridcs=eu)"}
+"""Strategies that choose nothing without these."""
+
+
+def partitions_for(name: str) -> Partitions:
+    return Partitions.queues({"eu@a": 4, "eu@b": 3}) if STRATEGIES[name].lists_queues else Partitions.of(3)
+
+
+def partitioner_for(name: str) -> Partitioner:
+    return partitioner_from(name + PARAMETERS.get(name, ""))
+
+
+def choose(name: str, key: Any) -> None:
+    partitioner_for(name).choose(key, partitions_for(name))
+
+
+def choose_next(name: str, key: Any) -> None:
+    Producer(partitioner_for(name), lambda below: below - 1).choose("topic", key, partitions_for(name))
+
+
+def choose_many(name: str, key: Any) -> None:
+    partition_batch(partitioner_for(name), ["x", key], partitions_for(name))
+
+
+@pytest.mark.parametrize("way", [choose, choose_next, choose_many])
+@pytest.mark.parametrize("name", STRATEGIES)
+@settings(max_examples=60, deadline=None)
+@given(key=keys)
+def test_a_strategy_chooses_or_raises_a_hashstar_error(name: str, way: Callable[[str, Any], None], key: Any) -> None:
+    try:
+        way(name, key)
+    except HashstarError as error:
+        assert len(str(error)) < 500  # noqa: PT017  an error that quotes all of a key is a log that a publisher fills
+
+
+@pytest.mark.parametrize("key", [LONG, -LONG, 2**63, -(2**63) - 1, 10**400, pytest.param(10**5_000, id="endless")])
+def test_what_javas_long_cannot_hold_has_no_bytes(key: int) -> None:
+    with pytest.raises(InputError, match="does not fit Java's long"):
+        serialized(key)
+
+
+@pytest.mark.parametrize("key", [2**63 - 1, -(2**63)])
+def test_what_javas_long_just_holds_has_eight(key: int) -> None:
+    assert serialized(key) == key.to_bytes(8, signed=True)
+
+
+def test_a_key_that_cannot_be_written_is_shown_by_its_type() -> None:
+    assert describe_key(10**5_000) == "a value of type int"
+    assert describe_key(nested(100_000)) == "a value of type list"
+    assert len(describe_key("x" * 1_000)) == 80
+
+
+def partitioned(name: str, key: KeySource) -> Topology:
+    partitioning = Partitioning(name + PARAMETERS.get(name, ""), partitions_for(name), key)
+    topology = (
+        Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q", partitioning=partitioning))
+    )
+    return topology.bind(Binding.to_queue("in", "q"))
+
+
+BODIES = [
+    b"", b"{", b"\xff\xfe", b"[]", b"NaN", b'{"id":null}', b'{"id":NaN}', b'{"id":1e999}', b'{"id":-0.0}', b'{"id":""}',
+    b'{"id":"\\ud800"}', b'{"id":true}', b'{"id":%d}' % LONG, b'{"id":-%d}' % LONG, b'{"id":%s}' % (b"9" * 4_000),
+    b'{"id":%s}' % (b"9" * 5_000), b'{"id":[1,{"a":[]}]}',
+    *[b'{"id":%s%s}' % (b"[" * n, b"]" * n) for n in (50, 330, 480, 900, 20_000)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_route_survives_any_body(name: str) -> None:
+    router = Router(partitioned(name, KeySource("body", "/id")))
+    for body in BODIES:
+        assert router.route(Message("in", "k", body=body)).queues == ("q",)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@settings(max_examples=40, deadline=None)
+@given(key=keys)
+def test_a_route_survives_any_header(name: str, key: Any) -> None:
+    router = Router(partitioned(name, KeySource("header", "id")))
+    assert router.route(Message("in", "k", {"id": key})).queues == ("q",)
+
+
+def test_a_key_that_is_too_long_an_integer_decides_nothing_and_says_why() -> None:
+    [placement] = (
+        Router(partitioned("kafka.murmur2", KeySource("body", "/id")))
+        .route(Message("in", "k", body=b'{"id":%d}' % LONG))
+        .placements
+    )
+    assert placement.partition is None
+    assert "does not fit Java's long" in placement.rule
+
+
+@pytest.mark.parametrize("command", [["route"], ["route", "--skip-bad"], ["audit", "--no-spark"]])
+def test_the_commands_route_it(tmp_path: Path, command: list[str]) -> None:
+    topology, lines = tmp_path / "t.bindings", tmp_path / "lines.jsonl"
+    topology.write_text('exchange e: fanout\nqueue q: partitioned kafka.murmur2 over 3 by body "/id"\ne -> q\n')
+    messages = [{"exchange": "e", "routing_key": "k", "body": f'{{"id":{n}}}'} for n in (1, LONG)]
+    lines.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    result = CliRunner().invoke(hashstar, [*command, "-t", str(topology), str(lines)])
+    assert result.exit_code == 0, result.output
