@@ -181,7 +181,7 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
     assert [name for name, _ in found] == ["gone", "wrong", "wide"]
     assert "there is no topic 'gone'; create it" in found[0][1]
     assert "has no queue that may be read" in found[1][1]
-    assert f"topic '{topic}' has {count} queues now" in found[2]
+    assert f"topic {other!r} has {count} queues now" in found[2][1]
 
 
 @on_a_loop
