@@ -16,8 +16,8 @@ from exchange.errors import InputError
 if TYPE_CHECKING:
     from bindings.archive.mapped import Bytes
 
-__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "Part", "host_bytes", "messages_in", "pieces_at"]
-__all__ += ["properties_of", "unpacked"]
+__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "UNPACKED_MAX", "V1", "V2", "Part", "host_bytes"]
+__all__ += ["messages_in", "pieces_at", "properties_of", "unpacked"]
 
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
@@ -34,6 +34,11 @@ BATCH: Final = 0xC0
 """System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
 PACKING: Final = 0x7
 PACKING_SHIFT: Final = 8
+
+UNPACKED_MAX: Final = 8 * (4 << 20)
+"""Maximum size of an unpacked body, in bytes: 8 times what a broker stores unless it is set otherwise (4 MiB).
+
+Producers compare the body with that limit before they pack it; but what has 4 MiB may be made to unpack to 4 GiB."""
 
 PART: Final = struct.Struct(">iIIii")
 """Of a message in a batch: size, magic, checksum, flag, size of the body."""
@@ -84,11 +89,13 @@ def properties_of(data: bytes) -> dict[str, str]:
     }  # fmt: skip
 
 
-def messages_in(data: bytes) -> list[Part]:
-    """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError."""
+def messages_in(data: bytes, most: int | None = None) -> list[Part]:
+    """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError, also for more than ``most``."""
     parts: list[Part] = []
     place = 0
     while place < len(data):
+        if len(parts) == most:
+            raise InputError(f"a batch of more than {most:,} messages")
         if place + PART.size > len(data):
             raise InputError(BREAK)
         size, _, _, flag, length = PART.unpack_from(data, place)
@@ -102,37 +109,52 @@ def messages_in(data: bytes) -> list[Part]:
 
 
 def unpacked(body: bytes, system_flag: int) -> bytes:
-    """The body, uncompressed if the system flag says that it is compressed. Raises InputError."""
+    """The body, uncompressed if the system flag says that it is compressed.
+
+    Raises InputError for one that cannot be unpacked, or unpacks to more than `UNPACKED_MAX` bytes.
+    """
     if not system_flag & PACKED:
         return body
     unpack = UNPACKERS.get(system_flag >> PACKING_SHIFT & PACKING)
     if unpack is None:
         raise InputError("a body that is packed in an unknown way")
-    return unpack(body)
+    found = unpack(body)
+    if len(found) > UNPACKED_MAX:
+        raise InputError(f"a body that unpacks to more than {UNPACKED_MAX:,} bytes")
+    return found
 
 
 def _inflated(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
     try:
-        return zlib.decompress(data)
+        found = stream.decompress(data, UNPACKED_MAX + 1)
     except zlib.error as error:
         raise InputError(f"a body that cannot be unpacked: {error}") from None
+    if len(found) <= UNPACKED_MAX and not stream.eof:
+        raise InputError("a body that cannot be unpacked: it is incomplete")
+    return found
 
 
 def _streamed(name: str) -> Callable[[bytes], bytes]:
     def unpack(data: bytes) -> bytes:
         try:  # the bridge's client runs without pyarrow, as most messages of most producers are not compressed so
-            from pyarrow import ArrowException
-
-            from bindings.archive.kafka_batches import streamed
+            import pyarrow as pa
         except ImportError as error:
             raise InputError(f"a body that is packed with {name} needs {error.name}: pip install pyarrow") from None
+        found = bytearray()
         try:
-            return streamed(name)(data)
-        except (ArrowException, OSError) as error:
+            with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+                # In pieces: pyarrow allocates all that one call asks for, however little there is to read.
+                while len(found) <= UNPACKED_MAX and (piece := stream.read(PIECE_BYTES)):
+                    found += piece
+        except (pa.ArrowException, OSError) as error:
             raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
+        return bytes(found)
 
     return unpack
 
+
+PIECE_BYTES: Final = 1 << 18
 
 UNPACKERS: Final = {0: _inflated, 1: _streamed("lz4"), 2: _streamed("zstd"), 3: _inflated}
 """System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""

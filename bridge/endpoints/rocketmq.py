@@ -66,6 +66,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         until_end=table.flag("until_end", default=False),
         from_last=table.choice("offset", ("first", "last"), "first") == "last",
         window=policy.window,
+        window_bytes=policy.window_bytes,
     )
 
 

@@ -59,6 +59,7 @@ from __future__ import annotations
 
 from bridge.amqp import content_of
 from bridge.mapping import kafka_guest, rocketmq_amqp_guest, rocketmq_guest
+from bridge.mapping.record import Unmappable
 from bridge.mapping.rocketmq_guest import HOME
 from bridge.mapping.rocketmq_packing import held_text
 from bridge.rocketmq.message import RocketMessage, StoredMessage
@@ -91,6 +92,10 @@ def from_rocketmq(message: StoredMessage, exchange: str | None = None, routing_k
 
     Its exchange and routing key are those given, else of a message that comes home its own. Raises Unmappable.
     """
+    if message.problem:
+        raise Unmappable(message.problem)
+    if message.is_packed:
+        raise Unmappable("its body is marked as packed, and cannot be unpacked")
     if rocketmq_amqp_guest.is_guest(message.properties):
         return rocketmq_amqp_guest.home(message, exchange, routing_key)
     return rocketmq_guest.abroad(message, exchange, routing_key)

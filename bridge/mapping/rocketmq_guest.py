@@ -50,8 +50,6 @@ NAMES: Final = {name: short_string(name) for name in OURS}
 
 def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
     """The message that one of RocketMQ is in AMQP. Raises Unmappable."""
-    if message.is_packed:
-        raise Unmappable("its body is marked as packed, and cannot be unpacked")
     pieces = [
         NAMES[MARK], _longstr(message.topic),
         NAMES[BROKER], _longstr(message.broker),

@@ -1,15 +1,20 @@
-"""``rocketmq://HOST:PORT,HOST:PORT`` and a table of a configuration -> a client's settings."""
+"""``rocketmq://HOST:PORT,HOST:PORT`` and a table of a configuration -> a client's settings.
+
+Secrets and certificates are looked at when the configuration is read, and read again whenever a client is made: so who
+changes them need not restart the bridge.
+"""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from bridge.rocketmq.acl import Credentials
 from bridge.rocketmq.channel import ChannelSettings
 from bridge.rocketmq.client import ClientSettings
-from bridge.table import Table
+from bridge.table import Secret, Table
 from exchange.errors import InputError
 
 __all__ = ["settings_of"]
@@ -19,7 +24,7 @@ PORT: Final = 9876
 
 
 def settings_of(url: str, table: Table) -> ClientSettings:
-    """The settings of the client that a table describes. Raises InputError."""
+    """Return the settings of the client that a table describes. Raises InputError."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -33,12 +38,17 @@ def settings_of(url: str, table: Table) -> ClientSettings:
     access_key = table.maybe("access_key") or unquote(access)
     secret_key = table.secret("secret_key") or unquote(secret)
     token = table.secret("security_token")
-    credentials = None
-    if access_key:
-        if not secret_key:
-            raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
-        credentials = Credentials(access_key, str(secret_key), None if token is None else str(token))
-    settings = ClientSettings(servers, channel=ChannelSettings(tls=_tls(table), credentials=credentials))
+    if access_key and not secret_key:
+        raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
+    tls = _tls(table)
+
+    def channel() -> ChannelSettings:
+        credentials = None
+        if access_key:
+            credentials = Credentials(access_key, _current(secret_key), None if token is None else _current(token))
+        return ChannelSettings(tls=tls(), credentials=credentials)
+
+    settings = ClientSettings(servers, channel=channel(), channel_now=channel)
     try:
         settings.name_servers  # noqa: B018  which looks at them
     except InputError as error:
@@ -51,25 +61,35 @@ def _with_port(host: str) -> str:
     return host if ":" in bare else f"{host}:{PORT}"
 
 
-def _tls(table: Table) -> ssl.SSLContext | None:
+def _current(secret: str) -> str:
+    """Return a secret as it is now. Raises Disconnected where it cannot be read."""
+    return secret.current() if isinstance(secret, Secret) else secret
+
+
+def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
+    """Return what gives the settings of TLS as they are now."""
     is_on = table.flag("tls", default=False)
     verify = table.flag("verify", default=True)
     if not is_on:
         for key in ("ca_file", "cert_file", "key_file"):
             if table.has(key):
                 raise table.error(key, "is for TLS, which is off; write tls = true")
-        return None
+        return lambda: None
     ca_file, cert_file, key_file = (table.file(key) for key in ("ca_file", "cert_file", "key_file"))
-    try:
-        context = ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise table.error("ca_file", f"{ca_file} cannot be read: {error}") from None
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if cert_file is not None:
+
+    def context_now() -> ssl.SSLContext:
         try:
-            context.load_cert_chain(cert_file, key_file)
+            context = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise table.error("cert_file", f"{cert_file} cannot be read: {error}") from None
-    return context
+            raise table.error("ca_file", f"{ca_file} cannot be read: {error}") from None
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert_file is not None:
+            try:
+                context.load_cert_chain(cert_file, key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise table.error("cert_file", f"{cert_file} cannot be read: {error}") from None
+        return context
+
+    return context_now

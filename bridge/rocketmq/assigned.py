@@ -56,6 +56,9 @@ class Limits:
     """Messages of one queue."""
     pull_threshold_size_for_queue: int = 100 * MIB
     """Bytes of their bodies."""
+    pull_threshold_size_for_all: int = -1
+    """Bytes of all queues of all topics together, no setting of Java's; -1 is no such bound. Answers that come when so
+    much is kept are not kept, and pulled again later."""
     pull_threshold_for_topic: int = -1
     """Messages of all queues together, each of which gets an equal share; -1 is no such bound."""
     pull_threshold_size_for_topic: int = -1
@@ -96,7 +99,7 @@ class AssignedQueue:
         self.pulled = False
         """Whether it was."""
         self.size = 0
-        """Bytes of the bodies that are kept."""
+        """Bytes of the messages that are kept."""
         self.locked_until = -inf if ordered else inf
         """Until when the broker's lock is ours for certain."""
         self.suspended_until = -inf
@@ -166,7 +169,7 @@ class AssignedQueue:
                 held[offset] = message
                 self._order.append(offset)
                 self._ready.append(message)
-                self.size += len(message.body)
+                self.size += message.weight
                 wanted = offset + 1
         self.next_offset = max(next_offset, wanted)
         self.max_offset = max_offset
@@ -249,7 +252,7 @@ class AssignedQueue:
         return not self._ready or offset < self._ready[0].queue_offset
 
     def _forget(self, offset: int) -> None:
-        self.size -= len(self._held.pop(offset).body)
+        self.size -= self._held.pop(offset).weight
 
     def _advance(self) -> None:
         order, held = self._order, self._held

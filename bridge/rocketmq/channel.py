@@ -67,6 +67,8 @@ class Channel(asyncio.Protocol):
         self.is_usable = True
         """Whether new requests may go over it: not when it has ended, nor when it is to end after those under way."""
         self._loop: Final = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When something came last, by the loop's clock."""
         self._decoder: Final = Decoder()
         self._transport: asyncio.Transport | None = None
         self._waiting: Final[dict[int, tuple[Callable[[Answer], None], float, float]]] = {}
@@ -83,10 +85,8 @@ class Channel(asyncio.Protocol):
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         try:
-            _, channel = await asyncio.wait_for(
-                loop.create_connection(lambda: cls(address, settings), host, port, ssl=settings.tls),
-                settings.connect_timeout,
-            )
+            async with asyncio.timeout(settings.connect_timeout):
+                _, channel = await loop.create_connection(lambda: cls(address, settings), host, port, ssl=settings.tls)
         except TimeoutError:
             raise ConnectError(f"{address}: no connection in {settings.connect_timeout:g} s") from None
         except ssl.SSLError as error:
@@ -188,8 +188,11 @@ class Channel(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
         try:
-            await asyncio.wait_for(asyncio.shield(self._ended), CLOSE_SECONDS)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.shield(self._ended)
         except TimeoutError:
+            pass
+        finally:  # also where who waits for it is cancelled
             self.abort()
 
     def abort(self, why: str = "closed") -> None:
@@ -205,17 +208,21 @@ class Channel(asyncio.Protocol):
         self._transport.set_write_buffer_limits(HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
         try:
             commands = self._decoder.feed(data)
         except CommandError as error:
             self.abort(str(error))
+            return
+        except Exception as error:  # noqa: BLE001  whatever a header of JSON comes up with
+            self.abort(f"{type(error).__name__}: {error}")
             return
         waiting = self._waiting
         for command in commands:
             if not command.flag & 1:
                 self._asked(command)
             elif (found := waiting.pop(command.opaque, None)) is not None:  # else it comes too late
-                found[0](command)
+                self._give(found[0], command)
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -257,8 +264,15 @@ class Channel(asyncio.Protocol):
         late = [(opaque, *found) for opaque, found in self._waiting.items() if found[1] <= now]
         for opaque, answer, _, timeout in late:
             del self._waiting[opaque]
-            answer(RemotingTimeout(f"{self.address}: no answer in {timeout:.3g} s"))
+            self._give(answer, RemotingTimeout(f"{self.address}: no answer in {timeout:.3g} s"))
         self._scan = self._loop.call_later(SCAN_SECONDS, self._look_for_late) if self._waiting else None
+
+    def _give(self, answer: Callable[[Answer], None], what: Answer) -> None:
+        """Tell one who asked; what fails there must not keep the others from their answers."""
+        try:
+            answer(what)
+        except Exception:
+            LOG.exception("%s: what was to become of an answer", self.address)
 
     def _end(self, why: str) -> None:
         if self.closed:
@@ -270,7 +284,7 @@ class Channel(asyncio.Protocol):
         waiting = list(self._waiting.values())
         self._waiting.clear()
         for answer, *_ in waiting:
-            answer(SendRequestError(f"{self.address}: {why}"))
+            self._give(answer, SendRequestError(f"{self.address}: {why}"))
         self._ended.set_result(None)
         self._tell_room()
         if self.on_closed is not None:

@@ -85,12 +85,11 @@ class Client(Connections):
 
     async def close(self) -> None:
         """Take leave of the brokers, and end all connections."""
-        for group in tuple(self._producers):
-            await self.unregister_producer(group)
-        for group in tuple(self._consumers):
-            await self.unregister_consumer(group)
-        await asyncio.gather(*self._leaving, return_exceptions=True)
-        await super().close()
+        try:
+            leaving = [*map(self.unregister_producer, self._producers), *map(self.unregister_consumer, self._consumers)]
+            await asyncio.gather(*leaving, *self._leaving, return_exceptions=True)
+        finally:
+            await super().close()
 
     # Routes and brokers.
 
@@ -108,7 +107,7 @@ class Client(Connections):
         if asking is None:
             asking = self._asking[topic] = self._start(self._look_up(topic))
             asking.add_done_callback(lambda done: self._asked(topic, done))
-        return await asyncio.shield(asking)
+        return await self._outcome(asking)
 
     def forget_route(self, topic: str) -> None:
         """Keep the route of a topic up to date no more."""
@@ -117,6 +116,10 @@ class Client(Connections):
     def brokers(self) -> Mapping[str, Mapping[int, str]]:
         """The brokers of the routes known: name -> brokerId -> address."""
         return self._brokers
+
+    def routes(self) -> Mapping[str, TopicRoute]:
+        """Return the routes known, by topic."""
+        return self._routes
 
     def address(self, name: str, *, master: bool = True) -> str:
         """Where the broker of a name is: its master, or if need not be, any of it. Raises ClientError."""
@@ -188,7 +191,7 @@ class Client(Connections):
             if number == MASTER or self._consumers
         ]
         # One that has begun goes on when who waits for it is cancelled: what is told after it waits for its answer.
-        await asyncio.gather(*[asyncio.shield(self._start(self._beat(address))) for address in addresses])
+        await asyncio.gather(*[self._outcome(self._start(self._beat(address))) for address in addresses])
 
     # How it is done.
 
@@ -234,6 +237,8 @@ class Client(Connections):
             route = TopicRoute.from_json(body_json(answer.body))
         except InputError as error:
             raise ClientError(f"topic {topic}: {error}") from None
+        except (RecursionError, OverflowError) as error:
+            raise ClientError(f"topic {topic}: not a topic route: {type(error).__name__} {error}") from None
         self._learn(topic, route)
         return route
 
@@ -249,7 +254,12 @@ class Client(Connections):
             self._start(self.heartbeat())
         if changed:
             for listener in tuple(self.on_routes):
-                listener(topic, route)
+                try:
+                    listener(topic, route)
+                except Exception as error:  # the others are to hear of it, too
+                    LOG.exception("%s: a listener for the route of %s", self.client_id, topic)
+                    for hear in tuple(self.on_broken):
+                        hear(error)
 
     def _asked(self, topic: str, asking: asyncio.Future[TopicRoute]) -> None:
         del self._asking[topic]

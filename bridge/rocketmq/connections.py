@@ -7,10 +7,10 @@ handlers of its code.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from bridge.rocketmq.channel import Channel, ChannelSettings, split_address
@@ -23,6 +23,8 @@ __all__ = ["ClientSettings", "Connections", "Handler"]
 
 Handler: TypeAlias = Callable[[Command], Command | None]
 """Answers a request of a broker's; None when it is for another handler of that code, or needs no answer."""
+
+LOG: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ class ClientSettings:
     mq_client_api_timeout: float = 3.0
     """Of route lookups, heartbeats and the like."""
     channel: ChannelSettings = field(default_factory=ChannelSettings)
+    channel_now: Callable[[], ChannelSettings] | None = None
+    """Gives what a new client uses in place of ``channel``: secrets and certificates as they are by then."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -63,7 +67,9 @@ class Connections:
     """The connections, on the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Raises InputError."""
+        """Raises InputError, and what ``channel_now`` raises."""
+        if settings.channel_now is not None:
+            settings = replace(settings, channel=settings.channel_now(), channel_now=None)
         self.settings: Final = settings
         self._name_servers: Final = settings.name_servers
         self._in_use = self._name_servers[0]
@@ -71,17 +77,31 @@ class Connections:
         self._channels: Final[dict[str, asyncio.Future[Channel]]] = {}
         self._handlers: Final[dict[int, list[Handler]]] = {}
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
+        self.on_broken: Final[list[Callable[[BaseException], None]]] = []
+        """Told of an exception, of a kind that is not expected, that ended something in the background."""
 
     async def close(self) -> None:
         """End all connections, and what was begun for them; none is made any more."""
         self._is_closed = True
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *[each for each in self._channels.values() if not each.done()]]
+        channels = [channel for address in self._channels if (channel := self.open_channel(address)) is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for opening in tuple(self._channels.values()):
-            with suppress(RemotingError, asyncio.CancelledError):
-                await (await opening).close()
+        try:
+            await asyncio.gather(*tasks, *[channel.close() for channel in channels], return_exceptions=True)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """`close` without waiting, and without what was written last: tasks that were begun end soon."""
+        self._is_closed = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        for address, opening in tuple(self._channels.items()):
+            channel = self.open_channel(address)
+            if channel is not None:
+                channel.abort()
+            opening.cancel()
         self._channels.clear()
 
     async def invoke(
@@ -160,7 +180,7 @@ class Connections:
                 raise ClientError("the client is closed")
             opening = self._channels[address] = asyncio.ensure_future(self._open(address))
             opening.add_done_callback(lambda done: self._opened(address, done))
-        return await asyncio.shield(opening)
+        return await self._outcome(opening)
 
     def open_channel(self, address: str) -> Channel | None:
         """The connection to an address, if it is there."""
@@ -194,8 +214,27 @@ class Connections:
         """Have something done, at the longest until `close`."""
         task = asyncio.ensure_future(what)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    async def _outcome(self, work: asyncio.Future[T]) -> T:
+        """Wait for what others may wait for as well. Raises ClientError if it was ended by `close`."""
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Of who waits here only its own cancellation is one: else it would end as if it had been told to.
+            task = asyncio.current_task()
+            if work.cancelled() and (task is None or not task.cancelling()):
+                raise ClientError("the client is closed") from None
+            raise
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None or isinstance(error, RemotingError):
+            return
+        LOG.error("in the background of a client of RocketMQ", exc_info=error)
+        for listener in tuple(self.on_broken):
+            listener(error)
 
     # How it is done.
 
@@ -208,7 +247,11 @@ class Connections:
         channel = await Channel.open(address, self.settings.channel)
         channel.on_request = self._answer
         channel.on_closed = self._closed
-        self._connected(address)
+        try:
+            self._connected(address)
+        except BaseException:
+            channel.abort()
+            raise
         return channel
 
     def _opened(self, address: str, opening: asyncio.Future[Channel]) -> None:

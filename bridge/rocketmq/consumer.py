@@ -22,8 +22,9 @@ from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import parse_table
 from bridge.rocketmq.remoting import Command, now_ms
 from bridge.rocketmq.retrying import DEAD, give_back, send_retry
+from bridge.rocketmq.room import Reading
 from bridge.rocketmq.running import offsets_body, running_info, stacks
-from bridge.rocketmq.share import Reading, Share
+from bridge.rocketmq.share import Share
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
 from exchange.partition.rocketmq.queues import TopicRoute
@@ -79,6 +80,16 @@ class Consumer:
     def troubles(self) -> Mapping[TopicQueue | str, HashstarError]:
         """Queue or topic -> why it was not pulled, locked or divided when that was tried last; it is tried again."""
         return self._share.troubles
+
+    @property
+    def unpersisted(self) -> Mapping[TopicQueue, Exception]:
+        """Queue -> why where the group stands in it could not be kept when that was tried last; it is tried again."""
+        return self._share.unpersisted
+
+    @property
+    def broken(self) -> Exception | None:
+        """What ended a task of this consumer's, after which not all is read; it is to be closed then."""
+        return self._share.broken
 
     @property
     def divided(self) -> frozenset[str]:
@@ -249,6 +260,7 @@ class Consumer:
         reading.consumed_ms = now_ms()
         if reading.waits:
             reading.moved.set()
+        self._share.room.look()
         if self.settings.window:
             self._news.set()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
@@ -11,8 +11,10 @@ from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.errors import BrokerError, RemotingError
 from bridge.rocketmq.group import Group
+from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.pulling import BrokerQueues, Pulled, PullStatus
 from bridge.rocketmq.retrying import restored
+from bridge.rocketmq.room import ANSWER_BYTES
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
 
@@ -32,7 +34,10 @@ HEARD: Final = 1.0
 
 
 class Fetching:
-    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere."""
+    """Pulls for a group: ``news`` is called when messages came, ``reset`` with a queue that goes on elsewhere.
+
+    ``bytes_left`` gives how many bytes of messages may still be kept, of all queues together.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class Fetching:
         *,
         news: Callable[[], None],
         reset: Callable[[AssignedQueue, int], None],
+        bytes_left: Callable[[], float],
     ) -> None:
         self._client: Final = client
         self._group: Final = group
@@ -50,6 +56,7 @@ class Fetching:
         self._troubles: Final = troubles
         self._news: Final = news
         self._reset: Final = reset
+        self._bytes_left: Final = bytes_left
 
     async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
         """Pull once, and tell where the group stands; the seconds to wait before it is tried again, if it failed."""
@@ -83,8 +90,14 @@ class Fetching:
             )  # fmt: skip
             self._reset(assigned, answer.next_offset)
             return
-        found = answer.messages(assigned.queue, subscription) if answer.status is PullStatus.FOUND else ()
+        found: Sequence[StoredMessage] = ()
+        next_offset = answer.next_offset
+        if answer.status is PullStatus.FOUND:
+            left = self._bytes_left()
+            if left <= 0:  # pulls of other queues were answered first; it is pulled again when there is room
+                return
+            found, next_offset = answer.first_messages(assigned.queue, subscription, min(left, ANSWER_BYTES))
         if assigned.queue.topic == self._group.retry_topic:
             found = [restored(message, self._group.name) for message in found]
-        if assigned.put(found, answer.next_offset, answer.max_offset):
+        if assigned.put(found, next_offset, answer.max_offset):
             self._news()

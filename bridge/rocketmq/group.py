@@ -154,7 +154,10 @@ class Group:
             members = await self._members(route)
             if self.client.client_id not in members:
                 raise ClientError(f"group {self.name}: the broker does not know {self.client.client_id} yet")
-        ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, sorted(members, key=code_units))
+        # A broker names a member twice that has a new connection, as long as it has not noticed the end of the old one;
+        # counted twice, half of its queues would be nobody's.
+        every = sorted(set(members), key=code_units)
+        ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
         return {TopicQueue.of(topic, queue) for queue in ours}
 
     async def _members(self, route: TopicRoute) -> list[str]:

@@ -156,7 +156,9 @@ class _Stored(NamedTuple):
     prepared_offset: int = 0
     """Where the half of its transaction stands."""
     size: int = 0
-    """The bytes of its record in the log."""
+    """The bytes of its record in the log; of a message of a batch those of its part."""
+    problem: str = ""
+    """Why its body is as it was stored, where it cannot be unpacked or taken apart; else nothing."""
 
 
 class StoredMessage(_Told, _Stored):
@@ -168,6 +170,11 @@ class StoredMessage(_Told, _Stored):
     def is_packed(self) -> bool:
         """Whether its body is as it was sent, packed, because it cannot be unpacked."""
         return bool(self.system_flag & PACKED and self.body)
+
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about, in bytes: its record, or its body where that was unpacked."""
+        return max(len(self.body), self.size)
 
     @property
     def born_host(self) -> str:

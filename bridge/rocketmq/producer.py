@@ -22,10 +22,11 @@ from bridge.rocketmq.ids import UniqueIds
 from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.properties import UNIQ_KEY, WAIT, checked_body, checked_group, checked_properties, checked_topic
 from bridge.rocketmq.publishing import Place, ProducerSettings, Publishing, Request, SendResult, request_for
-from bridge.rocketmq.remoting import ONEWAY, now_ms
+from bridge.rocketmq.remoting import ONEWAY, encode, now_ms
 from bridge.rocketmq.tries import Flight, Tries, frame
 from exchange.partition import partitioner
 from exchange.partition.partitioner import Draw, Partitioner
+from exchange.partition.partitions import Partitions
 from exchange.partition.rocketmq.faults import Faults
 from exchange.partition.rocketmq.message_queue import MessageQueue
 from exchange.partition.rocketmq.queues import TopicRoute
@@ -182,6 +183,13 @@ class Producer:
         if not flight.take_off():
             await flight.connect_and_take_off()
         return flight.landed
+
+    def check(self, message: RocketMessage) -> None:
+        """Raise what `send` would raise for this message before it sends anything, however it is sent."""
+        request = self._request(message)
+        place = Publishing(message.topic, Partitions.queues({"": 1}), self.settings).places[0]
+        encode(place.command(request, now_ms()))
+        self._batch([message])
 
     async def flush(self) -> None:
         """Wait until nothing is under way that was sent asynchronously."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from math import inf
 from typing import Final, NamedTuple
 
 from bridge.rocketmq.assigned import TopicQueue
@@ -16,7 +17,7 @@ from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import BrokerError, ClientError, CommandError
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.remoting import Command
-from bridge.rocketmq.stored import stored_messages
+from bridge.rocketmq.stored import stored_records
 from bridge.rocketmq.subscription import Subscription
 from exchange.partition.rocketmq.queues import MASTER
 
@@ -73,13 +74,30 @@ class Pulled(NamedTuple):
     body: bytes
 
     def messages(self, queue: TopicQueue, subscription: Subscription) -> list[StoredMessage]:
-        """What came that the subscription means (`PullAPIWrapper.processPullResult`). Raises InputError."""
-        found = stored_messages(self.body, queue.broker)
+        """Return what came that the subscription means (`PullAPIWrapper.processPullResult`). Raises InputError."""
+        return self.first_messages(queue, subscription, inf)[0]
+
+    def first_messages(
+        self, queue: TopicQueue, subscription: Subscription, room: float
+    ) -> tuple[list[StoredMessage], int]:
+        """Return what came that the subscription means, as far as there is room for it, and the offset to go on from.
+
+        Records are unpacked until the messages weigh ``room`` bytes, one record at least; what is left is to be pulled
+        again, so that an answer of 256 KiB never becomes 256 MiB here at once. Raises InputError.
+        """
+        found: list[StoredMessage] = []
+        next_offset, weight = self.next_offset, 0
+        for messages in stored_records(self.body, queue.broker):
+            if weight >= room and messages:
+                next_offset = messages[0].queue_offset + self.offset_delta
+                break
+            found += messages
+            weight += sum([each.weight for each in messages]) if len(messages) != 1 else messages[0].weight
         if self.offset_delta:
             found = [each._replace(queue_offset=each.queue_offset + self.offset_delta) for each in found]
         if subscription.names_tags:
             found = [each for each in found if subscription.accepts(each.tags)]
-        return found
+        return found, next_offset
 
 
 def pull_fields(

@@ -17,35 +17,32 @@ not pass: a right that is missing, a topic that is gone.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+import logging
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Final
-from urllib.parse import quote
 
-from bindings.archive.rocketmq_record import PACKED
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, known_time
-from bridge.mapping import IDENTITY, Unmappable, from_rocketmq
-from bridge.mapping.refused import crosses, refused
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source, disconnection
 from bridge.rocketmq.assigned import AssignedQueue, Limits
+from bridge.rocketmq.checking import check_source, places_of
 from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.consumer import Consumer
 from bridge.rocketmq.errors import BrokerError, ClientError, RemotingError
 from bridge.rocketmq.group import ConsumerSettings
+from bridge.rocketmq.lane import Lane
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import ConsumeFrom
 from bridge.rocketmq.placing import route_of
 from bridge.rocketmq.pulling import BrokerQueues
+from bridge.rocketmq.pulse import Pulse
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
-from exchange.message import Message
 from exchange.partition.rocketmq.queues import subscribe_queues
 
 __all__ = ["RocketmqSource"]
 
-FIXED_BYTES: Final = 1_024
-"""What a delivery takes beside its body, about."""
+LOG: Final = logging.getLogger(__name__)
 
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
@@ -57,7 +54,9 @@ END_EVERY: Final = 0.2
 """Seconds between looks for the end."""
 
 QUEUE_BYTES: Final = 16 << 20
-"""Bodies of one queue that are kept here, at most."""
+"""Maximum size of the messages of one queue that are kept here, in bytes."""
+WINDOW_BYTES: Final = 256 << 20
+
 
 LASTING: Final = frozenset({
     ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -65,65 +64,25 @@ LASTING: Final = frozenset({
 })  # fmt: skip
 """Answers that do not pass by themselves."""
 
-CLOSING: Final = 10.0
-"""Seconds that leaving the group may take."""
+PASSING: Final = frozenset({
+    ResponseCode.FLOW_CONTROL, ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    ResponseCode.FILTER_DATA_NOT_EXIST, ResponseCode.FILTER_DATA_NOT_LATEST,
+})  # fmt: skip
+"""Answers that a broker gives for a moment, as after its start."""
 
-
-class Lane:
-    """A queue, from its assignment until it is taken away; makes deliveries of its messages."""
-
-    __slots__ = ("_identity", "_origin", "assigned", "has_news", "offsets")
-
-    def __init__(self, source: str, assigned: AssignedQueue) -> None:
-        self.assigned = assigned
-        self.offsets: deque[int] = deque()
-        """Of the deliveries that brokers were not told of."""
-        self.has_news = False
-        """Whether some of them are settled."""
-        # Not the message's own topic: one that is tried again shows that which it was first read from.
-        topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
-        self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
-        self._origin = f"{topic} at {broker}:{number} at "
-
-    def delivery(self, found: StoredMessage) -> Delivery:
-        """The delivery of a message."""
-        offset = found.queue_offset
-        try:
-            message = from_rocketmq(found)
-        except Unmappable as error:
-            message = refused_message(found, error)
-        return Delivery(
-            message,
-            self,
-            offset,
-            found.properties.get(IDENTITY) or f"{self._identity}{offset}",
-            known_time(found.born_time * 1_000),
-            found.reconsume_times > 0,
-            FIXED_BYTES + len(found.body),
-            f"{self._origin}{offset}",
-        )
-
-    def told(self, offset: int | None) -> int:
-        """Brokers were told that all before this offset is done with; how many deliveries these are."""
-        offsets, before = self.offsets, len(self.offsets)
-        while offset is not None and offsets and offsets[0] < offset:
-            offsets.popleft()
-        return before - len(offsets)
-
-
-def refused_message(message: StoredMessage, problem: Unmappable) -> Message:
-    """A message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
-    properties = {name: value for name, value in message.properties.items() if crosses(name)}
-    as_it_is = message._replace(properties=properties, system_flag=message.system_flag & ~PACKED)
-    return refused(from_rocketmq(as_it_is, None, ""), problem)
+CLOSING: Final = 1.5
+"""Seconds that leaving the group may take; then connections are ended without it, and brokers find out by that."""
+ENDING: Final = 0.5
+"""Seconds that what was begun may take to end then."""
 
 
 class RocketmqSource(Source):
     """Topics, read with a consumer group.
 
     ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours were read to where they
-    end. ``window`` bounds the messages that were read and brokers were not told to be settled. Where the group has not
-    read yet, it begins at the first message, or with ``from_last`` at what comes from now on.
+    end. ``window`` bounds the messages that were read and brokers were not told to be settled, ``window_bytes`` the
+    bytes of all messages that are kept here, read ahead or not settled. Where the group has not read yet, it begins at
+    the first message, or with ``from_last`` at what comes from now on.
     """
 
     def __init__(
@@ -137,6 +96,7 @@ class RocketmqSource(Source):
         until_end: bool = False,
         from_last: bool = False,
         window: int = 2_000,
+        window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -149,6 +109,7 @@ class RocketmqSource(Source):
             limits=Limits(
                 pull_threshold_for_queue=window,
                 pull_threshold_size_for_queue=QUEUE_BYTES,
+                pull_threshold_size_for_all=max(window_bytes, 1),
                 consume_concurrently_max_span=max(window, 2_000),
             ),
         )
@@ -164,10 +125,38 @@ class RocketmqSource(Source):
         self._settled = asyncio.Event()
         self._many_settled = asyncio.Event()
         self._committed = asyncio.Event()
+        self._pulse: Pulse | None = None
+        self._broken: Exception | None = None
+        """What ended a task of this connection's that never ends."""
+
+    @property
+    def trouble(self) -> str | None:
+        consumer, pulse = self._consumer, self._pulse
+        if consumer is None or pulse is None:
+            return None
+        if (silence := pulse.trouble) is not None:
+            return silence
+        for where, trouble in consumer.troubles.items():
+            # What a connection comes up with is the pulse's to say: it knows sooner when it is over.
+            if isinstance(trouble, BrokerError | InputError) and not (_is_retry(where) or _is_passing(trouble)):
+                return f"{where}: {trouble}"
+        for queue, problem in consumer.unpersisted.items():
+            if isinstance(problem, BrokerError) and not _is_retry(queue.topic):
+                return f"{queue}: what is settled cannot be committed: {problem}"
+        return None
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return places_of(self._settings, [each.topic for each in self._subscriptions])
+
+    async def check(self) -> Sequence[Finding]:
+        return await check_source(self._settings, self._group, self._subscriptions)
 
     async def open(self) -> None:
-        client = self._client = Client(self._settings)
+        self._broken = None
         try:
+            client = self._client = Client(self._settings)
+            client.on_broken.append(self._broke)
             await client.open()
             for each in self._subscriptions:
                 route = await route_of(client, each.topic)
@@ -178,13 +167,25 @@ class RocketmqSource(Source):
             consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._taken)
             self._consumer = consumer
             await consumer.open()
-        except BrokerError as error:
-            if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-                raise InputError(str(error)) from None
-            raise Disconnected(str(error)) from None
-        except RemotingError as error:
-            raise Disconnected(str(error)) from None
-        self._committing = asyncio.create_task(self._commit(consumer))
+        except Exception as error:
+            raise disconnection(error) from error
+        # From here on nothing waits, so that it is open as a whole or not at all.
+        self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._broke)
+        self._pulse.open()
+        self._committing = self._start(self._commit(consumer))
+
+    def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broke(error)
+
+    def _broke(self, error: BaseException) -> None:
+        self._broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        self._committed.set()
 
     def _taken(self, assigned: AssignedQueue) -> None:
         lane = self._lanes.pop(assigned, None)
@@ -197,6 +198,7 @@ class RocketmqSource(Source):
             consumer = self._consumer
             if consumer is None:
                 raise Disconnected(f"{self.name}: closed")
+            self._raise_broken(consumer)
             try:
                 # Nothing may be awaited between what is received here and what is returned: it would be lost.
                 async with asyncio.timeout(END_EVERY if self._until_end else LOOK_EVERY):
@@ -205,17 +207,19 @@ class RocketmqSource(Source):
                 self._look(consumer)
                 if self._until_end and await self._is_at_end(consumer):
                     raise EndOfStream from None
-            except HashstarError as error:
-                raise Disconnected(str(error)) from None
+            except Exception as error:
+                raise disconnection(error) from error
             else:
                 return [delivery for batch in batches for delivery in self._deliveries(*batch)]
 
     async def _room(self) -> int:
         """How many may be read; waits until it is one."""
-        while (room := self._window - self._uncommitted) <= 0:
+        while (room := self._window - self._uncommitted) <= 0 and self._broken is None:
             self._many_settled.set()
             self._committed.clear()
             await self._committed.wait()
+        if self._broken is not None:
+            raise disconnection(self._broken)
         return room
 
     def _deliveries(self, assigned: AssignedQueue, messages: Sequence[StoredMessage]) -> list[Delivery]:
@@ -226,11 +230,30 @@ class RocketmqSource(Source):
         self._uncommitted += len(messages)
         return [lane.delivery(message) for message in messages]
 
+    @property
+    def lost(self) -> Disconnected | None:
+        if self._consumer is not None:
+            try:
+                self._raise_broken(self._consumer)
+                self._look(self._consumer)
+            except Disconnected as error:
+                return error
+        return None
+
+    def _raise_broken(self, consumer: Consumer) -> None:
+        """Raises Disconnected if a task has ended that never ends."""
+        broken = self._broken or consumer.broken
+        if broken is not None:
+            raise disconnection(broken) from broken
+
     def _look(self, consumer: Consumer) -> None:
         """Raises Disconnected for what does not pass."""
         for where, trouble in consumer.troubles.items():
             if _is_lasting(trouble) and not _is_retry(where):
                 raise Disconnected(f"{where}: {trouble}")
+        for queue, problem in consumer.unpersisted.items():
+            if isinstance(problem, BrokerError) and problem.code in LASTING and not _is_retry(queue.topic):
+                raise Disconnected(f"{queue}: what is settled cannot be committed: {problem}")
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
         """Whether all queues of ours were read to where they end now, and none of them is yet to be had."""
@@ -273,7 +296,7 @@ class RocketmqSource(Source):
                 if lane.has_news and lane.assigned.queue.broker not in self._telling:
                     news.setdefault(lane.assigned.queue.broker, []).append(lane)
             for broker, lanes in news.items():
-                self._telling[broker] = asyncio.create_task(self._tell(consumer, broker, lanes))
+                self._telling[broker] = self._start(self._tell(consumer, broker, lanes))
 
     async def _tell(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
         for lane in lanes:
@@ -293,19 +316,46 @@ class RocketmqSource(Source):
     async def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         client, self._client = self._client, None
-        for task in (self._committing, *self._telling.values()):
-            if task is not None:
-                task.cancel()
+        pulse, self._pulse = self._pulse, None
+        tasks = [task for task in (self._committing, *self._telling.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
         self._committing = None
         self._telling.clear()
-        with suppress(TimeoutError, HashstarError, OSError):
-            if consumer is not None:
-                await asyncio.wait_for(consumer.close(), CLOSING)
-        with suppress(TimeoutError, HashstarError, OSError):
+        has_left = False
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._leave(client, consumer, pulse, tasks)
+                    has_left = True
+        finally:  # also where this is cancelled
             if client is not None:
-                await asyncio.wait_for(client.close(), CLOSING)
-        self._lanes.clear()
-        self._uncommitted = self._fresh = 0
+                client.abort()
+            self._lanes.clear()
+            self._uncommitted = self._fresh = 0
+        if not has_left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING):
+                    await self._leave(client, consumer, pulse, tasks)
+
+    async def _leave(
+        self,
+        client: Client | None,
+        consumer: Consumer | None,
+        pulse: Pulse | None,
+        tasks: Sequence[asyncio.Task[None]],
+    ) -> None:
+        """Take leave. What fails is logged: nothing that goes wrong here can be mended by who closes it."""
+        try:
+            if pulse is not None:
+                await pulse.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if consumer is not None:
+                await consumer.close()
+            if client is not None:
+                await client.close()
+        except Exception:
+            LOG.exception("%s: while it was closed", self.name)
 
 
 def _is_lasting(trouble: HashstarError) -> bool:
@@ -313,6 +363,10 @@ def _is_lasting(trouble: HashstarError) -> bool:
     if isinstance(trouble, BrokerError | ClientError):
         return trouble.code in LASTING
     return isinstance(trouble, InputError)
+
+
+def _is_passing(trouble: HashstarError) -> bool:
+    return isinstance(trouble, BrokerError) and trouble.code in PASSING
 
 
 def _is_retry(where: object) -> bool:

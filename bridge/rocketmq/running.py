@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.group import ConsumerSettings, Group
-from bridge.rocketmq.share import Reading
+from bridge.rocketmq.room import Reading
 
 __all__ = ["offsets_body", "running_info", "stacks"]
 

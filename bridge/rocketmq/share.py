@@ -16,7 +16,6 @@ from math import inf
 from typing import Final
 
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
-from bridge.rocketmq.channel import Channel
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.errors import ClientError, RemotingError
 from bridge.rocketmq.fetching import Fetching
@@ -25,32 +24,15 @@ from bridge.rocketmq.offsets import BrokerOffsets, LocalOffsets, Offsets, start_
 from bridge.rocketmq.ordering import REBALANCE_LOCK_INTERVAL, REBALANCE_LOCK_MAX_LIVE_TIME, Locks
 from bridge.rocketmq.pulling import BrokerQueues
 from bridge.rocketmq.remoting import now_ms
+from bridge.rocketmq.room import Reading, Room
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Reading", "Share"]
+__all__ = ["Share"]
 
 LOG: Final = logging.getLogger(__name__)
 
 REBALANCE_AGAIN: Final = 1.0
 """Seconds until the next division when one could not be carried out (``rocketmq.client.rebalance.minInterval``)."""
-
-
-class Reading:
-    """An assigned queue, and who pulls it."""
-
-    __slots__ = ("assigned", "channel", "consumed_ms", "locked_ms", "moved", "pulled_ms", "task", "waits")
-
-    def __init__(self, assigned: AssignedQueue) -> None:
-        self.assigned = assigned
-        self.moved = asyncio.Event()
-        """Something was done with, or a lock was had."""
-        self.waits = False
-        """Whether somebody waits for that."""
-        self.task: asyncio.Task[None] | None = None
-        self.channel: Channel | None = None
-        """The connection over which its lock was had, if it needs one."""
-        self.pulled_ms = self.consumed_ms = self.locked_ms = now_ms()
-        """When it was pulled, something of it done with, or locked last; milliseconds since 1970."""
 
 
 class Share:
@@ -72,24 +54,30 @@ class Share:
         self.group: Final = group
         self.settings: Final = group.settings
         self.readings: Final[dict[TopicQueue, Reading]] = {}
+        self.room: Final = Room(self.readings, self.settings.limits.pull_threshold_size_for_all)
         self.turns: Final[deque[Reading]] = deque()
         """The same, in the order in which messages are handed out."""
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
         """Queue or topic -> why it was not pulled, locked or divided when that was tried last."""
+        self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
+        """Queue -> why where the group stands in it could not be kept when that was tried last."""
         self.divided: frozenset[str] = frozenset()
         """The topics of which all queues that should be ours are, as of the last division."""
         self.changed: Final = asyncio.Event()
         """The group or a route has changed."""
         self.resumed: Final = asyncio.Event()
         """Messages are to be pulled."""
-        self.broken: BaseException | None = None
+        self.broken: Exception | None = None
         """What ended a task that never ends."""
         self._client: Final = client
         self._queues: Final = BrokerQueues(client, group.name)
         self._locks: Final = Locks(client, group.name)
         self._offsets: Offsets = BrokerOffsets(self._queues)
         self._news: Final = news
-        self._fetching: Final = Fetching(client, group, self._queues, self.troubles, news=news, reset=self._misplaced)
+        self._fetching: Final = Fetching(
+            client, group, self._queues, self.troubles,
+            news=news, reset=self._misplaced, bytes_left=self.room.left,
+        )  # fmt: skip
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
         self._unlocked: Final = asyncio.Event()
@@ -141,6 +129,8 @@ class Share:
         while not assigned.leaving:
             self.check_lock(reading)
             room = assigned.room(self.settings.limits, len(self.readings))
+            if room:
+                room = min(room, self.room.messages_for(reading))
             if not self.resumed.is_set():
                 await self.resumed.wait()
             elif not room or asyncio.get_running_loop().time() >= assigned.locked_until:
@@ -273,9 +263,13 @@ class Share:
             reading.task.cancel()
         assigned.drop()
         del self.readings[assigned.queue]
+        # Else a source that ends with its queues would take one that is to come back for one that it has read.
+        self.divided -= {assigned.queue.topic}
+        self.room.leave(reading)
         self.turns.remove(reading)
         self._queues.forget(assigned.queue)
         self.troubles.pop(assigned.queue, None)
+        self.unpersisted.pop(assigned.queue, None)
         if self._on_revoked is not None:
             try:
                 self._on_revoked(assigned)
@@ -301,6 +295,7 @@ class Share:
         moved = [self.readings[queue] for queue in ours]
         for reading in moved:
             reading.assigned.move(ours[reading.assigned.queue])
+            self.room.leave(reading)
             if reading.task is not None:
                 reading.task.cancel()
         # They stay here until that is done: whoever divides the queues meanwhile would begin at the old offsets.
@@ -376,7 +371,12 @@ class Share:
 
     async def _persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
         failed = await self._offsets.persist(offsets)
+        for queue in offsets:
+            if queue not in failed:
+                self.unpersisted.pop(queue, None)
         for queue, error in failed.items():
+            if queue in self.readings:
+                self.unpersisted[queue] = error
             LOG.warning("group %s: offset %d of %s is not persisted: %s", self.group.name, offsets[queue], queue, error)
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
 
@@ -388,8 +388,8 @@ class Share:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self.broken = task.exception()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._news()
 
 

@@ -3,20 +3,24 @@
 A record that is damaged ends the answer for Java's client, which goes on behind all that the answer had. Here it is an
 error. A body that cannot be unpacked, which Java's client takes for the same, stays as it came, and so does the bit of
 the system flag that says that it is packed. Of one that was unpacked that bit is cleared, and those that say how are
-left, as Java's client does since 5.3.2.
+left, as Java's client does since 5.3.2. Whatever goes wrong with the body of one record is the `problem` of that
+message: producers choose what is in it, and the messages behind it must not wait for it.
 """
 
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Final
 
 from bindings.archive.rocketmq_record import BATCH, LEAST, MAGICS, PACKED, V1, messages_in, properties_of, unpacked
 from bridge.rocketmq.message import StoredMessage
 from exchange.errors import InputError
 
-__all__ = ["stored_messages"]
+__all__ = ["stored_messages", "stored_records"]
+
+INNER_MOST: Final = (1 << 15) - 1
+"""Maximum number of messages of a batch in one record: brokers count them in 16 bits with a sign."""
 
 HEADS: Final = tuple(struct.Struct(f">iIiiiqqiq{born}sq{kept}siqI") for kept in (8, 20) for born in (8, 20))
 """All of a record before its body, by what its system flag says of its two hosts (``flag >> 4 & 3``): of IPv4 or IPv6.
@@ -28,11 +32,15 @@ V4: Final = HEADS[0]
 
 
 def stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
-    """The messages in an answer of a broker of this name; those of a batch in one record are told apart.
+    """Return the messages in an answer of a broker of this name; those of a batch in one record are told apart.
 
     Raises InputError for what is no record.
     """
-    found: list[StoredMessage] = []
+    return [message for messages in stored_records(data, broker) for message in messages]
+
+
+def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
+    """Yield the messages of each record in an answer, most often one. Raises InputError for what is no record."""
     place, stop = 0, len(data)
     raw_topic, topic = b"", ""
     while place < stop:
@@ -64,35 +72,41 @@ def stored_messages(data: bytes, broker: str) -> list[StoredMessage]:
             fits = False
         if not fits:
             raise _unfit(place, broker)
-        body = data[body_at:topic_at]
+        body, problem = data[body_at:topic_at], ""
         if system_flag & PACKED and body:
-            with suppress(InputError):
+            try:
                 body = unpacked(body, system_flag)
                 system_flag &= ~PACKED
+            except Exception as error:  # noqa: BLE001  whatever it is, it is of this body alone
+                problem = _reason(error)
         if data[topic_at + width : names_at] != raw_topic:
             raw_topic = data[topic_at + width : names_at]
             topic = raw_topic.decode("utf-8", "surrogateescape")
         message = StoredMessage(
             topic, body, properties_of(data[properties_at:end]), flag, broker, queue, offset, log_offset,
-            system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size,
+            system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size, problem,
         )  # fmt: skip
-        if system_flag & BATCH == BATCH and not message.is_packed:
-            found += _in_batch(message)
-        else:
-            found.append(message)
+        yield _in_batch(message) if system_flag & BATCH == BATCH and not problem else [message]
         place = end
-    return found
 
 
 def _in_batch(record: StoredMessage) -> list[StoredMessage]:
-    """The messages of a batch in one record (`MessageDecoder.decodeMessage`)."""
+    """Return the messages of a batch in one record (`MessageDecoder.decodeMessage`); one, if it is no such batch."""
     first = record.queue_offset
-    return [
-        record._replace(
-            body=part.body, properties=properties_of(part.properties), flag=part.flag, queue_offset=first + ahead
-        )
-        for ahead, part in enumerate(messages_in(record.body))
-    ]
+    try:
+        return [
+            record._replace(
+                body=part.body, properties=properties_of(part.properties), flag=part.flag, queue_offset=first + ahead,
+                size=len(part.body) + len(part.properties),
+            )
+            for ahead, part in enumerate(messages_in(record.body, INNER_MOST))
+        ]  # fmt: skip
+    except Exception as error:  # noqa: BLE001  whatever it is, it is of this record alone
+        return [record._replace(problem=_reason(error))]
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
 
 
 def _unfit(place: int, broker: str) -> InputError:

@@ -8,6 +8,7 @@ costs no task and no timer, unless it is tried again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -36,6 +37,8 @@ from exchange.partition.rocketmq.send import (
 )
 
 __all__ = ["Flight", "Tries", "frame"]
+
+LOG: Final = logging.getLogger(__name__)
 
 DETECT_SECONDS: Final = 0.2
 """``detectTimeout``: so long a broker that is probed may take to answer."""
@@ -180,7 +183,14 @@ class Tries:
         """Have it done, unless the producer closes first."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("in the background of a producer", exc_info=error)
+            for listener in tuple(self.client.on_broken):
+                listener(error)
 
     async def close(self) -> None:
         """End what was started."""
@@ -319,6 +329,10 @@ class Flight:
             self._tries.landed(len(self._request.body))
             self.landed.cancel()
             raise
+        except Exception as error:  # noqa: BLE001  who waits for it is to hear of it, whatever it is
+            self._tries.landed(len(self._request.body))
+            if not self.landed.done():
+                self.landed.set_exception(error)
         else:
             self._write(channel)
 

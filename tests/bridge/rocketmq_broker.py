@@ -47,6 +47,14 @@ class Broker:
         else:
             container.stop(timeout=10)
 
+    def pause(self) -> None:
+        """Freeze it: its sockets stay, and nothing answers."""
+        self._container.get_wrapped_container().pause()
+
+    def unpause(self) -> None:
+        """Have it go on."""
+        self._container.get_wrapped_container().unpause()
+
     def start(self) -> None:
         """Start it again, on the same data."""
         self._container.get_wrapped_container().start()

@@ -10,8 +10,8 @@ from bridge.endpoint import known_time
 from bridge.kafka.records import Reader
 from bridge.rabbitmq.reading import RabbitmqSource
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
+from bridge.rocketmq.lane import Lane
 from bridge.rocketmq.message import StoredMessage
-from bridge.rocketmq.reading import Lane
 from exchange.values import Typed
 
 GREATEST = 2**63 - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,9 @@ from bridge.rocketmq.addresses import settings_of
 from bridge.rocketmq.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.codes import ResponseCode
 from bridge.rocketmq.errors import BrokerError, ClientError, ConnectError, RemotingTimeout
+from bridge.rocketmq.lane import Lane
 from bridge.rocketmq.message import RocketMessage, StoredMessage
 from bridge.rocketmq.placing import Spread, Writer
-from bridge.rocketmq.reading import Lane
 from bridge.rocketmq.writing import BATCH_MESSAGES, Line
 from bridge.table import Table
 from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
@@ -289,7 +290,7 @@ def test_a_delivery_says_what_is_known_of_its_message() -> None:
 )
 def test_what_does_not_pass_by_itself_is_told(trouble: Exception, lasts: bool) -> None:
     reading = source("s", URL, table(topic="t"), Policy())
-    consumer = SimpleNamespace(troubles={TopicQueue("t", "b", 2): trouble})
+    consumer = SimpleNamespace(unpersisted={}, troubles={TopicQueue("t", "b", 2): trouble})
     if lasts:
         with pytest.raises(Disconnected, match="t at b:2: "):
             reading._look(consumer)  # type: ignore[arg-type]
@@ -312,6 +313,34 @@ def test_a_message_that_amqp_cannot_hold_is_refused_by_the_router(properties: di
 
 def test_a_body_that_cannot_be_unpacked_is_refused_by_the_router() -> None:
     refuses(LANE.delivery(stored({})._replace(system_flag=PACKED)), "cannot be unpacked")
+
+
+@pytest.mark.parametrize("born", [2**63 - 1, -(2**63), 1_763_800_000_000_000_000])
+def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> None:
+    found = LANE.delivery(stored({})._replace(born_time=born))
+    assert found.time is None
+    assert from_rocketmq(stored({})._replace(born_time=born)).headers == found.message.headers
+
+
+@pytest.mark.parametrize("system_flag", [0, PACKED])
+def test_a_message_with_a_problem_is_refused_by_the_router_and_its_raw_body_travels(system_flag: int) -> None:
+    odd = stored({"a": "1", "amqp.routing_key": "k"})._replace(problem="unpacks to more", system_flag=system_flag)
+    refuses(LANE.delivery(odd), "unpacks to more")
+
+
+@pytest.mark.parametrize("error", [struct.error("x"), OverflowError("x"), RecursionError("x"), UnicodeError("x")])
+def test_whatever_the_mapping_of_a_message_raises_it_alone_is_refused(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def fails(message: StoredMessage, *_: object) -> Message:
+        calls.append(message)
+        raise error
+
+    monkeypatch.setattr("bridge.rocketmq.lane.from_rocketmq", fails)
+    refuses(LANE.delivery(stored({"a": "b"})), f"{type(error).__name__}: x")
+    assert len(calls) == 2  # nor can it be shown with its properties: its body alone is
 
 
 def refuses(found: Delivery, reason: str) -> None:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from bridge.config import read_config
-from bridge.endpoint import Delivery, Disconnected, EndOfStream
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding
 from bridge.endpoints.rocketmq import Destination, RocketmqSource, RocketmqTarget
 from bridge.mapping import from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.mapping.record import Record
 from bridge.probe import as_object, check
+from bridge.rocketmq.admin import TopicConfig, create_topic, masters
+from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.client import ClientSettings
+from bridge.rocketmq.codes import RequestCode
 from bridge.rocketmq.message import RocketMessage
+from bridge.rocketmq.pulling import BrokerQueues
 from bridge.rocketmq.subscription import Subscription
-from exchange import InputError, Message
+from exchange import Message
 from exchange.partition.partitioning import Partitioning
+from exchange.partition.rocketmq.message_queue import MessageQueue
 from exchange.partition.rocketmq.queues import publish_queues
 from tests.bridge.behaviour import Told, on_a_loop, sent
 from tests.bridge.rocketmq_topics import Topics, topics_at
@@ -175,7 +181,7 @@ def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: T
     assert [name for name, _ in found] == ["gone", "wrong", "wide"]
     assert "there is no topic 'gone'; create it" in found[0][1]
     assert "has no queue that may be read" in found[1][1]
-    assert f"topic '{topic}' has {count} queues now" in found[2]
+    assert f"topic {other!r} has {count} queues now" in found[2][1]
 
 
 @on_a_loop
@@ -214,7 +220,7 @@ async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
         await reading.close()
         assert [int(each.message.body) for each in found] == wanted
     refused = source(topics, topic, subscription=Subscription(topic, "n >", "SQL92"))
-    with pytest.raises(InputError, match="SUBSCRIPTION_PARSE_FAILED"):
+    with pytest.raises(Disconnected, match="SUBSCRIPTION_PARSE_FAILED"):
         await refused.open()
     await refused.close()
 
@@ -288,3 +294,136 @@ async def test_a_source_may_begin_with_what_comes_now_and_end_with_what_is_there
     with pytest.raises(EndOfStream):
         await asyncio.wait_for(empty.read(1), 20)
     await empty.close()
+
+
+# What is looked at without a trace.
+
+
+def texts(findings: Sequence[Finding], level: str) -> str:
+    return "; ".join([each.text for each in findings if each.level == level])
+
+
+@on_a_loop
+async def test_a_check_tells_of_queues_that_are_never_read_and_of_other_partitions(topics: Topics) -> None:
+    topic = f"t-{uuid4().hex[:12]}"
+    topics.do(create_topic(topics.client, TopicConfig(topic, 2, 4)))
+    never_read = "what is written to 2 of 4 of them is never read"
+    found = await source(topics, topic).check()
+    assert never_read in texts(found, "warning")
+    assert not texts(found, "error")
+    target = RocketmqTarget("write", topics.settings, {"q": Destination(topic), "p": Destination(topic)})
+    target._partitioned = {"q": Partitioning.parse("rocketmq.hash over 3")}
+    found = await target.check()
+    assert never_read in texts(found, "warning")
+    assert f"topic {topic!r} has 4 queues now" in texts(found, "error")
+    assert "the topology spreads 'q' over 3" in texts(found, "error")
+    with pytest.raises(Disconnected, match="the topology spreads 'q' over 3"):
+        await target.open(Told())
+    await target.close()
+    [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
+    target._partitioned = {"q": Partitioning.parse(f"rocketmq.hash over {broker}:5")}
+    assert f"has no queue {broker}:4 now" in texts(await target.check(), "error")
+    target._partitioned = {"q": Partitioning.parse("rocketmq.hash over 4")}
+    assert "queue 'q': spread over 4 queues" in texts(await target.check(), "ok")
+
+
+@on_a_loop
+async def test_a_check_finds_what_is_missing(topics: Topics) -> None:
+    for endpoint in (source(topics, "no-such"), RocketmqTarget("w", topics.settings, {"q": Destination("no-such")})):
+        [found] = await endpoint.check()
+        assert (found.level, found.text) == ("error", "there is no topic 'no-such'; create it")
+        with pytest.raises(Disconnected, match="there is no topic"):
+            await (endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told()))
+        await endpoint.close()
+    nowhere = RocketmqSource("s", ClientSettings("127.0.0.1:1"), group(), [Subscription.to_tags("t")])
+    [found] = await nowhere.check()
+    assert (found.level, found.key) == ("error", "url")
+    assert "no name server answers" in found.text
+    topic = topics.make(2)
+    [wrong] = [
+        each
+        for each in await source(topics, topic, subscription=Subscription(topic, "n >", "SQL92")).check()
+        if each.level == "error"
+    ]
+    assert wrong.key == "sql"
+    assert "SUBSCRIPTION_PARSE_FAILED" in wrong.text
+
+
+@on_a_loop
+async def test_a_check_leaves_no_trace(topics: Topics) -> None:
+    topic, name = topics.make(4), group()
+    topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(8)])
+    address = topics.do(masters(topics.client)).popitem()[1]
+
+    def groups() -> str:
+        return topics.do(topics.client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body.decode()
+
+    def committed() -> list[int | None]:
+        asked = BrokerQueues(topics.client, name)
+        return [topics.do(asked.committed(TopicQueue(topic, broker, at))) for at in range(4)]
+
+    [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
+    before = committed()
+    for _ in range(3):
+        found = await source(topics, topic, name).check()
+        assert f"group {name!r}: not there" in texts(found, "warning")
+        assert "4 queues to read at 1 broker(s)" in texts(found, "ok")
+        await RocketmqTarget("w", topics.settings, {"q": Destination(topic)}).check()
+    assert name not in groups()
+    assert committed() == before
+    assert len(topics.read(topic, 8)) == 8
+    topics.group(name)
+    found = await source(topics, topic, name).check()
+    assert f"group {name!r}" in texts(found, "ok")
+    assert not texts(found, "warning")
+
+
+@on_a_loop
+async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_at_the_broker(topics: Topics) -> None:
+    topic, name = topics.make(2), group()
+    address = topics.do(masters(topics.client)).popitem()[1]
+    others, chance = asyncio.all_tasks(), Random(7)
+    for turn in range(200):
+        endpoint: RocketmqSource | RocketmqTarget = source(topics, topic, name)
+        if turn % 2:
+            endpoint = RocketmqTarget("w", topics.settings, {"q": Destination(topic)})
+        work = endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told())
+        opening = asyncio.create_task(work)
+        await asyncio.sleep(chance.random() * 0.03)
+        opening.cancel()
+        await asyncio.wait([opening])
+        await endpoint.close()
+        assert asyncio.all_tasks() - others == set()
+    answer = topics.do(topics.client.invoke(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}))
+    assert b"@" not in answer.body  # no client's id
+
+
+@on_a_loop
+async def test_what_is_kept_of_all_queues_is_bounded_by_bytes(topics: Topics) -> None:
+    topic = topics.make(8)
+    body = bytes(range(256)) * 3_600  # which cannot be packed well, and is not
+    queues = [
+        MessageQueue(each.broker, at) for each in topics.do(topics.client.route(topic)).brokers for at in range(8)
+    ]
+    for queue in queues:
+        for _ in range(15):
+            topics.do(topics._producer.send(RocketMessage.of(topic, body), queue=queue))
+    most = 24 << 20
+    reading = source(topics, topic, window_bytes=most)
+    await reading.open()
+    found: list[Delivery] = []
+    greatest = 0
+    while len(found) < 120:
+        try:
+            async with asyncio.timeout(1.5):
+                found += await reading.read(7)
+        except TimeoutError:  # all that may be kept is out: no more comes until some is settled
+            assert greatest > most // 2
+            lanes = {each.lane: each for each in found}
+            for each in lanes.values():
+                reading.settle(each)
+        assert reading._consumer is not None
+        greatest = max(greatest, sum([each.size for each in reading._consumer.assigned.values()]))
+        assert greatest < most + (1 << 20)
+    await reading.close()
+    assert len({each.identity for each in found}) == 120

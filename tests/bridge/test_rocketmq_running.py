@@ -13,8 +13,8 @@ from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.group import ConsumerSettings, Group
 from bridge.rocketmq.message import StoredMessage
 from bridge.rocketmq.offsets import parse_table
+from bridge.rocketmq.room import Reading
 from bridge.rocketmq.running import offsets_body, running_info, stacks
-from bridge.rocketmq.share import Reading
 from bridge.rocketmq.subscription import Subscription
 
 QUEUE = TopicQueue("orders", "broker-a", 3)

@@ -77,3 +77,16 @@ async def test_who_may_not_is_told_so_and_no_message_is_blamed(address: str, sec
     with pytest.raises(Disconnected, match="TLS"):
         await untrusted.open()
     await untrusted.close()
+
+
+@on_a_loop
+async def test_a_check_says_who_may_not_read(address: str, secured_folder: Path) -> None:
+    url = f"rocketmq://{address}"
+    for values, level in (({}, "ok"), ({"secret_key": "another"}, "error")):
+        for endpoint in (
+            source("s", url, table(secured_folder, **values), Policy()),
+            dead_letter_target("t", url, table(secured_folder, **values)),
+        ):
+            found = await endpoint.check()
+            assert level in {each.level for each in found}, found
+            assert ("error" in {each.level for each in found}) == (level == "error"), found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from typing import Any, Final
 
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq_record import BATCH, PACKED, V1, V2
+from bindings.archive.rocketmq_record import BATCH, PACKED, UNPACKED_MAX, V1, V2, unpacked
+from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.batch import batch_of
 from bridge.rocketmq.message import RocketMessage, StoredMessage
+from bridge.rocketmq.pulling import Pulled, PullStatus
 from bridge.rocketmq.stored import stored_messages
+from bridge.rocketmq.subscription import Subscription
 from exchange.errors import InputError
 
 BORN_V6: Final = 0x10
@@ -169,3 +173,88 @@ def test_a_batch_in_one_record_may_be_packed(how: int) -> None:
     assert (one.body, one.properties, one.flag, one.queue_offset) == (b"1", {"a": "b"}, 7, 0)
     assert (two.body, two.properties, two.flag, two.queue_offset) == (b"2", {}, 0, 1)
     assert one.system_flag == two.system_flag == BATCH
+
+
+LZ4: Final = 0x100
+ZSTD: Final = 0x200
+
+
+def bomb(how: int, size: int) -> bytes:
+    """So many zero bytes, packed."""
+    if how == ZLIB:
+        stream = zlib.compressobj(9)
+        piece = bytes(1 << 20)
+        return b"".join([stream.compress(piece) for _ in range(size >> 20)]) + stream.flush()
+    pa = pytest.importorskip("pyarrow")
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, {LZ4: "lz4", ZSTD: "zstd"}[how]) as stream:
+        piece = bytes(1 << 20)
+        for _ in range(size >> 20):
+            stream.write(piece)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("how", [ZLIB, LZ4, ZSTD])
+def test_a_body_that_unpacks_to_more_than_any_producer_sends_is_a_message_with_a_problem(how: int) -> None:
+    raw = bomb(how, 1 << 30)
+    assert len(raw) < 5 << 20
+    began = time.monotonic()
+    whole, after = stored_messages(
+        record(V2, PACKED | how, raw, b"t", b"a\x01b\x02") + record(V2, 0, b"next", b"t", b""), "b"
+    )
+    assert time.monotonic() - began < 5
+    assert whole.body == raw
+    assert whole.properties == {"a": "b"}
+    assert whole.problem == f"a body that unpacks to more than {UNPACKED_MAX:,} bytes"
+    assert (after.body, after.problem) == (b"next", "")
+
+
+@pytest.mark.parametrize("how", [ZLIB, LZ4, ZSTD])
+def test_a_body_of_the_greatest_size_is_unpacked(how: int) -> None:
+    assert unpacked(bomb(how, UNPACKED_MAX), PACKED | how) == bytes(UNPACKED_MAX)
+
+
+def test_a_body_that_is_cut_off_is_a_message_with_a_problem() -> None:
+    [cut] = stored_messages(record(V1, PACKED | ZLIB, zlib.compress(b"body" * 99)[:-3], b"t", b""), "b")
+    assert cut.problem == "a body that cannot be unpacked: it is incomplete"
+
+
+@pytest.mark.parametrize("error", [MemoryError("x"), OverflowError("x"), struct.error("x"), RecursionError("x")])
+def test_whatever_unpacking_raises_is_the_problem_of_that_message(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(body: bytes, system_flag: int) -> bytes:
+        raise error
+
+    monkeypatch.setattr("bridge.rocketmq.stored.unpacked", fails)
+    one, two = stored_messages(record(V1, PACKED, b"packed", b"t", b"") + record(V1, 0, b"2", b"t", b""), "b")
+    assert (one.body, one.problem) == (b"packed", f"{type(error).__name__}: x")
+    assert (two.body, two.problem) == (b"2", "")
+
+
+def test_a_batch_that_is_none_or_has_too_many_messages_is_one_message_with_a_problem() -> None:
+    [broken] = stored_messages(record(V2, BATCH, b"no batch at all", b"t", b""), "b")
+    assert (broken.body, broken.problem) == (b"no batch at all", "a batch whose messages do not fit in it")
+    small = batch_of([RocketMessage("t", b"x")])
+    [many] = stored_messages(record(V2, BATCH | PACKED | ZLIB, zlib.compress(small * 40_000), b"t", b""), "b")
+    assert many.problem == "a batch of more than 32,767 messages"
+
+
+def pulled(data: bytes, next_offset: int) -> Pulled:
+    return Pulled(PullStatus.FOUND, next_offset, 0, next_offset, 0, 0, data)
+
+
+def test_of_an_answer_no_more_is_unpacked_than_there_is_room_for_and_the_rest_is_pulled_again() -> None:
+    body = zlib.compress(bytes(1 << 20))
+    data = b""
+    for offset in range(7, 12):
+        raw = bytearray(record(V1, PACKED | ZLIB, body, b"t", b""))
+        raw[20:28] = struct.pack(">q", offset)
+        data += raw
+    queue, everything = TopicQueue("t", "b", 0), Subscription("t")
+    some, goes_on = pulled(data, 12).first_messages(queue, everything, 1.5 * (1 << 20))
+    assert ([each.queue_offset for each in some], goes_on) == ([7, 8], 9)
+    one, goes_on = pulled(data, 12).first_messages(queue, everything, 1)
+    assert ([each.queue_offset for each in one], goes_on) == ([7], 8)
+    every, goes_on = pulled(data, 12).first_messages(queue, everything, 1 << 30)
+    assert (len(every), goes_on) == (5, 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -13,7 +14,14 @@ import bridge.rocketmq.writing as module
 from bridge.endpoint import Delivery, Outgoing
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import ResponseCode
-from bridge.rocketmq.errors import BrokerError, ClientError, ConnectError, RemotingTimeout, SendRequestError
+from bridge.rocketmq.errors import (
+    BrokerError,
+    ClientError,
+    CommandError,
+    ConnectError,
+    RemotingTimeout,
+    SendRequestError,
+)
 from bridge.rocketmq.message import RocketMessage
 from bridge.rocketmq.placing import Destination, Spread, Writer
 from bridge.rocketmq.producer import Producer
@@ -36,6 +44,12 @@ class Scripted:
         self.answers = deque(answers)
         self.requests: list[tuple[MessageQueue, list[bytes]]] = []
         self.under_way: dict[MessageQueue, int] = {}
+
+        self.unwritable: dict[bytes, Exception] = {}
+
+    def check(self, message: RocketMessage) -> None:
+        if message.body in self.unwritable:
+            raise self.unwritable[message.body]
 
     async def send(self, message: RocketMessage, *, queue: MessageQueue) -> SendResult:
         return await self.send_batch([message], queue=queue)
@@ -221,3 +235,89 @@ async def test_after_its_end_nothing_is_told() -> None:
     await asyncio.sleep(0.01)
     assert not told.confirmations
     assert not told.losses
+
+
+@on_a_loop
+async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() -> None:
+    told = Told()
+    writing(Scripted("SLAVE_NOT_AVAILABLE"), told).send(outgoing(2))
+    await told.answers(2)
+    assert [(failure.busy, failure.final) for _, failure in told.failures] == [(True, False)] * 2
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), RecursionError(), KeyError("k"), MemoryError()], ids=repr)
+def test_whatever_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        told = Told()
+        writing(Scripted(OK, error), told).send(outgoing(40, keys=1))
+        state = writing(Scripted(error), told)
+        state.send(outgoing(1))
+        await told.loss()
+        assert type(error).__name__ in str(told.losses[0])
+        assert not told.failures
+
+    check()
+
+
+@pytest.mark.parametrize("error", [OverflowError("x"), struct.error("x"), CommandError("not text")], ids=repr)
+def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        def judge(bodies: list[bytes]) -> Answer:
+            return error if b"2" in bodies else OK
+
+        producer, told = Scripted(*[judge] * 3), Told()
+        producer.unwritable[b"2"] = error
+        writing(producer, told).send(outgoing(5))
+        await told.answers(5)
+        assert numbers(told) == [1, 2, 4, 5]
+        [(refused, failure)] = told.failures
+        assert (refused.number, failure.final) == (3, True)
+
+    check()
+
+
+@pytest.mark.parametrize("error", [OverflowError("x"), RecursionError("x"), struct.error("x")], ids=repr)
+def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        told = Told()
+        state = writing(Scripted(), told)
+        placed = state.writer.placed
+
+        def mapped(each: Outgoing) -> tuple[RocketMessage, MessageQueue]:
+            if each.number == 2:
+                raise error
+            return placed(each)
+
+        setattr(state.writer, "placed", mapped)  # noqa: B010
+        state.send(outgoing(3))
+        await told.answers(3)
+        assert numbers(told) == [1, 3]
+        assert [(each.number, failure.final) for each, failure in told.failures] == [(2, True)]
+
+    check()
+
+
+@on_a_loop
+async def test_a_busy_broker_is_trouble_until_it_takes_what_it_is_sent() -> None:
+    producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Told()
+    state = writing(producer, told)
+    state.send(outgoing(1))
+    while state.trouble is None:  # noqa: ASYNC110  as the bridge looks
+        await asyncio.sleep(0)
+    assert "t at a:0: a:10911: SYSTEM_BUSY" in state.trouble
+    await told.answers(1)
+    assert state.trouble is None
+
+
+@on_a_loop
+async def test_a_request_without_an_answer_is_trouble() -> None:
+    told = Told()
+    state = writing(Scripted(), told)
+    state.send(outgoing(1))
+    await told.answers(1)
+    [line] = state.lines.values()
+    line.asked = asyncio.get_running_loop().time() - module.LATE
+    assert "no answer to what was sent 5 s ago" in str(state.trouble)
