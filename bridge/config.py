@@ -171,7 +171,7 @@ def _look_for_loops(
         problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
         if loop.certain:
             raise table.error(
-                f"targets.{name}",
+                f"[targets.{name}] queues",
                 f"{problem}: they would go round for ever; write to another place, read another, or let the source "
                 "enter the topology at an exchange that does not lead there",
             )

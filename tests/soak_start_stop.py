@@ -272,7 +272,9 @@ class Rabbit:
     """A queue with numbered messages to read and one to write to; and configurations of both."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._connection = pika.BlockingConnection(pika.URLParameters(url))
+        own = pika.URLParameters(url)
+        own.heartbeat = 0  # nobody answers heartbeats between rounds
+        self._connection = pika.BlockingConnection(own)
         self._channel = self._connection.channel()
         self._channel.confirm_delivery()
         self._name = f"hashstar-soak-{uuid4().hex[:8]}"

@@ -232,7 +232,9 @@ def test_a_bridge_that_feeds_itself_is_refused_and_one_that_may_is_warned_of(
 ) -> None:
     monkeypatch.setattr(ArchiveSource, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
     monkeypatch.setattr(ArchiveTarget, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
-    with pytest.raises(InputError, match=r"targets.out: its folder is what \[sources.replay\] reads.*replay -> replay"):
+    with pytest.raises(
+        InputError, match=r"\[targets.out\] queues: its folder is what \[sources.replay\] reads.*replay -> replay"
+    ):
         read(tmp_path, RIGHT)
     filtered = changed('url = "archive:in"', 'url = "archive:in"\nselector = "a = 1"')
     assert "unless its filter leaves them out" in str(read(tmp_path, filtered).warnings[0])
