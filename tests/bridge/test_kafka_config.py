@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
 from bridge.kafka.topics import Topic, agreed
 from bridge.policy import Policy
@@ -103,7 +103,9 @@ def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> Non
 def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
     topics = {"orders": Topic(3, None)}
     agreed(topics, {"all": ("orders", 3)})
-    with pytest.raises(InputError, match=r"queues\.all: topic 'orders' has 3 partitions, and the topology spreads the"):
+    with pytest.raises(
+        Disconnected, match="topic 'orders' has 3 partitions, and the topology spreads queue 'all' over 4"
+    ):
         agreed(topics, {"all": ("orders", 4)})
 
 
