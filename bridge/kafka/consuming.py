@@ -61,7 +61,8 @@ class KafkaSource(Source):
 
     ``settings`` are librdkafka's, or a function that gives them anew for each connection. ``until_end`` ends when all
     partitions were read to where they end. ``window`` bounds the messages that were read and are not committed;
-    ``window_bytes``, in bytes, what is read at once and what librdkafka fetches ahead. A ``transactional`` source leaves commits to the transactions of its target.
+    ``window_bytes``, in bytes, what is read at once and what librdkafka fetches ahead. A ``transactional`` source
+    leaves commits to the transactions of its target.
     """
 
     def __init__(

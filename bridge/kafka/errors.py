@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
@@ -64,6 +65,9 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 TOLD_AGAIN: Final = 60.0
 """Seconds after which the same line of librdkafka's is logged again: it writes some at every try to connect."""
+
+NODE: Final = re.compile(r"/(bootstrap|\d+)(?=: )")
+"""What librdkafka has behind a broker's address: one that is connected to once more may be another to it."""
 
 LINES: Final = 200
 """Maximum number of lines that are remembered."""
@@ -129,7 +133,7 @@ class Reasons:
     @property
     def latest(self) -> str:
         """The last error of a connection, without what changes from one time to the next; "" if there was none."""
-        return told(self._last).partition(" (")[0] if self._last is not None else ""
+        return "" if self._last is None else NODE.sub("", told(self._last).partition(" (")[0])
 
     def heard(self, error: KafkaError) -> None:
         """An ``error_cb``."""

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -307,9 +308,9 @@ class Member:
             self._trouble = trouble_of(error)
 
     def _measured(self, statistics: str) -> None:
-        if self.closed:  # then this is another thread
+        if self.closed:
             return
-        now = asyncio.get_running_loop().time()
+        now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
         found = self.health.look(statistics, now, self.lanes)
         idle = self._fetching.idle_for_long(found, self.lanes, now)
         if idle is not None and not self._asks_why:

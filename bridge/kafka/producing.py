@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -153,8 +154,7 @@ class Producing:
 
     def measured(self, statistics: str) -> None:
         """A ``stats_cb``."""
-        if not self.closed:  # else it may be called on another thread
-            self.health.look(statistics, asyncio.get_running_loop().time())
+        self.health.look(statistics, monotonic())
 
     @property
     def stalled(self) -> str | None:

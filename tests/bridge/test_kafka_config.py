@@ -16,6 +16,7 @@ from bridge.table import Table
 from exchange import InputError, Message
 from exchange.partition.partitioning import Partitioning, key_from
 from exchange.route import Placement
+from tests.bridge.certificates import authority_in
 from tests.bridge.test_config import read
 from tests.bridge.test_daemon import running, written
 
@@ -94,7 +95,7 @@ def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str,
 
 
 def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("")
+    authority_in(tmp_path)
     found = read(tmp_path, changed(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
     assert isinstance(found, KafkaSource)
     assert found.settings["ssl.ca.location"] == str(tmp_path / "ca.pem")
