@@ -133,7 +133,10 @@ class Reasons:
     @property
     def latest(self) -> str:
         """The last error of a connection, without what changes from one time to the next; "" if there was none."""
-        return "" if self._last is None else NODE.sub("", told(self._last).partition(" (")[0])
+        if self._last is None:
+            return ""
+        text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else told(self._last)
+        return NODE.sub("", text.partition(" (")[0])
 
     def heard(self, error: KafkaError) -> None:
         """An ``error_cb``."""
