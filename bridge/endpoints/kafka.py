@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.endpoint import Target
-from bridge.kafka.addresses import settings_of
+from bridge.kafka.addresses import refuse_wrong, settings_of
 from bridge.kafka.consuming import KafkaSource
 from bridge.kafka.producing import KafkaTarget
 from bridge.kafka.records import Destination
@@ -36,25 +36,40 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
         raise table.error("topics", 'there is none; write topics = ["..."]')
     until_end = table.flag("until_end", default=False)
     transactional = table.flag("transactional", default=False)
-    settings = settings_of(url, table)
-    settings["group.id"] = table.text("group", f"hashstar-{name}")
-    return KafkaSource(name, settings, topics, until_end=until_end, window=policy.window, transactional=transactional)
+    settings, group = settings_of(url, table), table.text("group", f"hashstar-{name}")
+    made = KafkaSource(
+        name,
+        lambda: {**settings(), "group.id": group},
+        topics,
+        until_end=until_end,
+        window=policy.window,
+        window_bytes=policy.window_bytes,
+        transactional=transactional,
+    )
+    refuse_wrong(table, made.make_offline)
+    return made
 
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     """The target of a configuration, and its queues; see `bridge.endpoints`."""
     destinations = table.mapping("queues", destination_of, 'the name of a topic, or { topic = "...", key = "word 2" }')
     settings = settings_of(url, table)
+    made: KafkaTarget | TransactionalTarget
     if not table.flag("transactional", default=False):
-        return KafkaTarget(name, settings, destinations), list(destinations)
-    every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
-    own_id = table.maybe("transactional_id")
-    return TransactionalTarget(name, settings, destinations, messages, every, own_id), list(destinations)
+        made = KafkaTarget(name, settings, destinations)
+    else:
+        every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
+        own_id = table.maybe("transactional_id")
+        made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
+    refuse_wrong(table, made.make_offline)
+    return made, list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """The target of dead letters of a configuration; see `bridge.endpoints`."""
-    return KafkaTarget(name, settings_of(url, table), {"": Destination(table.text("topic"))})
+    made = KafkaTarget(name, settings_of(url, table), {"": Destination(table.text("topic"))})
+    refuse_wrong(table, made.make_offline)
+    return made
 
 
 def destination_of(value: Any) -> Destination:

@@ -2,44 +2,110 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from bridge.table import Table
+from confluent_kafka import KafkaException, Producer
 
-__all__ = ["settings_of"]
+from bridge.endpoint import Place
+from bridge.table import Secret, Table
+
+__all__ = ["QUIET", "Settings", "offline", "place_of", "refuse_wrong", "settings_of"]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
+Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""librdkafka's settings, or what gives them anew for each connection, as secrets change."""
 
-def settings_of(url: str, table: Table) -> dict[str, Any]:
-    """The settings; those in the table's ``librdkafka`` win, but for what the bridge depends on. Raises InputError."""
+FILES: Final = {"ca_file": "ssl.ca.location", "cert_file": "ssl.certificate.location", "key_file": "ssl.key.location"}
+"""Key of a table -> the setting that it is."""
+
+ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
+
+QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that are made and dropped, and has no parent
+"""Where the lines go of clients that are only made to see whether they can be."""
+
+
+def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
+    """Return a function that gives the settings, with the password as it is then. Raises InputError.
+
+    The function raises Disconnected if the password cannot be read.
+
+    Settings in the table's ``librdkafka`` win, but for what the bridge depends on.
+    """
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise table.error("url", str(error)) from None
     hosts = parts.netloc.rpartition("@")[2]
     if not hosts or parts.path not in ("", "/") or parts.query or parts.fragment:
-        told = "must be kafka://HOST:PORT, several hosts with commas between; all else has keys of its own, topics too"
-        raise table.error("url", told)
+        problem = (
+            "must be kafka://HOST:PORT, several hosts with commas between; all else has keys of its own, topics too"
+        )
+        raise table.error("url", problem)
     user = table.maybe("user") or (unquote(parts.username) if parts.username else None)
     password = table.secret("password") or (unquote(parts.password) if parts.password else None)
     tls = table.flag("tls", default=False)
     mechanism = table.choice("mechanism", MECHANISMS, "PLAIN")
     settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}
     settings["security.protocol"] = f"{'SASL_' if user else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    login: dict[str, Any] = {}
     if user:
         if password is None:
             raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
-        settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": str(password)}
-    for key, name in (("ca_file", "ssl.ca.location"), ("cert_file", "ssl.certificate.location"),
-                      ("key_file", "ssl.key.location")):  # fmt: skip
+        login = {"sasl.mechanism": mechanism, "sasl.username": user}
+    for key, name in FILES.items():
         if table.has(key) and not tls:
             raise table.error(key, "is for TLS, which is off; write tls = true")
         file = table.file(key)
         if file is not None:
             settings[name] = file
-    return settings | table.mapping("librdkafka", _setting, "a text, a number, true or false")
+    own = table.mapping("librdkafka", _setting, "a text, a number, true or false")
+
+    def current() -> dict[str, Any]:
+        now = password.current() if isinstance(password, Secret) else password
+        secret = {"sasl.password": now} if user else {}
+        return {**settings, **login, **secret, **own}
+
+    for name, value in own.items():
+        _refuse_setting(table, name, value)
+    return current
+
+
+def refuse_wrong(table: Table, make: Callable[[], object]) -> None:
+    """Raise InputError with its key for settings that contradict each other, which ``make`` makes a client of."""
+    try:
+        make()
+    except KafkaException as error:
+        text = error.args[0].str()
+        key = next((key for key, name in FILES.items() if name in text), "librdkafka")
+        raise table.error(key, text) from None
+
+
+def offline(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without addresses: a client with these connects to nothing."""
+    return {name: value for name, value in settings.items() if name not in ADDRESSES}
+
+
+def place_of(settings: Mapping[str, Any], topic: str) -> Place:
+    """Return the topic at these brokers."""
+    return Place("kafka", str(settings["bootstrap.servers"]).partition(",")[0].strip(), f"topic {topic}")
+
+
+def _refuse_setting(table: Table, name: str, value: Any) -> None:
+    """Raise InputError for a setting that librdkafka does not know, or whose value it does not take."""
+    if name in ADDRESSES:
+        return
+    try:
+        Producer({name: value}, logger=QUIET)  # without an address it connects to nothing
+    except KafkaException as error:
+        text = error.args[0].str().strip()
+        if text.startswith(("No such", "Invalid value", "Configuration property")):
+            raise table.error(f"librdkafka.{name}", text) from None
+    except (TypeError, ValueError) as error:
+        raise table.error(f"librdkafka.{name}", str(error)) from None
 
 
 def _setting(value: Any) -> Any:

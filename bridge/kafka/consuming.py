@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Layout, Misfit, Source
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
+from bridge.kafka.addresses import QUIET, Settings, offline, place_of
 from bridge.kafka.calls import Calls
-from bridge.kafka.errors import LOG_LEVEL, RECONNECT_MOST, Reasons
-from bridge.kafka.fetching import MEASURE_EVERY
+from bridge.kafka.checking import found_at_source, found_within
+from bridge.kafka.errors import CONNECTING, LOG_LEVEL, Reasons
+from bridge.kafka.health import MEASURE_EVERY
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.topics import checked, metadata_of
 
@@ -36,13 +38,20 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "session.timeout.ms": 10_000,
     # A member hears at its heartbeats that others come and go, and all wait for the last to hear: by default 3 s.
     "heartbeat.interval.ms": 1_000,
-    "reconnect.backoff.max.ms": RECONNECT_MOST,
+    **CONNECTING,
     "topic.metadata.refresh.interval.ms": 30_000,
     "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
     "log_level": LOG_LEVEL,
 }
 
-TRANSACTIONAL: Final[Mapping[str, Any]] = {"enable.auto.commit": False, "isolation.level": "read_committed"}
+FETCH_MOST: Final = 50 << 20
+"""Maximum number of bytes of one answer, unless the window is smaller."""
+FETCH_LEAST: Final = 1_000_000
+"""What librdkafka asks for at least: its ``message.max.bytes``."""
+QUEUE_MOST: Final = 64 << 20
+"""Maximum number of bytes that librdkafka keeps, unless the window is smaller."""
+
+TRANSACTIONAL: Final[Mapping[str, Any]] = {"isolation.level": "read_committed"}
 """Of a source whose offsets are in transactions. The level also keeps it from beginning at an offset while a
 transaction that may move it is open."""
 
@@ -50,36 +59,64 @@ transaction that may move it is open."""
 class KafkaSource(Source):
     """Topics, read with a consumer group; those that begin with ``^`` are regular expressions.
 
-    ``until_end`` ends when all partitions were read to where they end. ``window`` bounds the messages that were read
-    and are not committed. A ``transactional`` source leaves commits to the transactions of its target.
+    ``settings`` are librdkafka's, or a function that gives them anew for each connection. ``until_end`` ends when all
+    partitions were read to where they end. ``window`` bounds the messages that were read and are not committed;
+    ``window_bytes``, in bytes, what is read at once and what librdkafka fetches ahead. A ``transactional`` source
+    leaves commits to the transactions of its target.
     """
 
     def __init__(
         self,
         name: str,
-        settings: Mapping[str, Any],
+        settings: Settings,
         topics: Sequence[str],
         *,
         until_end: bool = False,
         window: int = 2_000,
+        window_bytes: int = 256 << 20,
         transactional: bool = False,
     ) -> None:
         self.name = name
         self.transactional = transactional
-        self.settings: Mapping[str, Any] = {
-            **DEFAULTS,
-            **settings,
-            "enable.auto.offset.store": False,
-            "enable.auto.commit": True,
-            "enable.partition.eof": until_end,
-            **(TRANSACTIONAL if transactional else {}),
-        }
+        self._settings = settings
+        self._window_bytes = window_bytes
         self._topics = list(topics)
         self._until_end = until_end
         self._window = window
         self._calls: Calls | None = None
         self.member: Member | None = None
         """While it is open."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of librdkafka, as of now. Raises InputError where a secret cannot be read any more."""
+        own = self._settings() if callable(self._settings) else self._settings
+        return {
+            **DEFAULTS,
+            # Half of the window is read ahead: what is fetched comes beside what is under way.
+            "queued.max.messages.kbytes": max(1, min(QUEUE_MOST, self._window_bytes // 2) >> 10),
+            "fetch.max.bytes": max(FETCH_LEAST, min(FETCH_MOST, self._window_bytes // 4)),
+            **own,
+            "enable.auto.offset.store": False,
+            "enable.auto.commit": False,
+            "enable.partition.eof": self._until_end,
+            **(TRANSACTIONAL if self.transactional else {}),
+        }
+
+    def make_offline(self) -> None:
+        """Make a consumer and end it, without an address. Raises KafkaException for settings that are wrong."""
+        Consumer(offline(self.settings), logger=QUIET).close()
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self.member is None else self.member.health.trouble
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([place_of(self.settings, topic) for topic in self._topics])
+
+    async def check(self) -> Sequence[Finding]:
+        return await found_within(lambda: found_at_source(self.settings, self._topics))
 
     def meet(self, layout: Layout) -> None:
         if not self.transactional:
@@ -103,8 +140,9 @@ class KafkaSource(Source):
         reasons = Reasons()
         try:
             member = self.member = Member(
-                self.name, self.settings, reasons, window=self._window, transactional=self.transactional
-            )
+                self.name, self.settings, reasons, window=self._window, transactional=self.transactional,
+                read_bytes=self._window_bytes // 8,
+            )  # fmt: skip
             found = await self._calls.call(lambda: metadata_of(member.consumer, reasons))
             checked(found, [topic for topic in self._topics if not topic.startswith("^")])
             member.join(self._topics)

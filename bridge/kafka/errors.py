@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+import re
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -11,8 +14,8 @@ from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
 __all__ = [
-    "LOG", "LOG_LEVEL", "PASSING", "PURGED", "RECONNECT_MOST", "REFUSALS", "RIGHTS", "Reasons", "failure_of", "told",
-    "trouble_of",
+    "CONNECTING", "LOG", "LOG_LEVEL", "PASSING", "PURGED", "RECONNECT_MOST", "REFUSALS", "RIGHTS", "Reasons",
+    "failure_of", "told", "trouble_of",
 ]  # fmt: skip
 
 LOG: Final = logging.getLogger("bridge.kafka")
@@ -24,6 +27,14 @@ LOG_LEVEL: Final = 5
 RECONNECT_MOST: Final = 2_000
 """Milliseconds between tries to connect, half as many more by chance. librdkafka's own 10 s would leave a broker that
 was restarted alone for so long."""
+
+CONNECTING: Final[Mapping[str, Any]] = {
+    "reconnect.backoff.max.ms": RECONNECT_MOST,
+    # A broker that was cut off is connected to anew: what was sent to it meanwhile TCP repeats ever more seldom.
+    "socket.connection.setup.timeout.ms": 6_000,
+    "socket.timeout.ms": 20_000,
+}
+"""Settings of clients that are to be back soon after their brokers are."""
 
 PASSING: Final = frozenset({
     KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
@@ -52,12 +63,27 @@ RIGHTS: Final = frozenset({
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Errors of messages that were given up because of another's, or because of a transaction that failed."""
 
+TOLD_AGAIN: Final = 60.0
+"""Seconds after which the same line of librdkafka's is logged again: it writes some at every try to connect."""
+
+NODE: Final = re.compile(r"/(bootstrap|\d+)(?=: )")
+"""What librdkafka has behind a broker's address: one that is connected to once more may be another to it."""
+
+LINES: Final = 200
+"""Maximum number of lines that are remembered."""
+
+_written: Final[dict[tuple[str, str, str], tuple[float, int]]] = {}
+"""Kind of a line, its client's kind and its text -> when it was logged last, and how often it was not since."""
+
 CONFIGURATION: Final = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT, KafkaError._UNKNOWN_PROTOCOL})
 
 
 def told(error: KafkaError) -> str:
     """An error in words."""
-    return f"{error.name()}: {error.str()}"
+    text = error.str()
+    if "receive.message.max.bytes" in text:
+        text = f"{text.partition(': ')[0]}: what answers there is no Kafka broker; is this its port?"
+    return f"{error.name()}: {text}"
 
 
 def trouble_of(error: KafkaError) -> Disconnected:
@@ -86,9 +112,31 @@ class Reasons:
 
     def log(self, level: int, form: str, *parts: str) -> None:
         """A line of librdkafka's, as `logging.Logger.log` takes it: what it is of, the client, the text."""
-        LOG.log(level, form, *parts)
         if parts[0] == "FAIL":
             self._line = parts[-1].rpartition("]: ")[2]
+        if level <= logging.DEBUG:
+            LOG.log(level, form, *parts)
+            return
+        kind = parts[0], parts[1].rpartition("-")[0], parts[-1].partition(" (")[0]
+        now = monotonic()
+        last, missed = _written.get(kind, (float("-inf"), 0))
+        if now - last < TOLD_AGAIN:
+            _written[kind] = last, missed + 1
+            return
+        if len(_written) >= LINES:
+            _written.clear()
+        _written[kind] = now, 0
+        if missed:
+            form, parts = f"{form} (%s such lines were left out)", (*parts, str(missed))
+        LOG.log(level, form, *parts)
+
+    @property
+    def latest(self) -> str:
+        """The last error of a connection, without what changes from one time to the next; "" if there was none."""
+        if self._last is None:
+            return ""
+        text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else told(self._last)
+        return NODE.sub("", text.partition(" (")[0])
 
     def heard(self, error: KafkaError) -> None:
         """An ``error_cb``."""
@@ -103,7 +151,7 @@ class Reasons:
     def why(self, error: KafkaException) -> HashstarError:
         """What to raise for a call that failed."""
         cause: KafkaError = error.args[0]
-        if cause.code() in CONFIGURATION:
+        if cause.code() in CONFIGURATION and "ssl." not in cause.str():  # files may be changed
             return InputError(f"librdkafka: {cause.str()}")
         if cause.code() in PASSING and self._last is not None:
             cause = self._last

@@ -8,17 +8,13 @@ and its partitions, and nothing is ever read. Nobody is told, so somebody must l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["MEASURE_EVERY", "PATIENCE", "Fetching", "why_not"]
-
-MEASURE_EVERY: Final = 10.0
-"""Seconds between statistics."""
+__all__ = ["PATIENCE", "Fetching", "why_not"]
 
 PATIENCE: Final = 30.0
 """Seconds after which a partition that is not fetched from is told of. A transaction may be open that will move the
@@ -37,12 +33,14 @@ class Fetching:
     def __init__(self) -> None:
         self._since: dict[tuple[str, int], float] = {}
 
-    def idle_for_long(self, statistics: str, assigned: Iterable[tuple[str, int]], now: float) -> tuple[str, int] | None:
+    def idle_for_long(
+        self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
+    ) -> tuple[str, int] | None:
         """One of the assigned partitions that was idle at all looks for `PATIENCE` seconds; None: there is none.
 
-        ``statistics`` is the JSON that librdkafka gives to its ``stats_cb``, and ``now`` in seconds.
+        ``statistics`` is what librdkafka gives to its ``stats_cb``, decoded, and ``now`` in seconds.
         """
-        topics: Mapping[str, Any] = json.loads(statistics)["topics"]
+        topics: Mapping[str, Any] = statistics["topics"]
         idle = [each for each in assigned if _state(topics, *each) in IDLE]
         self._since = {each: self._since.get(each, now) for each in idle}
         return next((each for each, since in self._since.items() if now - since >= PATIENCE), None)

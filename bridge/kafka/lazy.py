@@ -10,6 +10,7 @@ from typing import Final
 from bridge.amqp import ContentHeader, Headers, Properties, assembled
 from bridge.mapping import Record
 from bridge.mapping.kafka_guest import header_of
+from bridge.mapping.record import routing_key_for
 from exchange.message import Message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
@@ -57,11 +58,9 @@ class RecordProperties(Properties):
 
 
 def message_of_record(record: Record) -> Message:
-    """As `bridge.mapping.to_amqp` of a record that is a guest in AMQP, and of which nothing is too long for it."""
+    """As `bridge.mapping.to_amqp` of a record that is a guest in AMQP."""
     headers = RecordHeaders(record)
-    key, value = record.key, record.value
-    routing_key = "" if key is None else key.decode("utf-8", "surrogateescape")
-    return assembled(record.topic, routing_key, headers, RecordProperties(headers), value or b"")
+    return assembled(record.topic, routing_key_for(record.key), headers, RecordProperties(headers), record.value or b"")
 
 
 def record_of(message: Message) -> Record | None:

@@ -2,12 +2,17 @@
 
 A partition is a lane for as long as it is assigned. What is settled is committed soon, and no more is given away than
 the window allows beyond what was *committed*: so whenever the process is killed, at most a window of messages comes
-again. librdkafka has what is settled stored, too, and commits that when the partition is taken away and at the end.
+again. What is settled is also committed when the partition is taken away, and at the end. librdkafka commits nothing by
+itself: it would commit offsets of a topic that was deleted into the one that was made anew.
 
 What librdkafka has to say (partitions given and taken, commits answered, errors) it says only while somebody looks for
 messages, on the thread that does. That is the event loop's, but for the last words while the consumer is closed, which
 nobody hears any more. Somebody must look even if nothing may be given: what is found then is kept for later, and when
 that is more than a little the partitions are paused.
+
+A partition whose offsets go back, or whose topic has another id than before, is a new lane: deliveries of the old one
+settle nothing any more, and nothing of its offsets is committed from then on. What is read of a partition is kept back
+until it is known that the offset which it began at is of this very topic; see `bridge.kafka.topic_ids`.
 """
 
 from __future__ import annotations
@@ -15,18 +20,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.calls import Calls
-from bridge.kafka.errors import PASSING, Reasons, told, trouble_of
+from bridge.kafka.errors import LOG, PASSING, Reasons, told, trouble_of
 from bridge.kafka.fetching import Fetching, why_not
+from bridge.kafka.health import Health
 from bridge.kafka.records import Reader
+from bridge.kafka.topic_ids import Ids, ids_of, mark_of
 
 __all__ = ["Lane", "Member"]
 
@@ -42,6 +51,15 @@ UNREAD: Final = 5.0
 KEPT: Final = 16
 """Messages kept for later before partitions are paused; paused too soon they would be fetched again and again."""
 
+LOOK_EVERY: Final = 3.0
+"""Seconds between looks at the ids of topics."""
+
+LOOK_AGAIN: Final = 0.2
+"""Seconds until another look, where one failed."""
+
+FIRST_READ: Final = 64
+"""Maximum number of messages taken at once before their size is known."""
+
 AGAIN: Final = frozenset({
     KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -56,11 +74,14 @@ them (`rd_kafka_consumer_group_metadata_write`)."""
 
 
 class Lane:
-    """A partition, from its assignment until it is taken away."""
+    """A partition, from its assignment until it is taken away, or until its offsets mean something else."""
 
-    __slots__ = ("at_end", "committed", "member", "next", "offsets", "partition", "reader", "settled", "topic")
+    __slots__ = (
+        "at_end", "begins_anew", "checked", "committed", "kept", "mark", "member", "next", "offsets", "partition",
+        "reader", "settled", "topic", "topic_id",
+    )  # fmt: skip
 
-    def __init__(self, member: Member, topic: str, partition: int) -> None:
+    def __init__(self, member: Member, topic: str, partition: int, topic_id: str = "") -> None:
         self.member = member
         self.topic = topic
         self.partition = partition
@@ -72,6 +93,16 @@ class Lane:
         self.settled = self.committed = -1
         """The offsets from which on it is not, as far as was settled here and committed by us."""
         self.at_end = False
+        self.topic_id = topic_id
+        """Of the topic that was read before; "" where that is not known."""
+        self.mark = ""
+        """What is committed beside offsets; see `topic_ids`."""
+        self.checked = False
+        """Whether it is known that this is still the topic whose offset it began at."""
+        self.kept: list[Delivery] = []
+        """What was read before that was known."""
+        self.begins_anew = False
+        """Whether the group's offset is not one of this lane: the first one is committed as soon as it is known."""
 
     @property
     def current(self) -> bool:
@@ -80,14 +111,23 @@ class Lane:
 
     def up_to(self, offset: int) -> TopicPartition:
         """All before this offset, as committed."""
-        return TopicPartition(self.topic, self.partition, offset)
+        if not self.mark:
+            return TopicPartition(self.topic, self.partition, offset)
+        return TopicPartition(self.topic, self.partition, offset, self.mark)
 
 
 class Member:
     """A consumer. Raises KafkaException for settings that it does not know. `join` it, and `leave` it once."""
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], reasons: Reasons, *, window: int, transactional: bool
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        reasons: Reasons,
+        *,
+        window: int,
+        transactional: bool,
+        read_bytes: int = 64 << 20,
     ) -> None:
         self.name = name
         self.transactional = transactional
@@ -110,6 +150,12 @@ class Member:
         self._looked = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
+        self.health = Health(lambda: reasons.latest)
+        self._look = asyncio.Event()
+        """Set when there is something to look at in the ids of topics."""
+        self._read_bytes = read_bytes
+        """What is taken from librdkafka at once, about."""
+        self._at_once = FIRST_READ
         self._asks_why = False
         """Whether it is being asked why a partition is not fetched from; with the answer the connection ends."""
         self._settings = settings
@@ -118,13 +164,15 @@ class Member:
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group. Raises KafkaException."""
-        self.consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._taken, on_lost=self._taken)
+        self.consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._taken)
         self._work(self._stay())
+        self._work(self._keep_looking())
         if not self.transactional:
             self._work(self._commit())
 
     def leave(self) -> None:
         """Give everything back: nothing is heard or settled from now on. `Consumer.close` is still to be called."""
+        self._commit_last(self.lanes.values())
         self.closed = True
         for task in self._tasks:
             task.cancel()
@@ -138,6 +186,7 @@ class Member:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (problem := task.exception()) is not None:
+            LOG.error("%s: %r", self.name, problem, exc_info=problem)
             self._trouble = self._trouble or Disconnected(repr(problem))
 
     def _assigned(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -145,6 +194,13 @@ class Member:
             return
         for each in partitions:
             self.lanes[each.topic, each.partition] = Lane(self, each.topic, each.partition)
+        self._look.set()
+
+    def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if not self.closed:
+            lanes = [self.lanes.get((each.topic, each.partition)) for each in partitions]
+            self._commit_last([lane for lane in lanes if lane is not None])
+            self._taken(consumer, partitions)
 
     def _taken(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if self.closed:
@@ -160,7 +216,8 @@ class Member:
     @property
     def at_end(self) -> bool:
         """Whether all that was assigned was given away, to where the partitions end."""
-        return bool(self.lanes) and not self._unread and all(lane.at_end for lane in self.lanes.values())
+        lanes = self.lanes.values()
+        return bool(lanes) and not self._unread and all(lane.at_end and lane.checked for lane in lanes)
 
     def take(self, limit: int) -> list[Delivery]:
         """What there is and may be given, none perhaps. Raises Disconnected."""
@@ -182,12 +239,13 @@ class Member:
 
     def _consume(self, limit: int) -> list[Delivery]:
         try:
-            messages: Sequence[Any] = self.consumer.consume(limit, 0)
+            messages: Sequence[Any] = self.consumer.consume(min(limit, self._at_once), 0)
         except KafkaException as error:
             self._trouble = trouble_of(error.args[0])
             return []
         lanes = self.lanes
-        found = []
+        found: list[Delivery] = []
+        size = 0
         for message in messages:
             problem = message.error()
             topic = message.topic()
@@ -195,16 +253,47 @@ class Member:
             if problem is not None:
                 self._heed(problem, topic, lane)
             elif lane is not None:  # else it was taken away after this one was fetched
+                if message.offset() < lane.next:
+                    lane = self._begin_anew(lane, f"its offsets are back at {message.offset()}, from {lane.next}")
+                    found = [delivery for delivery in found if _is_current(delivery)]
+                    self._look.set()
                 lane.at_end = False
-                delivery = lane.reader.delivery(message, lane)
+                try:
+                    delivery = lane.reader.delivery(message, lane)
+                except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
+                    delivery = lane.reader.refused(message, lane, error)
+                size += delivery.size
                 offset = delivery.position
-                if offset < lane.next:  # settled as a prefix, these would settle what is still under way
-                    self._trouble = Disconnected(f"{topic}-{lane.partition} is back at {offset}, from {lane.next}")
+                if lane.begins_anew and lane.settled < 0 and lane.checked:
+                    self._begin_at(lane, offset)
                 lane.next = offset + 1
                 lane.offsets.append(offset)
-                found.append(delivery)
-        self._uncommitted += len(found)
+                self._uncommitted += 1
+                if lane.checked:
+                    found.append(delivery)
+                else:
+                    lane.kept.append(delivery)
+        if messages:
+            self._at_once = max(1, min(self._read_bytes * len(messages) // max(size, 1), 4 * self._at_once, 10_000))
         return found
+
+    def _begin_anew(self, lane: Lane, reason: str) -> Lane:
+        """Replace a lane whose offsets mean something else now, and return the new one.
+
+        Settled as a prefix, what is read now would settle what is still under way of the old one.
+        """
+        LOG.warning("%s: %s-%d is read anew: %s", self.name, lane.topic, lane.partition, reason)
+        self._uncommitted -= len(lane.offsets)
+        anew = Lane(self, lane.topic, lane.partition, lane.topic_id)
+        anew.begins_anew = True
+        self.lanes[lane.topic, lane.partition] = anew
+        self._unread = deque([delivery for delivery in self._unread if _is_current(delivery)])
+        return anew
+
+    def _begin_at(self, lane: Lane, offset: int) -> None:
+        """Have the group's offset be the first one of a new lane: what it is now is of another topic."""
+        lane.settled = offset
+        self._settled.set()
 
     def _heed(self, error: KafkaError, topic: str | None, lane: Lane | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -213,11 +302,18 @@ class Member:
         elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and (topic or "").startswith("^"):
             return  # a pattern that no topic matches yet
         elif error.fatal() or not (error.code() in PASSING or error.retriable()):
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:  # nothing of it may be committed: it may come anew
+                for place in [place for place in self.lanes if place[0] == topic]:
+                    del self.lanes[place]
             self._trouble = trouble_of(error)
 
     def _measured(self, statistics: str) -> None:
-        idle = self._fetching.idle_for_long(statistics, self.lanes, asyncio.get_running_loop().time())
-        if idle is not None and not self.closed and not self._asks_why:
+        if self.closed:
+            return
+        now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
+        found = self.health.look(statistics, now, self.lanes)
+        idle = self._fetching.idle_for_long(found, self.lanes, now)
+        if idle is not None and not self._asks_why:
             self._asks_why = True
             self._work(self._break_off(*idle))
 
@@ -229,6 +325,74 @@ class Member:
         finally:
             calls.end()
         self._trouble = self._trouble or Disconnected(why)
+
+    # Topics that are made anew.
+
+    async def _keep_looking(self) -> None:
+        """Look at the ids of topics: of partitions that are new here at once, and of all from time to time."""
+        calls, admin = Calls(), None
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await self._look.wait()
+                self._look.clear()
+                if not self.lanes:
+                    continue
+                if admin is None:
+                    admin = AdminClient({**self._settings, "log_level": 0, "statistics.interval.ms": 0})
+                unchecked = [place for place, lane in self.lanes.items() if not lane.checked]
+                topics = {lane.topic for lane in self.lanes.values()}
+                asked = partial(ids_of, admin, str(self._settings["group.id"]), topics, unchecked)
+                try:
+                    ids = await calls.call(asked)
+                except (KafkaException, TimeoutError):
+                    self._look_again()
+                else:
+                    self._compare(ids, set(unchecked))
+        finally:
+            calls.end()
+
+    def _look_again(self) -> None:
+        if any(not lane.checked for lane in self.lanes.values()):
+            asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look.set)
+
+    def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
+        """Begin anew with what is of another topic than it was; the rest may be given."""
+        for place, lane in list(self.lanes.items()):
+            now = ids.now.get(lane.topic)
+            before = lane.topic_id or ids.committed.get(place, "")
+            if now is None or not (lane.checked or place in asked):
+                continue
+            if now and before and now != before:
+                self._begin_again(lane, before, now)
+            elif not lane.checked:
+                lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
+                if lane.begins_anew and lane.offsets:
+                    self._begin_at(lane, lane.offsets[0])
+                self._unread += lane.kept
+                lane.kept = []
+        self._look_again()
+
+    def _begin_again(self, lane: Lane, before: str, now: str) -> None:
+        """Read a partition of a topic that was made anew from its beginning."""
+        if lane.checked or not lane.begins_anew:
+            lane.topic_id = before
+            lane = self._begin_anew(lane, f"the topic was deleted and made anew: its id is {now}, and was {before}")
+        if self._settings.get("auto.offset.reset") == "error":
+            self._trouble = Disconnected(
+                f"topic {lane.topic!r} was deleted and made anew, and auto.offset.reset is error: reset the offsets of "
+                f"group {self._settings['group.id']!r}"
+            )
+            return
+        try:
+            self.consumer.seek(TopicPartition(lane.topic, lane.partition, OFFSET_BEGINNING))
+        except KafkaException:  # it has not begun to fetch: once more, soon
+            return
+        self._uncommitted -= len(lane.offsets)
+        anew = self.lanes[lane.topic, lane.partition] = Lane(self, lane.topic, lane.partition, now)
+        anew.begins_anew = anew.checked = True
+        anew.mark = mark_of(now)
 
     def _serve(self) -> None:
         """Hear what librdkafka has to say, while nothing may be given."""
@@ -276,8 +440,6 @@ class Member:
         if self.transactional:
             self._done_with(lane, offset)
             return
-        with suppress(KafkaException):  # it was taken away just now: whoever has it reads from what was committed
-            self.consumer.store_offsets(offsets=[lane.up_to(offset)])
         self._settled.set()
         if self._fresh * 4 >= self._window:
             self._many_settled.set()
@@ -293,7 +455,8 @@ class Member:
         while True:
             await self._settled.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._many_settled.wait(), COMMIT_EVERY)
+                async with asyncio.timeout(COMMIT_EVERY):
+                    await self._many_settled.wait()
             self._settled.clear()
             self._many_settled.clear()
             self._fresh = 0
@@ -308,9 +471,19 @@ class Member:
             except KafkaException as error:
                 self._heard(error.args[0], [])
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._answered.wait(), ANSWER)
+                async with asyncio.timeout(ANSWER):
+                    await self._answered.wait()
             if any(lane.settled > lane.committed for lane in self.lanes.values()):
                 self._settled.set()
+
+    def _commit_last(self, lanes: Iterable[Lane]) -> None:
+        """Commit what is settled of lanes that are given back. librdkafka waits for the answer before it does that."""
+        if self.transactional or self.closed:
+            return
+        offsets = [lane.up_to(lane.settled) for lane in lanes if lane.settled > lane.committed]
+        if offsets:
+            with suppress(KafkaException):  # whoever reads next reads from what was committed before
+                self.consumer.commit(offsets=offsets, asynchronous=True)
 
     def _heard(self, error: KafkaError | None, offsets: Sequence[TopicPartition]) -> None:
         """The answer to a commit of ours or of librdkafka's own."""
@@ -324,7 +497,11 @@ class Member:
             return
         for each in offsets:
             lane = self.lanes.get((each.topic, each.partition))
-            if lane is not None and each.error is None and each.offset > lane.committed:
+            if lane is None or each.error is not None:
+                continue
+            if lane.begins_anew and each.offset > lane.settled:  # this one was of the lane before
+                lane.committed = -1
+            elif each.offset > lane.committed:
                 lane.committed = each.offset
                 self._done_with(lane, each.offset)
 

@@ -12,22 +12,29 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from bridge.amqp import assembled, content_of
 from bridge.endpoint import Delivery, Disconnected, Outgoing, known_time
 from bridge.kafka.lazy import message_of_record, record_of
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka
 from bridge.mapping.amqp_guest import MARK
+from bridge.mapping.kafka_guest import KEY
 from bridge.mapping.marks import HOPS, carried, hop_header, hops_of
-from bridge.mapping.refused import NAME_BYTES, crosses, refused
+from bridge.mapping.record import routing_key_for, whole_key
+from bridge.mapping.refused import crosses, refused
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.keys import serialized
 from exchange.partition.partitioning import Partitioning
+from exchange.route import Placement
 
-__all__ = ["Destination", "Reader", "Writer"]
+__all__ = ["Destination", "Reader", "Writer", "with_whole_key"]
 
 FIXED_BYTES: Final = 512
 """What a delivery takes beside its value, about."""
+
+REMEMBERED_CHARACTERS: Final = 256
+"""Maximum length of a name that is remembered."""
 
 REMEMBERED: Final = 65_536
 """Keys of a topic whose partition is remembered, at most."""
@@ -55,36 +62,47 @@ class Reader:
             Record, (self._topic, key, value, headers, time if kind else None, kind == 2, self._partition, offset)
         )
         identity = f"{self._identity}{offset}"
-        is_plain = key is None or len(key) <= NAME_BYTES
         plain = self._plain
         for name, _ in headers:
             if name not in plain and not self._is_plain(name):
-                is_plain = False
                 break
-        if is_plain:
-            message = message_of_record(record)
         else:
-            identity = identity_of_record(self._source, record) or identity
-            try:
-                message = to_amqp(record)
-            except Unmappable as error:
-                message = refused_record(record, error)
+            return self._delivery_of(message_of_record(record), lane, record, identity)
+        identity = identity_of_record(self._source, record) or identity
+        try:
+            message = to_amqp(record)
+        except Unmappable as error:
+            message = refused_record(record, error)
+        return self._delivery_of(message, lane, record, identity)
+
+    def refused(self, found: Any, lane: Any, problem: Exception) -> Delivery:
+        """Return the delivery of a message that could not be read, without its headers: a dead letter that says why."""
+        kind, time = found.timestamp()
+        record = Record(
+            self._topic, found.key(), found.value(), (), time if kind else None, kind == 2, self._partition,
+            found.offset(),
+        )  # fmt: skip
+        message = refused_record(record, Unmappable(f"it cannot be read: {problem}"))
+        return self._delivery_of(message, lane, record, f"{self._identity}{record.offset}")
+
+    def _delivery_of(self, message: Message, lane: Any, record: Record, identity: str) -> Delivery:
+        time, value, offset = record.timestamp, record.value, record.offset
         return Delivery(
             message,
             lane,
             offset,
             identity,
-            known_time(time * 1_000) if kind else None,
+            None if time is None else known_time(time * 1_000),
             False,
             FIXED_BYTES if value is None else FIXED_BYTES + len(value),
             f"{self._origin}{offset}",
         )
 
     def _is_plain(self, name: str) -> bool:
-        """Whether a name needs no look at its value, and has a place in AMQP."""
-        if name in TELLING or len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES:
+        """Whether a name needs no look at its value."""
+        if name in TELLING:
             return False
-        if len(self._plain) < REMEMBERED:
+        if len(self._plain) < REMEMBERED and len(name) < REMEMBERED_CHARACTERS:
             self._plain.add(name)
         return True
 
@@ -170,15 +188,58 @@ class Writer:
                 spread.agree(queue, placement.partitioning)
             key = serialized(placement.key)
             record = written(outgoing, topic, key)
-            if placement.partition is not None:
-                return record, placement.partition
+            partition = placement.partition
+            if record.key != key and placement.partitioning.key.by_routing_key:
+                key, partition = _replaced(outgoing.message, placement, record.key, key)
+            if partition is not None:
+                return record, partition
         elif key_source is None or key_source is ROUTING_KEY:
             record = written(outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape"))
             key = record.key  # its own, of one that comes home
         else:
-            key = serialized(key_source.of(outgoing.message))
+            key = serialized(key_source.of(with_whole_key(outgoing.message)))
             record = written(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing.number)
+
+
+def with_whole_key(message: Message) -> Message:
+    """Return the message with the key of its record as its routing key, where that was too long for AMQP."""
+    if message.routing_key[-33:-32] != "~":
+        return message
+    record = record_of(message)
+    key: bytes | None
+    if record is not None:
+        key = record.key
+    else:
+        content = content_of(message)
+        found = content.find(KEY)
+        field = b"" if found is None else content.raw[found[1] : found[2]]
+        key = field[5:] if field[:1] == b"S" else None
+    whole = whole_key(message.routing_key, key)
+    if whole is None:
+        return message
+    return assembled(message.exchange, whole, message.headers, message.properties, message.body)
+
+
+def _replaced(
+    message: Message, placement: Placement, own: bytes | None, key: bytes | None
+) -> tuple[bytes | None, int | None]:
+    """Return the key and the partition of a record that has a key of its own: those of its bytes, all of them.
+
+    The topology's choice was made for the routing key, which is text, and never longer than AMQP allows.
+    """
+    partitioning = placement.partitioning
+    if partitioning.key == ROUTING_KEY:
+        if own is None or routing_key_for(own) != message.routing_key:
+            return key, placement.partition
+        whole: Any = own
+    else:
+        changed = with_whole_key(message)
+        if changed is message:
+            return key, placement.partition
+        whole = partitioning.key.of(changed)
+    chosen = partitioning.choose_for(whole).partition
+    return serialized(whole), placement.partition if chosen is None else chosen
 
 
 def written(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
@@ -188,6 +249,9 @@ def written(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
     if record is None:
         message, hops = carried(message, identity)
         made = to_kafka(message, topic, key)
+        for name, _ in made.headers:
+            if not name.isascii():
+                name.encode()  # the client ends the process over a name that is not UTF-8; this is an error of its own
         made.headers.append(hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
         return made
     headers, hops = record.headers, 1

@@ -11,11 +11,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 
 from bridge.endpoint import Disconnected
 from bridge.kafka.errors import LOG_LEVEL, Reasons, told
-from exchange.errors import InputError
 
-__all__ = ["SECONDS", "Partitioned", "Topic", "agreed", "checked", "cluster_of", "metadata_of", "topics_of"]
+__all__ = ["SECONDS", "Partitioned", "Topic", "admin_of", "agreed", "checked", "cluster_of", "metadata_of", "topics_of"]
 
-SECONDS: Final = 10.0
+SECONDS: Final = 6.0
 """How long brokers may take to tell."""
 FIRST_LOOK: Final = 0.25
 LOOK: Final = 2.0
@@ -62,10 +61,17 @@ def metadata_of(client: Any, reasons: Reasons) -> Any:
         wait = min(wait * 2, LOOK)  # a broker that is far away is asked anew each time
 
 
+def admin_of(settings: Mapping[str, Any], reasons: Reasons) -> AdminClient:
+    """Return a client that only asks. Raises KafkaException for settings that it does not know."""
+    own: dict[str, Any] = {
+        "log_level": LOG_LEVEL, **settings, "allow.auto.create.topics": False, "error_cb": reasons.heard,
+    }  # fmt: skip
+    return AdminClient(own, logger=reasons)
+
+
 def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reasons) -> dict[str, Topic]:
     """The topics of these names; waits for the answers. Raises KafkaException; Disconnected as `checked`."""
-    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
-    admin = AdminClient(own, logger=reasons)
+    admin = admin_of(settings, reasons)
     counts = checked(metadata_of(admin, reasons), names)
     limits: dict[str, int] = {}
     asked = admin.describe_configs(
@@ -80,17 +86,19 @@ def topics_of(settings: Mapping[str, Any], names: Sequence[str], reasons: Reason
 
 
 def agreed(topics: Mapping[str, Topic], partitioned: Partitioned) -> None:
-    """Raises InputError if the topology spreads a queue over more or fewer partitions than its topic has."""
+    """Raises Disconnected if the topology spreads a queue over more or fewer partitions than its topic has.
+
+    It may be so from one moment to the next, and whoever has the topic changed may change it back.
+    """
     for queue, (topic, count) in partitioned.items():
         if topics[topic].partitions != count:
-            raise InputError(
-                f"queues.{queue}: topic {topic!r} has {topics[topic].partitions} partitions, and the topology spreads "
-                f"the queue over {count}: say so there, or give it a topic with {count}"
+            raise Disconnected(
+                f"topic {topic!r} has {topics[topic].partitions} partitions, and the topology spreads queue {queue!r} "
+                f"over {count}: change one of them; the bridge waits for that"
             )
 
 
 def cluster_of(settings: Mapping[str, Any], reasons: Reasons) -> str:
     """The id of a cluster; waits for the answer. Raises KafkaException."""
-    own: dict[str, Any] = {"log_level": LOG_LEVEL, **settings, "error_cb": reasons.heard}
-    admin = AdminClient(own, logger=reasons)
+    admin = admin_of(settings, reasons)
     return str(metadata_of(admin, reasons).cluster_id)

@@ -14,11 +14,12 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import Reasons, trouble_of
+from bridge.kafka.health import Health
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import end
 from bridge.kafka.records import Writer
@@ -52,6 +53,9 @@ PAUSE: Final = 0.1
 
 CLOSING: Final = 5.0
 
+UNCOMMITTED: Final = 8.0
+"""Seconds without a commit, though there are messages, after which that is trouble."""
+
 
 class Transacting:
     """One producer, from its making to its end."""
@@ -77,7 +81,23 @@ class Transacting:
         self.members: dict[Member, None] = {}
         """Whose offsets are committed."""
         self.news = asyncio.Event()
+        self.moved = asyncio.get_running_loop().time()
+        """When a transaction was committed last, or the first message came."""
+        self.health = Health(lambda: reasons.latest)
         self.closed = False
+
+    def measured(self, statistics: str) -> None:
+        """A ``stats_cb``, on whichever thread polls: those of calls and the event loop's."""
+        self.health.look(statistics, monotonic())
+
+    @property
+    def stalled(self) -> str | None:
+        """Why nothing is written; None: no reason is known."""
+        now = asyncio.get_running_loop().time()
+        if self.health.trouble is None and (self.waiting or self.inside) and now - self.moved > UNCOMMITTED:
+            reason = self.reasons.latest
+            return f"no transaction is committed{': ' if reason else ''}{reason}"
+        return self.health.trouble
 
 
 class Incomplete(Exception):
@@ -90,7 +110,7 @@ def commit(state: Transacting, offsets: Mapping[Member, Mapping[Lane, int]], pla
     Raises Incomplete, KafkaException, Disconnected.
     """
     for member, lanes in offsets.items():
-        told = [TopicPartition(lane.topic, lane.partition, offset) for lane, offset in lanes.items()]
+        told = [lane.up_to(offset) for lane, offset in lanes.items()]
         persisting(state, partial(state.producer.send_offsets_to_transaction, told, places[member]))
     written(state)
     persisting(state, state.producer.commit_transaction)

@@ -28,14 +28,16 @@ from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bridge.endpoint import Disconnected, Failure, Layout, Misfit, Outgoing, Receiver, Target
+from bridge.endpoint import Disconnected, Failure, Finding, Layout, Misfit, Outgoing, Place, Receiver, Target
+from bridge.kafka.addresses import QUIET, Settings, offline, place_of
 from bridge.kafka.calls import Calls
+from bridge.kafka.checking import found_at_target, found_within
 from bridge.kafka.consuming import KafkaSource
 from bridge.kafka.errors import LOG, PURGED, REFUSALS, RIGHTS, Reasons, failure_of, told, trouble_of
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import DEFAULTS, FIXED, key_of, partitioned, sizes
 from bridge.kafka.records import Destination, Writer
-from bridge.kafka.topics import Partitioned, agreed, cluster_of, topics_of
+from bridge.kafka.topics import Partitioned, Topic, agreed, cluster_of, topics_of
 from bridge.kafka.transacting import (
     CLOSING,
     PAUSE,
@@ -50,8 +52,9 @@ from bridge.kafka.transacting import (
     hear,
     places_of,
 )
+from bridge.kafka.watching import Watch
 from bridge.window import Pending
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 
 __all__ = ["TransactionalTarget"]
 
@@ -87,27 +90,63 @@ class TransactionalTarget(Target):
     def __init__(
         self,
         name: str,
-        settings: Mapping[str, Any],
+        settings: Settings,
         destinations: Mapping[str, Destination],
         messages: int = 1_000,
         seconds: float = 0.1,
         transactional_id: str | None = None,
     ) -> None:
         self.name = name
-        self._settings = dict(settings)
+        self._given = settings
         self._destinations = destinations
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._messages = messages
         self._seconds = seconds
         self._id = transactional_id
         self._shared_id = transactional_id is not None
-        self._timeout = int(self._settings.get(TIMEOUT, SHORTEST))
+        self._timeout = int(self.settings.get(TIMEOUT, SHORTEST))
         self._partitioned: Partitioned = {}
         self._sources: Sequence[KafkaSource] = ()
         """Of its bridge, as far as they are known."""
         self._state: Transacting | None = None
         self._calls: Calls | None = None
         self._working: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of librdkafka, as of now. Raises InputError where a secret cannot be read any more."""
+        return dict(self._given() if callable(self._given) else self._given)
+
+    def make_offline(self) -> None:
+        """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
+        Producer(self._all_settings(offline(self.settings), {}), logger=QUIET)
+
+    def _all_settings(self, given: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+        own = {
+            **FIXED, "transactional.id": self._id or "hashstar", "delivery.report.only.error": True,
+            TIMEOUT: self._timeout,
+        }  # fmt: skip
+        settings = {**DEFAULTS, **STAYING, **limits, **given, **own}
+        settings.pop("message.timeout.ms", None)  # which is the transaction's
+        if "socket.timeout.ms" not in given:
+            settings.pop("socket.timeout.ms")  # which must be less than that, and then is by itself
+        return settings
+
+    @property
+    def trouble(self) -> str | None:
+        state, watch = self._state, self._watch
+        if state is None or watch is None:
+            return None
+        return state.stalled or watch.trouble
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([place_of(self.settings, topic) for topic in self._topics])
+
+    async def check(self) -> Sequence[Finding]:
+        return await found_within(lambda: found_at_target(self.settings, self._topics, self._partitioned))
 
     def meet(self, layout: Layout) -> None:
         sources = [source for source in layout.sources if isinstance(source, KafkaSource) and source.transactional]
@@ -134,29 +173,43 @@ class TransactionalTarget(Target):
             self._id = f"hashstar-{self.name}-{uuid4().hex}"
         calls = self._calls = Calls()
         reasons = Reasons()
+        given = self.settings
         try:
-            topics = await calls.call(lambda: topics_of(self._settings, self._topics, reasons))
+            topics = await calls.call(lambda: topics_of(given, self._topics, reasons))
             agreed(topics, self._partitioned)
-            await calls.call(partial(self._check_cluster, reasons))
-            own = {
-                **FIXED, "transactional.id": self._id, "delivery.report.only.error": True, TIMEOUT: self._timeout,
-                "error_cb": reasons.heard,
-            }  # fmt: skip
-            settings = {**DEFAULTS, **STAYING, **sizes(topics.values()), **self._settings, **own}
-            settings.pop("message.timeout.ms", None)  # which is the transaction's
-            producer = Producer(settings, logger=reasons)
+            await calls.call(partial(self._check_cluster, given, reasons))
+
+            def measured(statistics: str) -> None:
+                state = self._state
+                if state is not None and not state.closed:
+                    state.measured(statistics)
+
+            settings = self._all_settings(given, sizes(topics.values()))
+            producer = Producer({**settings, "error_cb": reasons.heard, "stats_cb": measured}, logger=reasons)
             writer, patience = Writer(self._destinations, topics), self._timeout / 1_000
             state = self._state = Transacting(producer, receiver, writer, reasons, patience)
             await answered(calls, lambda: producer.init_transactions(WAITING), WAITING)
         except KafkaException as error:
             raise reasons.why(error) from None
         self._working = asyncio.create_task(self._work(state, calls))
+        self._watch = Watch(producer, topics, self._partitioned, reasons)
+        self._watching = asyncio.create_task(self._watch.run(lambda found: self._changed(state, found)))
+        self._watching.add_done_callback(partial(self._watched, state))
 
-    def _check_cluster(self, reasons: Reasons) -> None:
+    def _changed(self, state: Transacting, topics: Mapping[str, Topic]) -> None:
+        state.writer = Writer(self._destinations, topics)
+
+    def _watched(self, state: Transacting, task: asyncio.Task[None]) -> None:
+        """What ended the looks at the topics ends the connection, between two transactions."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            state.reasons.trouble = problem if isinstance(problem, Disconnected) else Disconnected(repr(problem))
+            state.news.set()
+
+    def _check_cluster(self, given: Mapping[str, Any], reasons: Reasons) -> None:
         """On the thread of calls. Raises InputError, KafkaException."""
         if not self._sources:
             return
-        own = cluster_of(self._settings, reasons)
+        own = cluster_of(given, reasons)
         for source in self._sources:
             if cluster_of(source.settings, reasons) != own:
                 raise InputError(
@@ -167,6 +220,8 @@ class TransactionalTarget(Target):
     def send(self, messages: Sequence[Outgoing]) -> None:
         state = self._state
         if state is not None and messages:
+            if not state.waiting and not state.inside:
+                state.moved = asyncio.get_running_loop().time()
             state.waiting += messages
             state.news.set()
 
@@ -196,7 +251,8 @@ class TransactionalTarget(Target):
         if not state.waiting:
             state.news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(state.news.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await state.news.wait()
 
     async def _transact(self, state: Transacting, calls: Calls) -> None:
         state.producer.begin_transaction()
@@ -224,6 +280,7 @@ class TransactionalTarget(Target):
             for lane, offset in found.items():
                 lane.committed = max(lane.committed, offset)
         done, state.inside = state.inside, []
+        state.moved = asyncio.get_running_loop().time()
         if done and not state.closed:
             state.receiver.confirmed(done)
 
@@ -286,7 +343,7 @@ class TransactionalTarget(Target):
                 if error.args[0].code() not in REFUSALS or error.args[0].fatal():
                     raise
                 failed.append((outgoing, failure_of(error.args[0])))
-            except (HashstarError, TypeError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
                 failed.append((outgoing, Failure(f"unmappable: {error}", final=True)))
             else:
                 inside.append(outgoing)
@@ -347,6 +404,9 @@ class TransactionalTarget(Target):
         state, self._state = self._state, None
         calls, self._calls = self._calls, None
         working, self._working = self._working, None
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watch = self._watching = None
         if working is not None:
             working.cancel()
             await asyncio.wait([working])
@@ -357,7 +417,8 @@ class TransactionalTarget(Target):
             if idle and self._offsets(state):
                 # What is settled elsewhere since the last transaction would only come once more.
                 with suppress(Exception):
-                    await asyncio.wait_for(self._transact(state, calls), CLOSING)
+                    async with asyncio.timeout(CLOSING):
+                        await self._transact(state, calls)
             state.closed = True
             await asyncio.wait([calls.call(partial(finish, state.producer))], timeout=CLOSING)
         calls.end()

@@ -41,6 +41,8 @@ each header                   under its own name: longstr of any bytes, or void 
                               last, which is the one that Kafka's ``lastHeader`` gives
 ``x-kafka-earlier-N-NAME``    the N-th of several, if it is not the last
 ``x-kafka-header-NAME``       a header whose name means something to the broker or to us: ``CC``, ``x-death`` ...
+``x-kafka-name-DIGEST``       longstr: the name of a header that is too long for AMQP; ``~DIGEST`` stands for it in
+                              ``x-kafka-header-~DIGEST`` or ``x-kafka-earlier-N-~DIGEST``, which has the value
 ============================  =========================================================================================
 
 Its delivery mode is 2, as records are not lost with their broker. Partition and offset are of its origin: at home it
@@ -57,8 +59,10 @@ gets others. A timestamp of type LogAppendTime is told, though a producer can on
   the service it is a request as any other; its answer is a record in that topic, with ``amqp.correlation_id``.
 
 **Limits.** AMQP allows 255 bytes for names, routing keys and properties, and one frame for all headers: RabbitMQ's
-``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. What does not fit raises `Unmappable`, at the
-mapping or in `check_fits`, and says what is too long.
+``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. Of a record whose key is longer than 255 bytes
+the routing key is the beginning of that key, ``~`` and a digest of it: different keys stay different, and the key
+itself is in ``x-kafka-key``. All else that does not fit raises `Unmappable`, at the mapping or in `check_fits`, and
+says what is too long.
 
 RabbitMQ itself changes headers: 4.x sorts those of a message and keeps the first of each name, writes an integer of tag
 ``L`` as ``l`` and any true as 1; a stream drops arrays and tables (4.x keeps those whose names begin with ``x-``), has

@@ -11,11 +11,11 @@ from typing import Any, Final
 from bridge.amqp import ContentHeader, message_of
 from bridge.amqp.fields import KINDS, PACK, SIZE, short_string
 from bridge.mapping.amqp_guest import property_texts
-from bridge.mapping.record import Header, Record, Unmappable, checked_key
+from bridge.mapping.record import NAME_LIMIT, Header, Record, Unmappable, checked_key, digest_of, routing_key_for
 from bridge.mapping.texts import text_of
 from exchange.message import Message
 
-__all__ = ["MARK", "abroad", "header_of", "home"]
+__all__ = ["KEY", "MARK", "abroad", "header_of", "home"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -28,10 +28,14 @@ TOMBSTONE: Final = "x-kafka-tombstone"
 ORDER: Final = "x-kafka-order"
 ESCAPED: Final = "x-kafka-header-"
 EARLIER: Final = "x-kafka-earlier-"
+LONG: Final = "x-kafka-name-"
+"""Before the digest of a header's name that is too long for AMQP; the value is the name."""
+DIGEST: Final = "~"
+"""What a digest in place of a name begins with."""
 
 OURS: Final = {
     MARK: "longstr", PARTITION: "signedint", OFFSET: "long", TIMESTAMP: "long", TIMESTAMP_TYPE: "longstr",
-    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr",
+    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr", LONG: "longstr",
 }  # fmt: skip
 """The headers that are the record's, and their types."""
 
@@ -66,15 +70,12 @@ KINDS_OF_TIME: Final = tuple([NAMES[TIMESTAMP_TYPE] + _longstr(each.encode()) fo
 NO_KEY: Final = NAMES[KEY] + b"V"
 WITH_KEY: Final = NAMES[KEY] + b"S"
 NO_VALUE: Final = NAMES[TOMBSTONE] + b"t\x01"
-LONG: Final = Struct(">q").pack
+LONG_BYTES: Final = Struct(">q").pack
 
 
 def abroad(record: Record, exchange: str | None, routing_key: str | None) -> Message:
     """The message that a record is in AMQP."""
-    if routing_key is None:
-        key = record.key
-        routing_key = "" if key is None else key.decode("utf-8", "surrogateescape")
-    routing_key = checked_key(routing_key)
+    routing_key = routing_key_for(record.key) if routing_key is None else checked_key(routing_key)
     content = ContentHeader(header_of(record))
     return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
 
@@ -84,9 +85,9 @@ def header_of(record: Record) -> bytes:
     topic, key, value, headers, timestamp, is_append_time, partition, offset = record
     pieces = [_place(topic, partition)]
     if offset is not None:
-        pieces += AT_OFFSET, LONG(offset)
+        pieces += AT_OFFSET, LONG_BYTES(offset)
     if timestamp is not None:
-        pieces += AT_TIME, LONG(timestamp), KINDS_OF_TIME[is_append_time]
+        pieces += AT_TIME, LONG_BYTES(timestamp), KINDS_OF_TIME[is_append_time]
     if key is None:
         pieces.append(NO_KEY)
     else:
@@ -115,8 +116,8 @@ _known_fields: Final[dict[tuple[Header, ...], bytes]] = {}
 def _fields(headers: tuple[Header, ...]) -> bytes:
     """The fields of headers, and of their order."""
     names = tuple([name for name, _ in headers])
-    labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
-    pieces = [order]
+    labels, others = (_known_layout if len(names) <= 32 else _layout)(names)
+    pieces = [others]
     for label, (_, raw) in zip(labels, headers, strict=True):
         pieces += (label, b"V") if raw is None else (label, b"S", SIZE.pack(len(raw)), raw)
     fields = b"".join(pieces)
@@ -128,43 +129,52 @@ def _fields(headers: tuple[Header, ...]) -> bytes:
 
 
 def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
-    """The names of fields for headers of these names, and a field of their order, unless RabbitMQ 4 sorts them so."""
+    """Return the names of the fields for headers of these names, and the fields that say what those names do not: the
+    order, unless it is the one that RabbitMQ 4 sorts them in, and the names that are too long.
+    """
     last = {name: place for place, name in enumerate(names)}
     earlier: dict[str, int] = {}
+    long: dict[str, bytes] = {}
     labels = []
     for place, name in enumerate(names):
         if place == last[name]:
-            labels.append(_label(ESCAPED + name if name in BROKERS or name.startswith(PREFIX) else name))
+            prefix = ESCAPED if name in BROKERS or name.startswith(PREFIX) else ""
         else:
             earlier[name] = earlier.get(name, 0) + 1
-            labels.append(_label(f"{EARLIER}{earlier[name]}-{name}"))
+            prefix = f"{EARLIER}{earlier[name]}-"
+        raw = name.encode("utf-8", "surrogateescape")
+        if len(prefix) + len(raw) > NAME_LIMIT:
+            digest = digest_of(raw)
+            long[digest] = raw
+            labels.append(short_string((prefix or ESCAPED) + DIGEST + digest))
+        else:
+            labels.append(short_string(prefix + name))
+    others = [short_string(LONG + digest) + _longstr(raw) for digest, raw in long.items()]
     written = [label[1:] for label in labels]
-    if all(one < other for one, other in pairwise(written)):
-        return labels, b""
-    order = [name.decode("utf-8", "surrogateescape") for name in written]
-    return labels, NAMES[ORDER] + _longstr(json.dumps(order, separators=(",", ":")).encode())
+    if not all(one < other for one, other in pairwise(written)):
+        order = [name.decode("utf-8", "surrogateescape") for name in written]
+        others.append(NAMES[ORDER] + _longstr(json.dumps(order, separators=(",", ":")).encode()))
+    return labels, b"".join(others)
 
 
 _known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few
-
-
-def _label(name: str) -> bytes:
-    try:
-        return short_string(name)
-    except ValueError as error:
-        raise Unmappable(f"header name {error}") from None
 
 
 def home(content: ContentHeader, body: bytes, topic: str) -> Record:
     """The record that a message with our ``MARK`` is, for a topic."""
     ours: dict[str, Any] = {}
     fields: dict[str, Header] = {}
+    long: dict[str, str] = {}
     for raw_name, wire in content.fields():
         name, header = _names(raw_name)
-        if header is None:
-            ours[name] = _own(name, wire)
-        else:
+        if header is not None:
             fields[name] = (header, wire[5:] if wire[0] == 83 else text_of(wire)[1])
+        elif name.startswith(LONG):
+            long[DIGEST + name[len(LONG) :]] = _own(LONG, wire).decode("utf-8", "surrogateescape")
+        else:
+            ours[name] = _own(name, wire)
+    if long:
+        fields = {name: (long.get(header, header), value) for name, (header, value) in fields.items()}
     order = ours.get(ORDER)
     headers = []
     if order is not None:
@@ -195,7 +205,7 @@ def _own(name: str, wire: bytes) -> Any:
 def _names(raw: bytes) -> tuple[str, str | None]:
     """The name of a field, and that of the header it is; None: it is not one of the headers."""
     name = raw.decode("utf-8", "surrogateescape")
-    if name in OURS:
+    if name in OURS or name.startswith(LONG):
         return name, None
     if name.startswith(ESCAPED):
         return name, name[len(ESCAPED) :]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from bridge.amqp import ContentHeader
 from bridge.amqp.fields import short_string
 from exchange.errors import HashstarError
 
-__all__ = ["Header", "Record", "Unmappable", "check_fits", "checked_key", "last_header", "reply_headers"]
+__all__ = [
+    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "checked_key", "digest_of", "last_header",
+    "reply_headers", "routing_key_for", "whole_key",
+]  # fmt: skip
 
 Header = tuple[str, bytes | None]
 """A name and a value, which may be null."""
@@ -67,6 +71,45 @@ def checked_key(key: str) -> str:
         except ValueError as error:
             raise Unmappable(f"routing key {error}") from None
     return key
+
+
+NAME_LIMIT: Final = 255
+"""Maximum length of a routing key or of a header's name in AMQP, in bytes."""
+
+DIGEST_BYTES: Final = 16
+MARK: Final = "~"
+"""What stands between the beginning of a key that is too long for AMQP and its digest."""
+MARK_AT: Final = -2 * DIGEST_BYTES - 1
+"""Index of that character, from the end."""
+PREFIX_BYTES: Final = NAME_LIMIT + MARK_AT
+
+
+def digest_of(raw: bytes) -> str:
+    """Return the digest, in hex, that stands in AMQP for a key or a name that does not fit."""
+    return blake2b(raw, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def routing_key_for(key: bytes | None) -> str:
+    """Return the routing key of a record with this key.
+
+    A key that is too long for AMQP is cut at a character, and ends with a digest, so that different keys stay
+    different, and messages with one key are still recognised as such. The key itself travels in a header.
+    """
+    if key is None:
+        return ""
+    if len(key) <= NAME_LIMIT:
+        return key.decode("utf-8", "surrogateescape")
+    cut = PREFIX_BYTES
+    while cut > PREFIX_BYTES - 3 and key[cut] & 0xC0 == 0x80:  # the middle of a character
+        cut -= 1
+    return f"{key[:cut].decode('utf-8', 'surrogateescape')}{MARK}{digest_of(key)}"
+
+
+def whole_key(routing_key: str, key: bytes | None) -> str | None:
+    """Return a record's key as text if this is the routing key that was shortened from it, else None."""
+    if routing_key[MARK_AT : MARK_AT + 1] != MARK or key is None or len(key) <= NAME_LIMIT:
+        return None
+    return key.decode("utf-8", "surrogateescape") if routing_key_for(key) == routing_key else None
 
 
 def last_header(headers: Iterable[Header], name: str) -> bytes | None:

@@ -65,6 +65,14 @@ class Broker:
         """Stop it, as a restart does first."""
         self._container.get_wrapped_container().stop(timeout=5)
 
+    def pause(self) -> None:
+        """Have it be silent, with all its connections."""
+        self._container.get_wrapped_container().pause()
+
+    def resume(self) -> None:
+        """Have it go on."""
+        self._container.get_wrapped_container().unpause()
+
     def start(self) -> None:
         """Start it again, on the same data."""
         self._container.get_wrapped_container().start()

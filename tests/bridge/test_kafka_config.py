@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
 from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
 from bridge.kafka.topics import Topic, agreed
 from bridge.policy import Policy
@@ -16,6 +16,7 @@ from bridge.table import Table
 from exchange import InputError, Message
 from exchange.partition.partitioning import Partitioning, key_from
 from exchange.route import Placement
+from tests.bridge.certificates import authority_in
 from tests.bridge.test_config import read
 from tests.bridge.test_daemon import running, written
 
@@ -84,6 +85,19 @@ HALF = "transactional = true\n[targets"
             PAIR + 'tls = true\nca_file = "ca.pem"',
             r"\[targets.copies\] ca_file: the file ca.pem cannot be read: No such",
         ),
+        (
+            PAIR + 'librdkafka = { "linger.mss" = 5 }',
+            r'\[targets.copies\] librdkafka.linger.mss: No such configuration property: "linger.mss"',
+        ),
+        (
+            changed(("[targets", 'librdkafka = { "session.timeout.ms" = -1 }\n[targets')),
+            r"\[sources.orders\] librdkafka.session.timeout.ms: .*value -1 is outside allowed range",
+        ),
+        (
+            PAIR + 'librdkafka = { "debug" = "nothing" }',
+            r'\[targets.copies\] librdkafka.debug: Invalid value "nothing"',
+        ),
+        (PAIR + 'librdkafka = { "acks" = 1 }', r"\[targets.copies\] librdkafka: .*`acks` must be set to `all`"),
         (PAIR + 'user = "u"', r"\[targets.copies\] password: is missing, as there is a user"),
         (PAIR + 'mechanism = "SCRAM-SHA-1"', r"\[targets.copies\] mechanism: must be one of PLAIN, SCRAM-SHA-256"),
     ],
@@ -94,7 +108,7 @@ def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str,
 
 
 def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("")
+    authority_in(tmp_path)
     found = read(tmp_path, changed(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
     assert isinstance(found, KafkaSource)
     assert found.settings["ssl.ca.location"] == str(tmp_path / "ca.pem")
@@ -103,7 +117,9 @@ def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> Non
 def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
     topics = {"orders": Topic(3, None)}
     agreed(topics, {"all": ("orders", 3)})
-    with pytest.raises(InputError, match=r"queues\.all: topic 'orders' has 3 partitions, and the topology spreads the"):
+    with pytest.raises(
+        Disconnected, match="topic 'orders' has 3 partitions, and the topology spreads queue 'all' over 4"
+    ):
         agreed(topics, {"all": ("orders", 4)})
 
 
@@ -179,3 +195,28 @@ def test_a_table_without_a_user_has_no_login() -> None:
     assert made.settings["security.protocol"] == "PLAINTEXT"
     assert made.settings["group.id"] == "hashstar-s"
     assert made.settings["fetch.min.bytes"] == 7
+
+
+def test_what_is_fetched_ahead_is_less_than_the_window_and_a_table_may_say_otherwise() -> None:
+    def made(**own: int) -> KafkaSource:
+        table = Table({"topics": ["t"], "librdkafka": own}, "bridge.toml", "sources.s")
+        return source("s", "kafka://h:1", table, Policy(window_bytes=16 << 20))
+
+    assert made().settings["queued.max.messages.kbytes"] == 8 << 10
+    assert made().settings["fetch.max.bytes"] == 4 << 20
+    assert made(**{"fetch.max.bytes": 2_000_000}).settings["fetch.max.bytes"] == 2_000_000
+
+
+def test_the_password_is_the_one_of_the_moment() -> None:
+    current = {"sasl.password": "old"}
+    made = KafkaSource("s", lambda: {"bootstrap.servers": "h:1", "group.id": "g", **current}, ["t"])
+    assert made.settings["sasl.password"] == "old"
+    current["sasl.password"] = "new"
+    assert made.settings["sasl.password"] == "new"
+
+
+def test_endpoints_name_the_topics_they_read_and_write() -> None:
+    reading = KafkaSource("s", {"bootstrap.servers": "h:1,i:2", "group.id": "g"}, ["a", "^b"])
+    assert reading.places == {Place("kafka", "h:1", "topic a"), Place("kafka", "h:1", "topic ^b")}
+    writing = KafkaTarget("t", {"bootstrap.servers": "h:1"}, {"q": Destination("a")})
+    assert writing.places == {Place("kafka", "h:1", "topic a")}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from typing import Any
 
 from bridge.kafka.fetching import PATIENCE, Fetching
 
 OURS = [("orders", 0), ("orders", 1)]
 
 
-def statistics(states: Mapping[str, Mapping[int, str]]) -> str:
+def statistics(states: Mapping[str, Mapping[int, str]]) -> Mapping[str, Any]:
     topics = {
         topic: {
             "topic": topic,
@@ -18,7 +18,7 @@ def statistics(states: Mapping[str, Mapping[int, str]]) -> str:
         }
         for topic, of in states.items()
     }
-    return json.dumps({"name": "hashstar#consumer-1", "topics": topics})
+    return {"name": "hashstar#consumer-1", "topics": topics}
 
 
 def test_a_partition_is_forgotten_when_it_was_idle_at_every_look_for_so_long() -> None:

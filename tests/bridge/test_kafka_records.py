@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 
 from bridge.amqp import assembled, content_of
 from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.kafka import KafkaTarget
 from bridge.kafka.lazy import RecordHeaders, message_of_record, record_of
 from bridge.kafka.records import Destination, Reader, Writer
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from exchange import Binding, Exchange, Queue, Router, Topology
-from tests.bridge.test_mapping import kafka_headers, parts
+from exchange.partition import Partitions
+from exchange.partition.partitioning import Partitioning, key_from
+from exchange.partition.strategies import partitioner_named
+from exchange.route import Placement
+from tests.bridge.test_mapping import DEBEZIUM, kafka_headers, long_keys, parts
 
 TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000, True)}
 
@@ -25,12 +30,12 @@ TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000,
 @st.composite
 def found_records(draw: st.DrawFn) -> Found:
     kind = draw(st.sampled_from([0, 1, 2]))
-    headers: Any = draw(kafka_headers | st.just([("n" * 230, b"")])) or None  # more than the client's types tell
+    headers: Any = draw(kafka_headers | st.just([("n" * 300, b"")])) or None  # more than the client's types tell
     return Found(
         topic="orders",
         partition=3,
         offset=draw(st.integers(0, 2**62)),
-        key=draw(st.none() | st.binary(max_size=300)),
+        key=draw(st.none() | st.binary(max_size=300) | long_keys),
         value=draw(st.none() | st.binary(max_size=20)),
         headers=headers,
         timestamp=(kind, TIMES[kind][0] or -1),
@@ -111,3 +116,60 @@ def test_a_record_keeps_the_identity_that_it_has() -> None:
     delivery = delivery_of(found)
     assert delivery.identity == "kafka/a/b/0/1"
     assert delivery.message.headers[IDENTITY] == "kafka/a/b/0/1"
+
+
+@pytest.mark.parametrize("abroad", [False, True], ids=["lazily", "through AMQP"])
+@pytest.mark.parametrize("partitioning", [None, "routing_key", "word 1"])
+def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_chooses(
+    partitioning: str | None, abroad: bool
+) -> None:
+    murmur2 = partitioner_named("kafka.murmur2")
+    writer = Writer({"queue": Destination("copy")}, {"copy": Topic(7, None)})
+    for n in range(50):
+        key = DEBEZIUM % n
+        record = Record("orders", key, b"v", [("n" * 300, b"1")], None, False, 3, n)
+        message = to_amqp(record) if abroad else message_of_record(record)
+        outgoing = Outgoing(message, Delivery(message), "queue", number=n)
+        if partitioning is not None:
+            way = Partitioning.parse(f"kafka.murmur2 over 7 by {partitioning}")
+            choice = way.choose(message)
+            outgoing.placement = Placement("queue", choice.partition, None, way.key.of(message), 1, "", way)
+        written, partition = writer.record(outgoing)
+        assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1")])
+        decisive = key if partitioning != "word 1" else key.split(b".")[0]
+        assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
+
+
+def test_of_long_keys_the_whole_word_is_what_is_kept_in_order() -> None:
+    target = KafkaTarget("to", {}, {"queue": Destination("copy", key_from("word 1"))})
+
+    def key_of(key: bytes) -> Any:
+        message = message_of_record(Record("orders", key, b"v"))
+        return target.key_of(Outgoing(message, Delivery(message), "queue"))
+
+    assert key_of(b"w" * 300 + b".a") == key_of(b"w" * 300 + b".b")
+    assert key_of(b"w" * 300 + b".a") != key_of(b"w" * 301 + b".a")
+
+
+def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
+    class Odd:
+        """A message of the client, with a header whose name is not UTF-8."""
+
+        def __getattr__(self, name: str) -> Any:
+            return {"timestamp": (1, 5), "offset": 9, "key": b"k", "value": b"v"}.__getitem__(name)
+
+    class Called(Odd):
+        def __getattr__(self, name: str) -> Any:
+            return lambda: super(Called, self).__getattr__(name)
+
+    delivery = Reader("read", "orders", 3).refused(Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad"))
+    assert (delivery.message.body, delivery.position) == (b"v", 9)
+    with pytest.raises(Unmappable, match="cannot be read"):
+        assert "CC" in delivery.message.headers
+
+
+def test_a_name_that_the_client_does_not_survive_is_the_messages_own_fault() -> None:
+    message = to_amqp(Record("orders", b"k", b"v", [("\udcff", b"1")], None, False, 0, 9))
+    writer = Writer({"queue": Destination("copy")}, {"copy": Topic(1, None)})
+    with pytest.raises(ValueError, match="surrogates"):
+        writer.record(Outgoing(message, Delivery(message), "queue"))

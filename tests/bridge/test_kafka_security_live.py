@@ -72,7 +72,7 @@ def ways(broker: Broker, certificates: Path) -> Mapping[str, tuple[str, dict[str
 def settings(way: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     address, values = way
     secret = values.pop("$", "")
-    return settings_of(f"kafka://{address}", Table(values, "bridge.toml", environment={"SECRET": secret}))
+    return settings_of(f"kafka://{address}", Table(values, "bridge.toml", environment={"SECRET": secret}))()
 
 
 @pytest.mark.parametrize("name", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "TLS", "PLAIN and TLS", "SCRAM and TLS"])

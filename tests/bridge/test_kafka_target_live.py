@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.kafka import Destination, KafkaTarget
@@ -157,6 +158,33 @@ async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) ->
     await told.answers(500)
     await target.close()
     assert [int(message.value()) for message in topics.read(topic, 500)] == list(range(500))
+
+
+@on_a_loop
+async def test_a_partition_that_is_added_is_used_or_loses_the_target_if_the_topology_knows_of_none(
+    topics: Topics,
+) -> None:
+    topic = topics.make(1)
+    free, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    bound._partitioned = {"queue": (topic, 1)}
+    await free.open(told)
+    await bound.open(told_too)
+    for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
+        made.result(30)
+    await told_too.loss()
+    assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 1" in str(told_too.losses[0])
+    await bound.close()
+    with pytest.raises(Disconnected, match="has 3 partitions, and the topology spreads"):
+        await bound.open(told_too)
+    await bound.close()
+    number = 1
+    while len({message.partition() for message in topics.read(topic, number - 1)}) < 3:
+        sent(free, told, [Message("", f"k{n}") for n in range(20)], "queue", number)
+        number += 20
+        await told.answers(number - 1)
+        assert number < 1_000
+    await free.close()
 
 
 @on_a_loop

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.amqp import ContentHeader, MalformedHeader, content_of, message_of
 from bridge.mapping import Record, Unmappable, check_fits, reply_headers, to_amqp, to_kafka
 from bridge.mapping.kafka_guest import BROKERS, OURS
-from bridge.mapping.record import Header, last_header
+from bridge.mapping.record import Header, last_header, whole_key
 from bridge.mapping.texts import text_of, wire_of
 from exchange.message import Message
 from exchange.values import Typed
@@ -22,16 +22,31 @@ from tests.bridge.test_codec import parts_of, properties
 from tests.bridge.wires import headers_wire, table_of, wires
 
 bytes_of_key = st.binary(max_size=255)
+long_keys = st.builds(
+    lambda begin, text, end: begin + text.encode()[:400] + end,
+    st.binary(max_size=3),
+    st.sampled_from(["k", "\u00e4", "\u20ac", "\U0001f600"]).map(lambda letter: letter * 300),
+    st.binary(max_size=3),
+)  # fmt: skip
+"""Of more than 255 bytes, with characters of all lengths at the place where they are cut."""
 keys = bytes_of_key.map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 ours = st.sampled_from([
     "amqp.", "amqp.exchange", "amqp.types", "amqp.priority", "amqp.timestamp", "amqp.header.x", "amqp.header-hex.6",
     "amqp.headers", "amqp.flags", "amqp.other", "x-kafka-topic", "x-kafka-key", "x-kafka-order", "x-kafka-offset",
     "x-kafka-header-a", "x-kafka-earlier-1-a", "x-kafka-tombstone", "x-hashstar-id", *sorted(BROKERS),
 ])  # fmt: skip
-kafka_names = ours | st.sampled_from("abc") | st.text(max_size=12).map(lambda t: t.encode("utf-8", "replace").decode())
+long_names = st.builds(str.__mul__, st.sampled_from(["n", "x-kafka-", "~", "\u00e4\u20ac"]), st.sampled_from([60, 300]))
+kafka_names = (
+    ours
+    | st.sampled_from("abc")
+    | long_names
+    | st.sampled_from(["x-kafka-name-a", "x-kafka-header-~a", "~a", "a" * 255, "a" * 250])
+    | st.text(max_size=12).map(lambda t: t.encode("utf-8", "replace").decode())
+)
 kafka_headers = st.lists(st.tuples(kafka_names, st.none() | st.binary(max_size=20)), max_size=8)
 amqp_names = (
-    kafka_names.filter(lambda name: name != "x-kafka-topic").map(lambda text: text.encode()) | st.binary(max_size=6)
+    kafka_names.filter(lambda name: name != "x-kafka-topic").map(lambda text: text.encode()[:255])
+    | st.binary(max_size=6)
 )  # fmt: skip
 amqp_tables = headers_wire | st.lists(st.tuples(amqp_names, wires), max_size=8).map(table_of)
 
@@ -48,7 +63,7 @@ def records(draw: st.DrawFn) -> Record:
     timestamp = draw(st.none() | st.integers(-1, 2**62))
     return Record(
         draw(st.text("abc.-_", min_size=1, max_size=20)),
-        draw(st.none() | bytes_of_key),
+        draw(st.none() | bytes_of_key | long_keys),
         draw(st.none() | st.binary(max_size=20)),
         draw(kafka_headers),
         timestamp,
@@ -80,7 +95,8 @@ def test_a_message_comes_home_from_kafka_as_it_went(message: Message, key: bytes
 def test_a_record_comes_home_from_amqp_as_it_went(record: Record) -> None:
     message = to_amqp(record)
     assert (message.exchange, message.body) == (record.topic, record.value or b"")
-    assert message.routing_key.encode("utf-8", "surrogateescape") == (record.key or b"")
+    routing_key = message.routing_key.encode("utf-8", "surrogateescape")
+    assert routing_key == (record.key or b"") if len(record.key or b"") <= 255 else len(routing_key) <= 255
     home = to_kafka(message, record.topic, b"not its key")
     assert home == record._replace(headers=list(record.headers), partition=None, offset=None)
 
@@ -123,6 +139,45 @@ def test_headers_of_kafka_never_crash(message: Message, headers: list[Header]) -
 def test_headers_of_amqp_never_crash(table: bytes) -> None:
     with suppress(Unmappable):
         to_kafka(message_of("", "", ContentHeader.of().with_table(table), b""), "t")
+
+
+DEBEZIUM = (
+    b'{"schema":{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"},{"type":"string",'
+    b'"optional":true,"name":"io.debezium.data.Uuid","version":1,"field":"tenant"}],"optional":false,'
+    b'"name":"shop.public.orders.Key"},"payload":{"id":%d,"tenant":"0b6f3a52-6a6b-4b0e-9a55-1ff0d1c0f1a7"}}'
+)
+"""A key of Kafka Connect's JsonConverter with schemas, for an id."""
+
+
+def test_long_keys_of_records_have_routing_keys_of_their_own_that_begin_as_they_do() -> None:
+    routing_keys = [to_amqp(Record("t", DEBEZIUM % n, b"")).routing_key for n in range(1_000)]
+    assert len(set(routing_keys)) == 1_000
+    assert {len(key) for key in routing_keys} == {255}
+    assert {key[:222].encode() for key in routing_keys} == {(DEBEZIUM % 1)[:222]}
+    assert to_amqp(Record("t", DEBEZIUM % 7, b"other")).routing_key == routing_keys[7]
+
+
+@settings(deadline=None)
+@given(long_keys)
+def test_a_long_key_is_cut_at_a_character(key: bytes) -> None:
+    routing_key = to_amqp(Record("t", key, b"")).routing_key
+    assert whole_key(routing_key, key) == key.decode("utf-8", "surrogateescape")
+    assert whole_key(routing_key, key + b".") is None
+    beginning = routing_key[:-33].encode("utf-8", "surrogateescape")
+    assert key.startswith(beginning)
+    with suppress(UnicodeDecodeError):
+        key.decode()
+        beginning.decode()  # so is its beginning
+
+
+def test_long_names_of_headers_stand_beside_their_values() -> None:
+    name = "very-long-" * 40
+    headers = content_of(to_amqp(Record("t", None, b"", [(name, b"1"), (name, None), ("a", b"2")]))).headers()
+    [digest] = [key.removeprefix("x-kafka-name-") for key in headers if key.startswith("x-kafka-name-")]
+    assert headers[f"x-kafka-name-{digest}"] == name
+    assert headers[f"x-kafka-earlier-1-~{digest}"] == "1"
+    assert headers[f"x-kafka-header-~{digest}"] is None
+    assert headers["a"] == "2"
 
 
 def test_what_a_consumer_of_kafka_reads() -> None:
@@ -199,11 +254,11 @@ def test_where_a_message_goes_can_be_told() -> None:
     assert (back.exchange, back.routing_key) == ("f", "r")
 
 
-def test_a_key_too_long_for_a_routing_key_needs_another() -> None:
+def test_a_record_keeps_its_key_under_any_routing_key_that_amqp_can_hold() -> None:
     record = Record("t", b"k" * 256, b"v")
-    with pytest.raises(Unmappable, match=r"routing key .* has 256 bytes"):
-        to_amqp(record)
     assert to_kafka(to_amqp(record, routing_key="short"), "t").key == record.key
+    with pytest.raises(Unmappable, match=r"routing key .* has 256 bytes"):
+        to_amqp(record, routing_key="k" * 256)
 
 
 def test_what_was_added_abroad_comes_home() -> None:

@@ -1,0 +1,93 @@
+"""What is wrong with brokers, by librdkafka's statistics as it gives them, and what of its log is written."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from bridge.kafka.errors import Reasons, told
+from bridge.kafka.health import PATIENCE, Health
+
+OURS = [("orders", 0)]
+
+
+def broker(state: str = "UP", waiting: int = 0, answers: int = 7, node: int = 1, source: str = "learned") -> Any:
+    return {
+        "name": f"127.0.0.1:9092/{node}", "nodeid": node, "source": source, "state": state, "waitresp_cnt": waiting,
+        "rx": answers,
+    }  # fmt: skip
+
+
+def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
+    topics: Mapping[str, Any] = {"orders": {"partitions": {"0": {"leader": leader, "fetch_state": "active"}}}}
+    named = {each["name"]: each for each in brokers}
+    return json.dumps({"brokers": named, "topics": topics, "cgrp": {"state": group}})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "trouble"),
+    [
+        (statistics(broker(waiting=1)), "broker 127.0.0.1:9092/1 does not answer"),
+        (statistics(broker("DOWN")), "no broker is connected: why"),
+        (statistics(broker("APIVERSION_QUERY"), broker(source="logical", node=-1)), "no broker is connected: why"),
+        (statistics(broker("CONNECT"), broker(node=2)), "127.0.0.1:9092/1, which leads orders-0, is not connected"),
+        (statistics(broker(), leader=-1), "orders-0 has no leader"),
+        (statistics(broker(), group="wait-coord"), "the group has no coordinator that is connected"),
+    ],
+)
+def test_what_is_wrong_for_long_is_trouble_until_it_is_well(wrong: str, trouble: str) -> None:
+    health = Health(lambda: "why")
+    health.look(statistics(broker()), 90.0, OURS)
+    health.look(wrong, 100.0, OURS)
+    health.look(wrong, 100.0 + PATIENCE - 0.1, OURS)
+    assert not health.trouble
+    health.look(wrong, 100.0 + PATIENCE, OURS)
+    assert health.trouble == trouble
+    health.look(statistics(broker(answers=8)), 106.0, OURS)
+    assert not health.trouble
+
+
+def test_a_broker_that_is_asked_again_and_again_and_answers_is_well() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        health.look(statistics(broker(waiting=1, answers=second)), float(second), OURS)
+        assert health.trouble is None
+
+
+def test_a_broker_that_nobody_needs_may_be_away() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        health.look(statistics(broker(), broker("DOWN", node=2)), float(second), OURS)
+        assert health.trouble is None
+
+
+def test_a_line_of_librdkafkas_is_written_once_a_minute_and_says_how_often_it_was_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("bridge.kafka.errors._written", {})
+    monkeypatch.setattr("bridge.kafka.errors.monotonic", lambda: now)
+    caplog.set_level(logging.DEBUG, "bridge.kafka")
+    for second in range(100):
+        now = float(second)
+        client = f"hashstar#producer-{second}"  # one that was lost is made anew
+        text = f"[thrd:h:9092/1]: h:9092/1: Connect failed: refused (after 0ms, {second} identical error(s) suppressed)"
+        Reasons().log(logging.ERROR, "%s [%s] %s", "FAIL", client, text)
+    assert [record.getMessage().rpartition("suppressed)")[2] for record in caplog.records] == [
+        "", " (59 such lines were left out)"
+    ]  # fmt: skip
+    Reasons().log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#producer-1", "[thrd:h]: h:9092/1: Disconnected")
+    assert caplog.records[-1].getMessage().endswith("Disconnected")
+
+
+def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
+    text = (
+        "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
+        "receive.message.max.bytes"
+    )
+    assert "no Kafka broker; is this its port?" in told(KafkaError(KafkaError._TRANSPORT, text))
