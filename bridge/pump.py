@@ -30,7 +30,10 @@ from exchange.router import Router
 __all__ = ["Inlet", "Pump", "PumpEvents"]
 
 CLOSING: Final = 10.0
-"""Seconds that all targets, and then all sources, may take to close."""
+"""Seconds that all targets, and then all sources, may take to close after a stop."""
+
+FINISHING: Final = 90.0
+"""The same at the end of all sources, when nobody waits: an archive may have a large part to write."""
 
 AGAIN: Final = 1.0
 """Seconds after which a task that was cancelled, and did not end, is cancelled again."""
@@ -162,8 +165,9 @@ class Pump:
             await _end([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
             # What targets confirmed must have reached the sources before these are closed.
-            await _within(CLOSING, [outlet.close() for outlet in self._all])
-            await _within(CLOSING, [reading.close() for reading in self._readings.values()])
+            seconds = CLOSING if self._stopping.is_set() else FINISHING
+            await _within(seconds, [outlet.close() for outlet in self._all])
+            await _within(seconds, [reading.close() for reading in self._readings.values()])
 
     # Reading.
 

@@ -180,7 +180,7 @@ def test_what_librdkafka_says_is_lines_of_the_log_like_all_others(tmp_path: Path
     text = PAIR.replace('topology = "t.bindings"', 'topology = "t.bindings"\nhttp = "off"\nlog_format = "json"')
     with running(written(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
         told = bridge.event("log", by="bridge.kafka", level="error")
-        bridge.event("disconnected", endpoint="orders")
+        bridge.event("disconnected")
         bridge.process.terminate()
         bridge.ended()
     assert "FAIL" in told["text"]

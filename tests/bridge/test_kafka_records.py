@@ -17,6 +17,7 @@ from bridge.kafka.lazy import RecordHeaders, message_of_record, record_of
 from bridge.kafka.records import Destination, Reader, Writer
 from bridge.kafka.topics import Topic
 from bridge.mapping import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from bridge.mapping.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.partition import Partitions
 from exchange.partition.partitioning import Partitioning, key_from
@@ -135,7 +136,7 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
             choice = way.choose(message)
             outgoing.placement = Placement("queue", choice.partition, None, way.key.of(message), 1, "", way)
         written, partition = writer.record(outgoing)
-        assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1")])
+        assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1"), (HOPS, b"1")])
         decisive = key if partitioning != "word 1" else key.split(b".")[0]
         assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
 
