@@ -13,6 +13,7 @@ import re
 import select
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
@@ -36,6 +37,9 @@ SECONDS: Final = 30.0
 
 CLOSE_SECONDS: Final = 2.0
 """How long it may take to bid farewell."""
+
+SILENT_SECONDS: Final = 10.0
+"""Minimum number of seconds after which a broker is called silent; it sends something each half a heartbeat."""
 
 LOOK_SECONDS: Final = 1.0
 """How often it is looked whether the broker is there, while nothing is read."""
@@ -68,9 +72,12 @@ class _Wire(AsyncioConnection):  # type: ignore[misc]
         self.contents: dict[int, Contents] = {}
         self.after_data: Callable[[], None] = lambda: None
         self._frame_buffer = b""
+        self.heard = time.monotonic()
+        """When the broker sent something, by the monotonic clock, in seconds."""
         super().__init__(*arguments, **named)
 
     def _on_data_available(self, data_in: bytes) -> None:
+        self.heard = time.monotonic()
         if not self.contents:
             super()._on_data_available(data_in)
             return
@@ -171,6 +178,18 @@ class Connection:
         return self._wire.server_properties or {}
 
     @property
+    def silence(self) -> str | None:
+        """That the broker is silent, although it should have sent a heartbeat; None: it is not.
+
+        A connection is lost after two heartbeats without a sign of life; this says so earlier.
+        """
+        heartbeat = self._wire.params.heartbeat
+        if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:
+            return None
+        seconds = time.monotonic() - self._wire.heard
+        return f"the broker is silent for {seconds:.0f} s" if seconds > max(SILENT_SECONDS, 0.6 * heartbeat) else None
+
+    @property
     def user(self) -> str:
         """The user that is logged in."""
         return str(getattr(self._wire.params.credentials, "username", ""))
@@ -265,6 +284,7 @@ class Connection:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+            self._wire.heard = time.monotonic()
             self._wire.start_reading()
 
     def _look(self) -> None:

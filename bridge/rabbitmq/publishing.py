@@ -185,7 +185,7 @@ class _Publishing:
             return f"blocked by the broker: {reason}" if reason else "blocked by the broker"
         silent = asyncio.get_running_loop().time() - self._silent_since
         if not self._under_way or silent < SILENT:
-            return None
+            return self._connection.silence
         return f"the broker has confirmed nothing for {silent:.0f} s, of {len(self._under_way):,} publishes"
 
     def send(self, messages: Sequence[Outgoing]) -> None:

@@ -115,7 +115,9 @@ class RabbitmqSource(Source):
     @property
     def trouble(self) -> str | None:
         now = asyncio.get_running_loop().time()
-        return self._redeliveries.warning if self._redeliveries.in_danger(now) else None
+        if self._redeliveries.in_danger(now):
+            return self._redeliveries.warning
+        return None if self._connection is None else self._connection.silence
 
     @property
     def most_deliveries(self) -> int:

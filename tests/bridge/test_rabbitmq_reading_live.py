@@ -112,6 +112,20 @@ async def test_a_full_window_hears_that_its_connection_was_closed(broker: Broker
     await asyncio.gather(running, return_exceptions=True)
 
 
+@on_a_loop
+async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_something(broker: Broker) -> None:
+    queue = broker.queue()
+    source = at(f"{broker.server.url}?heartbeat=15", queue)
+    await source.open()
+    assert source.trouble is None
+    assert source._connection is not None
+    source._connection._wire.heard -= 12  # as if so many seconds had passed
+    assert source.trouble == "the broker is silent for 12 s"
+    broker.put(queue, b"a sign of life")
+    await until(lambda: source.trouble is None)
+    await source.close()
+
+
 def close_connection_of(broker: Broker, name: str) -> None:
     lines = broker.control("-q", "list_connections", "pid", "client_properties").splitlines()
     for line in lines:
