@@ -117,9 +117,10 @@ async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_
     queue = broker.queue()
     source = at(f"{broker.server.url}?heartbeat=15", queue)
     await source.open()
-    assert source.trouble is None
-    assert source._connection is not None
-    source._connection._wire.heard -= 12  # as if so many seconds had passed
+    connection = source._connection
+    assert connection is not None
+    assert connection.silence is None
+    connection._wire.heard -= 12  # as if so many seconds had passed
     assert source.trouble == "the broker is silent for 12 s"
     broker.put(queue, b"a sign of life")
     await until(lambda: source.trouble is None)
