@@ -112,6 +112,14 @@ class KafkaSource(Source):
         return None if self.member is None else self.member.health.trouble
 
     @property
+    def lost(self) -> Disconnected | None:
+        return None if self.member is None else self.member.lost
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.member is None else self.member.lag
+
+    @property
     def places(self) -> frozenset[Place]:
         return frozenset([place_of(self.settings, topic) for topic in self._topics])
 

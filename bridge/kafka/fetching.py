@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["PATIENCE", "Fetching", "why_not"]
+__all__ = ["PATIENCE", "Fetching", "lag_of", "why_not"]
 
 PATIENCE: Final = 30.0
 """Seconds after which a partition that is not fetched from is told of. A transaction may be open that will move the
@@ -44,6 +44,16 @@ class Fetching:
         idle = [each for each in assigned if _state(topics, *each) in IDLE]
         self._since = {each: self._since.get(each, now) for each in idle}
         return next((each for each, since in self._since.items() if now - since >= PATIENCE), None)
+
+
+def lag_of(statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> int | None:
+    """Return how many messages of these partitions were not read, by librdkafka's statistics; None: not known yet."""
+    lags = []
+    for topic, partition in assigned:
+        found = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))
+        if found is not None and found["consumer_lag"] >= 0:
+            lags.append(int(found["consumer_lag"]))
+    return sum(lags) if lags else None
 
 
 def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:

@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG, PASSING, Reasons, told, trouble_of
-from bridge.kafka.fetching import Fetching, why_not
+from bridge.kafka.fetching import Fetching, lag_of, why_not
 from bridge.kafka.health import Health
 from bridge.kafka.records import Reader
 from bridge.kafka.topic_ids import Ids, ids_of, mark_of
@@ -135,6 +135,8 @@ class Member:
         self.lanes: dict[tuple[str, int], Lane] = {}
         """Topic and partition -> what is assigned."""
         self.closed = False
+        self.lag: int | None = None
+        """Number of messages of its partitions that were not read, at the last look."""
         self._window = window
         self._reasons = reasons
         self._trouble: Disconnected | None = None
@@ -214,6 +216,11 @@ class Member:
     # Reading.
 
     @property
+    def lost(self) -> Disconnected | None:
+        """Why its place in the group is gone."""
+        return self._trouble or self._reasons.trouble
+
+    @property
     def at_end(self) -> bool:
         """Whether all that was assigned was given away, to where the partitions end."""
         lanes = self.lanes.values()
@@ -232,9 +239,8 @@ class Member:
         else:
             self._go_on()
             found = self._consume(room)
-        trouble = self._trouble or self._reasons.trouble
-        if trouble is not None:
-            raise trouble
+        if self.lost is not None:
+            raise self.lost
         return found
 
     def _consume(self, limit: int) -> list[Delivery]:
@@ -312,6 +318,7 @@ class Member:
             return
         now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
         found = self.health.look(statistics, now, self.lanes)
+        self.lag = lag_of(found, self.lanes)
         idle = self._fetching.idle_for_long(found, self.lanes, now)
         if idle is not None and not self._asks_why:
             self._asks_why = True
