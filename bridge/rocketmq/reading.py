@@ -146,6 +146,12 @@ class RocketmqSource(Source):
         return None
 
     @property
+    def lag(self) -> int | None:
+        if self._consumer is None:
+            return None
+        return sum([max(0, each.max_offset - each.next_offset) for each in self._consumer.assigned.values()])
+
+    @property
     def places(self) -> frozenset[Place]:
         return places_of(self._settings, [each.topic for each in self._subscriptions])
 
