@@ -109,7 +109,7 @@ class KafkaSource(Source):
 
     @property
     def trouble(self) -> str | None:
-        return None if self.member is None else self.member.health.trouble
+        return None if self.member is None else self.member.trouble
 
     @property
     def lost(self) -> Disconnected | None:

@@ -27,15 +27,14 @@ from time import monotonic
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG, PASSING, Reasons, told, trouble_of
 from bridge.kafka.fetching import Fetching, lag_of, why_not
-from bridge.kafka.health import Health
+from bridge.kafka.health import PATIENCE, Health
 from bridge.kafka.records import Reader
-from bridge.kafka.topic_ids import Ids, ids_of, mark_of
+from bridge.kafka.topic_ids import Asker, Ids, mark_of
 
 __all__ = ["Lane", "Member"]
 
@@ -153,6 +152,8 @@ class Member:
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
         self.health = Health(lambda: reasons.latest)
+        self._asking_since: float | None = None
+        """Since when it is not known of partitions whether their topics are the same."""
         self._look = asyncio.Event()
         """Set when there is something to look at in the ids of topics."""
         self._read_bytes = read_bytes
@@ -219,6 +220,14 @@ class Member:
     def lost(self) -> Disconnected | None:
         """Why its place in the group is gone."""
         return self._trouble or self._reasons.trouble
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is read, if a reason is known."""
+        since = self._asking_since
+        if self.health.trouble is None and since is not None and monotonic() - since >= PATIENCE:
+            return "the brokers do not say which topics the group's offsets are of, and nothing is read before"
+        return self.health.trouble
 
     @property
     def at_end(self) -> bool:
@@ -337,7 +346,7 @@ class Member:
 
     async def _keep_looking(self) -> None:
         """Look at the ids of topics: of partitions that are new here at once, and of all from time to time."""
-        calls, admin = Calls(), None
+        calls, asker = Calls(), Asker(self._settings)
         try:
             while True:
                 with suppress(TimeoutError):
@@ -345,24 +354,27 @@ class Member:
                         await self._look.wait()
                 self._look.clear()
                 if not self.lanes:
+                    self._asking_since = None
                     continue
-                if admin is None:
-                    admin = AdminClient({**self._settings, "log_level": 0, "statistics.interval.ms": 0})
                 unchecked = [place for place, lane in self.lanes.items() if not lane.checked]
                 topics = {lane.topic for lane in self.lanes.values()}
-                asked = partial(ids_of, admin, str(self._settings["group.id"]), topics, unchecked)
+                if unchecked and self._asking_since is None:
+                    self._asking_since = monotonic()
                 try:
-                    ids = await calls.call(asked)
+                    ids = await calls.call(partial(asker.ask, topics, unchecked))
                 except (KafkaException, TimeoutError):
                     self._look_again()
                 else:
                     self._compare(ids, set(unchecked))
         finally:
+            calls.call(asker.end)
             calls.end()
 
     def _look_again(self) -> None:
         if any(not lane.checked for lane in self.lanes.values()):
             asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look.set)
+        else:
+            self._asking_since = None
 
     def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
         """Begin anew with what is of another topic than it was; the rest may be given."""
@@ -405,7 +417,8 @@ class Member:
         """Hear what librdkafka has to say, while nothing may be given."""
         found = self._consume(1)
         self._unread.extend(found)
-        if found and len(self._unread) >= KEPT:
+        kept = sum([len(lane.kept) for lane in self.lanes.values()])
+        if (found and len(self._unread) >= KEPT) or (kept >= KEPT and not self._paused):
             self._pause()
 
     def _pause(self) -> None:

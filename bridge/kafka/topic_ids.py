@@ -20,15 +20,18 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from bridge.kafka.errors import PASSING
+from bridge.kafka.errors import RIGHTS
 
-__all__ = ["Ids", "ids_of", "mark_of"]
+__all__ = ["Asker", "Ids", "mark_of"]
 
 MARK: Final = "hashstar topic="
 """What the metadata of an offset begins with that we committed; the topic's id follows."""
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id of topics whose brokers know none, as before Kafka 2.8."""
+
+FINAL: Final = RIGHTS | {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE}
+"""Errors with which brokers say that they will not tell. All others pass."""
 
 ANSWER: Final = 5.0
 """Seconds that brokers may take to answer."""
@@ -49,20 +52,46 @@ class Ids:
         """Topic and partition -> the id that the group's offset is of, where that is known."""
 
 
-def ids_of(admin: AdminClient, group: str, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
-    """Return the ids of topics, and those that a group's offsets for partitions are of; waits for the answers.
+class Asker:
+    """Asks for ids, with a client of its own that has a consumer's settings. To be used, and ended, on one thread.
 
-    Raises KafkaException where the brokers may answer another time.
+    librdkafka 2.16 was seen never to answer again what is asked of a coordinator that was restarted, so a client that
+    has failed once is given up.
     """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = {**settings, "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none"}
+        self._admin: AdminClient | None = None
+
+    def ask(self, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
+        """Return the ids of topics, and those that the group's offsets for partitions are of; waits for the answers.
+
+        Raises KafkaException or TimeoutError where the brokers may answer another time.
+        """
+        if self._admin is None:
+            self._admin = AdminClient(self._settings)
+        try:
+            return _ids(self._admin, str(self._settings["group.id"]), topics, partitions)
+        except (KafkaException, TimeoutError):
+            self._admin = None
+            raise
+
+    def end(self) -> None:
+        """Drop the client."""
+        self._admin = None
+
+
+def _ids(admin: AdminClient, group: str, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
     now: dict[str, str] = {}
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
     for topic, answer in asked.items():
         try:
-            found = str(answer.result(2 * ANSWER).topic_id)
+            found = str(answer.result(ANSWER + 1).topic_id)
         except KafkaException as error:
-            if may_pass(error.args[0]):
+            code = error.args[0].code()
+            if code not in FINAL and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if code in FINAL:
                 now[topic] = ""  # it may be read and not be seen: offsets are all that there is to go by
         else:
             now[topic] = "" if found == NO_ID else found
@@ -73,15 +102,10 @@ def _committed(admin: AdminClient, group: str, partitions: Collection[tuple[str,
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*each) for each in partitions])
     answers = admin.list_consumer_group_offsets([asked], request_timeout=ANSWER)
     try:
-        offsets: Any = answers[group].result(2 * ANSWER).topic_partitions
+        offsets: Any = answers[group].result(ANSWER + 1).topic_partitions
     except KafkaException as error:
-        if may_pass(error.args[0]):
+        if error.args[0].code() not in FINAL:
             raise
         return {}
     marks = {(each.topic, each.partition): each.metadata or "" for each in offsets if each.error is None}
     return {place: mark.removeprefix(MARK) for place, mark in marks.items() if mark.startswith(MARK)}
-
-
-def may_pass(error: KafkaError) -> bool:
-    """Whether asking again may help."""
-    return error.code() in PASSING or error.retriable()
