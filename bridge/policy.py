@@ -32,8 +32,10 @@ class Backoff:
 
 
 class Attempts:
-    """The tries to make one connection. A connection that lasts for less than the longest wait is a try that failed:
-    a broker that accepts everybody and throws him out a moment later must not be asked ten times a second.
+    """The tries to make one connection, and how long to wait before each.
+
+    A connection that lasts for less than the longest wait counts as a try that failed: a broker that accepts a
+    connection and closes it a moment later must not be asked ten times a second.
     """
 
     def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
@@ -42,7 +44,7 @@ class Attempts:
         self._count = 0
 
     def lasted(self, seconds: float) -> None:
-        """Take note of a connection that lasted so long."""
+        """Take note of a connection that lasted for ``seconds``."""
         if seconds >= self._backoff.most:
             self._count = 0
 
