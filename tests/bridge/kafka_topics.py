@@ -128,7 +128,9 @@ class Topics:
         for asker in self._askers.values():
             asker.close()
         if self.made:
-            for deleted in self.admin.delete_topics(self.made).values():
+            # One that was there while a broker was restarted may wait for ever for the controller.
+            admin = AdminClient(self.settings)
+            for deleted in admin.delete_topics(self.made).values():
                 deleted.result(SECONDS)
 
 
