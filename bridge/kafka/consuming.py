@@ -39,6 +39,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     # A member hears at its heartbeats that others come and go, and all wait for the last to hear: by default 3 s.
     "heartbeat.interval.ms": 1_000,
     **CONNECTING,
+    # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers, and what was asked of a
+    # coordinator meanwhile is mostly never answered: commits, for which it waits before it joins its group again.
+    "metadata.recovery.strategy": "none",
     "topic.metadata.refresh.interval.ms": 30_000,
     "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
     "log_level": LOG_LEVEL,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["PATIENCE", "Fetching", "lag_of", "why_not"]
+__all__ = ["PATIENCE", "Fetching", "Joining", "lag_of", "why_not"]
 
 PATIENCE: Final = 30.0
 """Seconds after which a partition that is not fetched from is told of. A transaction may be open that will move the
@@ -25,6 +25,22 @@ ANSWER: Final = 5.0
 
 IDLE: Final = frozenset({"none", "stopped"})
 """States of a partition of which nothing is being fetched, and nothing asked."""
+
+
+STEADY: Final = "steady"
+"""The state of a member that has its partitions, or knows that there are none for it."""
+
+GIVING_UP: Final = frozenset({
+    "wait-unassign-call", "wait-unassign-to-complete", "wait-incr-unassign-to-complete",
+})  # fmt: skip
+"""States in which librdkafka waits for its own commits before it joins its group again. librdkafka 2.16 was seen to
+wait for ever for one that a restarted broker never answered; nothing is assigned then, and nothing is reported."""
+
+STUCK: Final = 10.0
+"""Seconds after which a member in such a state is given up."""
+
+LONG: Final = 15.0
+"""Seconds after which waiting for the group is reported; the other members may take minutes to join."""
 
 
 class Fetching:
@@ -44,6 +60,29 @@ class Fetching:
         idle = [each for each in assigned if _state(topics, *each) in IDLE]
         self._since = {each: self._since.get(each, now) for each in idle}
         return next((each for each, since in self._since.items() if now - since >= PATIENCE), None)
+
+
+class Joining:
+    """Remembers since when a member has been in a state of its group in which nothing is assigned to it."""
+
+    def __init__(self) -> None:
+        self._state = STEADY
+        self._since = 0.0
+        self.trouble: str | None = None
+        """What it has been waiting for since long; None: it waits for nothing, or not for long."""
+        self.is_stuck = False
+        """Whether it waits for itself: to give up partitions, while the coordinator is there to be told."""
+
+    def look(self, statistics: Mapping[str, Any], now: float) -> None:
+        """Take in what librdkafka gives to its ``stats_cb``, decoded; ``now`` is in seconds."""
+        group = statistics.get("cgrp", {"state": "init", "join_state": STEADY})
+        state = group["join_state"] if group["state"] == "up" else STEADY
+        if state != self._state:
+            self._state, self._since = state, now
+        lasts = now - self._since
+        self.is_stuck = state in GIVING_UP and lasts >= STUCK
+        waits = state != STEADY and lasts >= LONG
+        self.trouble = f"it has waited for {lasts:.0f} s to be given partitions ({state})" if waits else None
 
 
 def lag_of(statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> int | None:

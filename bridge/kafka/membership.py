@@ -31,7 +31,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG, PASSING, Reasons, told, trouble_of
-from bridge.kafka.fetching import Fetching, lag_of, why_not
+from bridge.kafka.fetching import Fetching, Joining, lag_of, why_not
 from bridge.kafka.health import PATIENCE, Health
 from bridge.kafka.records import Reader
 from bridge.kafka.topic_ids import Asker, Ids, mark_of
@@ -151,6 +151,7 @@ class Member:
         self._looked = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = Fetching()
+        self._joining = Joining()
         self.health = Health(lambda: reasons.latest)
         self._asking_since: float | None = None
         """Since when it is not known of partitions whether their topics are the same."""
@@ -227,7 +228,7 @@ class Member:
         since = self._asking_since
         if self.health.trouble is None and since is not None and monotonic() - since >= PATIENCE:
             return "the brokers do not say which topics the group's offsets are of, and nothing is read before"
-        return self.health.trouble
+        return self.health.trouble or self._joining.trouble
 
     @property
     def at_end(self) -> bool:
@@ -328,6 +329,9 @@ class Member:
         now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
         found = self.health.look(statistics, now, self.lanes)
         self.lag = lag_of(found, self.lanes)
+        self._joining.look(found, now)
+        if self._joining.is_stuck:
+            self._trouble = self._trouble or Disconnected("librdkafka does not come back from giving up its partitions")
         idle = self._fetching.idle_for_long(found, self.lanes, now)
         if idle is not None and not self._asks_why:
             self._asks_why = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.kafka.fetching import PATIENCE, Fetching, lag_of
+from bridge.kafka.fetching import LONG, PATIENCE, STUCK, Fetching, Joining, lag_of
 
 OURS = [("orders", 0), ("orders", 1)]
 
@@ -59,3 +59,37 @@ def test_the_lag_is_the_sum_over_the_partitions_that_are_known() -> None:
     assert lag_of(found, OURS) == 5
     assert lag_of(found, [*OURS, ("orders", 2), ("others", 0)]) == 12
     assert lag_of(found, [("orders", 1)]) is None
+
+
+def joining(state: str, coordinator: str = "up") -> Mapping[str, Any]:
+    return {"cgrp": {"state": coordinator, "join_state": state}}
+
+
+def test_a_member_that_does_not_come_back_from_giving_up_partitions_is_stuck() -> None:
+    member = Joining()
+    member.look(joining("steady"), 0.0)
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0)
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0 + STUCK - 1)
+    assert not member.is_stuck
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0 + STUCK)
+    assert member.is_stuck
+
+
+def test_without_a_coordinator_a_member_has_nobody_to_give_partitions_up_to() -> None:
+    member = Joining()
+    for now in (0.0, 100.0):
+        member.look(joining("wait-incr-unassign-to-complete", "wait-broker"), now)
+    assert not member.is_stuck
+    assert member.trouble is None
+
+
+def test_waiting_for_the_other_members_is_trouble_after_a_while_and_never_stuck() -> None:
+    member = Joining()
+    for now in (0.0, LONG - 1):
+        member.look(joining("wait-join"), now)
+        assert member.trouble is None
+    member.look(joining("wait-join"), LONG)
+    assert member.trouble == "it has waited for 15 s to be given partitions (wait-join)"
+    assert not member.is_stuck
+    member.look(joining("steady"), LONG + 1)
+    assert member.trouble is None
