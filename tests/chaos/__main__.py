@@ -72,7 +72,7 @@ def main(
     if only_list:
         print("\n".join(each.title for each in chosen or SCENARIOS))
         return
-    own = folder / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"  # a folder of the run's: an archive must be empty at first
+    own = folder.resolve() / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"  # an archive must be empty at first
     if scenarios:
         sys.exit(_play(chosen, images, own, short=short))
     amount = Amount(messages, keys, kills, restarts, broker_kills, cuts, window)

@@ -35,8 +35,8 @@ from tests.bridge.rocketmq_topics import Topics as RocketmqTopics
 from tests.chaos.brokers import Broker, Brokers
 
 __all__ = [
-    "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic", "Topic",
-    "Writable",
+    "HEARTBEAT", "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic",
+    "Topic", "Writable",
 ]  # fmt: skip
 
 HEARTBEAT: Final = 2

@@ -182,14 +182,21 @@ class Trial:
                 raise GaveUp(f"the bridge ended by itself: exit code {daemon.code}")
 
     def written(self) -> int:
-        """Messages that targets have confirmed to the processes that run now; 0 while none answers."""
-        return int(sum(self.metric("hashstar_written_messages_total")))
+        """Messages that targets have confirmed to the processes that run now, but for dead letters; 0 while none
+        answers.
+        """
+        return int(sum(self.metric("hashstar_written_messages_total", without='"dead_letters"')))
 
-    def metric(self, name: str, labels: str = "") -> list[float]:
-        """The values of a metric whose labels contain a text, of all bridges."""
+    def metric(self, name: str, labels: str = "", without: str = "\n") -> list[float]:
+        """The values of a metric whose labels contain a text, and not another, of all bridges."""
         answers = [daemon.get("/metrics") for daemon in self.running]
         series: list[Mapping[tuple[str, str], float]] = [read_metrics(each[1]) for each in answers if each is not None]
-        return [value for each in series for (found, its), value in each.items() if found == name and labels in its]
+        return [
+            value
+            for each in series
+            for (found, its), value in each.items()
+            if found == name and labels in its and without not in its
+        ]
 
     def wait_for_written(self, count: int) -> None:
         """Wait until so many messages are through, so that a fault strikes amid the flow."""
@@ -224,10 +231,14 @@ class Trial:
         seconds: float = 0.0,
         shows: bool = True,
         within: float = SECONDS,
+        limit: float = LIMIT,
         meanwhile: Callable[[], Any] = lambda: None,
     ) -> None:
         """Let a fault begin, and end when it was to be seen and has lasted for ``seconds``; then wait until messages
-        move again. ``shows``: whether the bridge must show it, as it cannot move; ``meanwhile`` is done before the end.
+        move again, ``within`` seconds.
+
+        ``shows``: whether the bridge must show it within ``limit`` seconds, as it cannot move; ``meanwhile`` is done
+        before the end.
         """
         self.wait_until_ready()
         watches = [self._watches[id(daemon)] for daemon in self.running]
@@ -235,9 +246,9 @@ class Trial:
         began = time.monotonic()
         try:
             begin()
-            last = began + (LIMIT + PATIENCE if shows else 0.0)
+            last = began + (limit + PATIENCE if shows else 0.0)
             seen = Visibility()
-            while time.monotonic() < max(began + seconds, began if seen.all_within < LIMIT else last):
+            while time.monotonic() < max(began + seconds, began if seen.all_within < limit else last):
                 self.check_running()
                 seen = max([watch.visibility(began) for watch in watches], key=lambda each: each.all_within)
                 time.sleep(LOOK)
@@ -245,7 +256,7 @@ class Trial:
         finally:
             end()
         if shows:
-            self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
+            self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)], limit)
         ended, written = time.monotonic(), self.written()
         self.wait_until(
             lambda: self.written() > written and all(daemon.is_ready for daemon in self.running),
@@ -265,15 +276,15 @@ class Trial:
             time.sleep(LOOK)
         self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
 
-    def _note_visibility(self, seen: Visibility, reasons: Sequence[str]) -> None:
+    def _note_visibility(self, seen: Visibility, reasons: Sequence[str], limit: float = LIMIT) -> None:
         worst = self.result.visibility
         if worst is None or seen.all_within > worst.all_within:
             self.result.visibility = seen
         for name, after in zip(Visibility._fields, seen, strict=True):
-            if after is None or after > LIMIT:
+            if after is None or after > limit:
                 took = "never" if after is None else f"only after {after:.1f} s"
                 self.result.problems.append(
-                    f"not visible within {LIMIT:.0f} s in the {name}: {took}; /ready gave {reasons}"
+                    f"not visible within {limit:.0f} s in the {name}: {took}; /ready gave {reasons}"
                 )
 
     def fail(self, problem: str) -> None:

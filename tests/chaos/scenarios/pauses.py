@@ -20,10 +20,10 @@ PLACES: Final = {"RabbitMQ": "rabbitmq", "Kafka": "kafka", "RocketMQ": "rocketmq
 """Name -> the kind of broker."""
 
 
-def place(trial: Trial, kind: str, side: str) -> Queue | Topic | RocketmqTopic:
-    """A queue or topic; RabbitMQ's heartbeats are those that the bridge has by itself."""
+def place(trial: Trial, kind: str, side: str, heartbeat: int | None = None) -> Queue | Topic | RocketmqTopic:
+    """A queue or topic; RabbitMQ's heartbeats are those that the bridge has by itself, unless said otherwise."""
     if kind == "rabbitmq":
-        return trial.use(Queue("quorum", trial.brokers, side, trial.folder, heartbeat=None))
+        return trial.use(Queue("quorum", trial.brokers, side, trial.folder, heartbeat=heartbeat))
     if kind == "kafka":
         return trial.use(Topic(False, trial.brokers, side, trial.folder))
     return trial.use(RocketmqTopic(trial.brokers, side, trial.folder))

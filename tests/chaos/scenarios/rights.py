@@ -1,4 +1,4 @@
-"""Users of RabbitMQ: a password that is changed, a user that is deleted, a right that is revoked, a secret that rotates.
+"""Users of RabbitMQ: a password is changed, a user is deleted, a right is revoked, a secret rotates.
 
 Connections live on when a password changes, so they are closed, as by a restart of the broker. The bridge has a user
 of its own; the counts and the clean-up are guest's.
@@ -124,6 +124,9 @@ SCENARIOS: Final = [
         "revoke", "write right, without dead letters", ["rabbitmq"],
         lambda trial: _write_right(trial, dead_letters=False), short=True,
     ),
-    Scenario("revoke", "write right, with dead letters", ["rabbitmq"], lambda trial: _write_right(trial, dead_letters=True)),
+    Scenario(
+        "revoke", "write right, with dead letters", ["rabbitmq"],
+        lambda trial: _write_right(trial, dead_letters=True),
+    ),
     Scenario("rotate-secret", "in its file, while it runs", ["rabbitmq"], _rotation, short=True),
 ]  # fmt: skip
