@@ -171,9 +171,13 @@ class Trial:
         while not done():
             self.check_running()
             if time.monotonic() > deadline:
-                answers = [daemon.get("/ready") for daemon in self.running]
-                raise GaveUp(f"not within {seconds:.0f} s: {what}; /ready answers {answers}")
+                raise GaveUp(f"not within {seconds:.0f} s: {what}; {self._state()}")
             time.sleep(LOOK)
+
+    def _state(self) -> str:
+        """What the bridges say of themselves."""
+        ready, fates = [daemon.get("/ready") for daemon in self.running], self.metric("hashstar_fates_total")
+        return f"{self.written():,} of {self.sent:,} are written, {sum(fates):,.0f} given up, /ready answers {ready}"
 
     def check_running(self) -> None:
         """Raise GaveUp if a bridge has ended by itself."""
@@ -216,10 +220,9 @@ class Trial:
             if left is None or left > 0 or any(each != 0 for each in under_way):
                 quiet_since = time.monotonic()
             if time.monotonic() > deadline:
-                ready = [daemon.get("/ready") for daemon in self.running]
                 raise GaveUp(
                     f"not all was through after {seconds:.0f} s: {left} are left in the source (None: it does not "
-                    f"answer), {under_way} under way; /ready answers {ready}"
+                    f"answer), {under_way} under way; {self._state()}"
                 )
             time.sleep(LOOK)
 
