@@ -176,9 +176,7 @@ class Queue(Readable, Writable):
         channel.on_events = hear
         for start in range(0, len(messages), MANY):
             some = [
-                publish(
-                    channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True
-                )
+                publish(channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True)
                 for key, body in messages[start : start + MANY]
             ]
             connection.write(b"".join(some))

@@ -76,7 +76,7 @@ def _routed_to_another(trial: Trial) -> Sequence[Writable]:
     """A binding of the topology has the key that CC names, so the engine copies each message, once."""
     source, target = _source_and_target(trial)
     other = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
-    rest = f'[targets.other]\n{other.table().replace("queues.out.exchange", "queues.copy.exchange")}'
+    rest = f"[targets.other]\n{other.table().replace('queues.out.exchange', 'queues.copy.exchange')}"
     trial.bridge(source, target, rest=rest, topology=DIRECT.format(copy=other.name))
     _put(trial, source, other.name)
     trial.wait_for_written(2 * MESSAGES)

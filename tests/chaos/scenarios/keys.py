@@ -32,7 +32,7 @@ def _long_key(trial: Trial) -> Sequence[Writable]:
     queue.side = "source"  # for its second table
     rest = (
         f'[sources.queue]\nexchange = "home"\n{queue.table()}'
-        f'[targets.last]\n{last.table().replace("queues.out", "queues.back")}'
+        f"[targets.last]\n{last.table().replace('queues.out', 'queues.back')}"
     )
     queue.side = "target"
     trial.bridge(first, queue, rest=rest, topology=THROUGH)

@@ -100,7 +100,7 @@ def _partition_added(trial: Trial) -> Sequence[Writable]:
     other_target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     other = (
         f'[sources.other]\nexchange = "other"\n{other_source.table()}'
-        f'[targets.beside]\n{other_target.table().replace("queues.out.", "queues.beside.")}'
+        f"[targets.beside]\n{other_target.table().replace('queues.out.', 'queues.beside.')}"
     )
     policy = 'drain = "3 s"\n'
     daemon = trial.bridge(
