@@ -233,6 +233,8 @@ class Topic(Readable, Writable):
         super().__init__(brokers, side, folder)
         self.broker = brokers["kafka for transactions" if transactional else kind]
         self._transactional = transactional
+        self.own_id = transactional
+        """Whether the bridge's transactions have an id of its own: then it must be one process at a time."""
         self._topics = Topics(self.broker.url, {"log_level": 0})
         self._config = config
         self._taken: dict[int, int] = {}
@@ -272,8 +274,8 @@ class Topic(Readable, Writable):
         if self._transactional:
             url += "transactional = true\n"
         if self.side == "target":
-            # Of its own, as there is one process at a time: it does not wait until its predecessor's transaction ends.
-            own = f'transactional_id = "{self.name}"\n' if self._transactional else ""
+            # Then it does not wait until its predecessor's transaction ends.
+            own = f'transactional_id = "{self.name}"\n' if self.own_id else ""
             return f'{url}{own}queues.out = "{self.name}"\n'
         missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
         return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}'

@@ -17,9 +17,10 @@ FROZEN: Final = 30.0
 KAFKA: Final = "kafka for transactions"
 
 
-def _flow(trial: Trial) -> tuple[Daemon, Topic, Topic]:
+def _flow(trial: Trial, *, alone: bool = True) -> tuple[Daemon, Topic, Topic]:
     source = trial.use(Topic(True, trial.brokers, "source", trial.folder))
     target = trial.use(Topic(True, trial.brokers, "target", trial.folder))
+    target.own_id = alone
     trial.bound = 0
     trial.put(source, 6_000)
     daemon = trial.bridge(source, target, policy="rate = 300")
@@ -62,7 +63,7 @@ def _frozen(trial: Trial) -> Sequence[Writable]:
 
 def _taken_over(trial: Trial) -> Sequence[Writable]:
     """The first is frozen amid its transaction, a second one does the work, and then the first goes on."""
-    daemon, source, target = _flow(trial)
+    daemon, source, target = _flow(trial, alone=False)
     trial.running.remove(daemon)
     daemon.suspend()
     trial.bridge(source, target, policy="rate = 300", name="bridge-2")
