@@ -47,8 +47,8 @@ class _Login:
         self.close_connections()
 
     def change_password(self, password: str) -> None:
+        """Connections live on."""
         self._control("change_password", USER, password)
-        self.close_connections()
 
     def close_connections(self) -> None:
         self._control("close_all_connections", "an operator's decision")
@@ -76,7 +76,12 @@ def _seconds(trial: Trial) -> float:
 def _password(trial: Trial) -> Sequence[Writable]:
     login, source, target = _between(trial)
     _flow(trial, source, target)
-    trial.suffer(lambda: login.change_password(OTHER), lambda: login.change_password(PASSWORD), seconds=_seconds(trial))
+
+    def change() -> None:
+        login.change_password(OTHER)
+        login.close_connections()
+
+    trial.suffer(change, lambda: login.change_password(PASSWORD), seconds=_seconds(trial))
     trial.drain(source)
     return [target]
 
@@ -107,12 +112,12 @@ def _rotation(trial: Trial) -> Sequence[Writable]:
     source.login = target.login = USER
     _flow(trial, source, target)
 
-    def rotate() -> None:
-        secret.write_text(OTHER + "\n")
+    def change() -> None:
+        login.change_password(OTHER)
         login.close_connections()
 
     # The broker's changes first, and for a while the file has the old one: as it does where they are two systems.
-    trial.suffer(lambda: login.change_password(OTHER), rotate, seconds=_seconds(trial))
+    trial.suffer(change, lambda: secret.write_text(OTHER + "\n"), seconds=_seconds(trial))
     trial.drain(source)
     return [target]
 
