@@ -56,7 +56,7 @@ class _Reader:
     def _read(self) -> None:
         connection = pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0"))
         channel: Any = connection.channel()
-        channel.basic_qos(prefetch_count=10)
+        channel.basic_qos(prefetch_count=50)
         for method, _, body in channel.consume(self._queue, auto_ack=False, inactivity_timeout=0.2):
             if method is not None:
                 self._trial.arrived.append((method.routing_key, bytes(body)))
