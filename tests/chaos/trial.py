@@ -327,6 +327,8 @@ class Trial:
             self.collect(target)
         result, account = self.result, Account(self.sent, self.keys)
         account.take(self.arrived)
+        arrivals = "".join([f"{key} {body!r}\n" for key, body in self.arrived])
+        (self.folder / "arrivals.txt").write_text(arrivals)
         bound = self.window * self.faults if self.bound is None else self.bound
         result.problems += account.complaints(bound, most=PROBLEMS)
         result.lost, result.out_of_order = len(account.lost), len(account.out_of_order)
