@@ -10,7 +10,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -287,7 +287,6 @@ class Brokers:
         self._images = images or {}
         """Kind of server -> the image to use instead of the first of this run."""
         self._started: dict[str, Broker] = {}
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -295,15 +294,15 @@ class Brokers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        for kind in reversed([*self._started]):
+            self.drop(kind)
 
     def __getitem__(self, kind: str) -> Broker:
         """The broker of a kind. Raises Unavailable."""
         if kind not in self._started:
             # One for transactions chooses among all of this run, unless it is named itself.
             image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
-            broker = self._started[kind] = KINDS[kind](image)
-            self._stack.callback(broker.close)
+            self._started[kind] = KINDS[kind](image)
         return self._started[kind]
 
     def rabbitmq(self) -> RabbitmqBroker:
