@@ -292,7 +292,7 @@ class Brokers:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for kind in reversed([*self._started]):
             self.drop(kind)
