@@ -235,13 +235,14 @@ class Trial:
         shows: bool = True,
         within: float = SECONDS,
         limit: float = LIMIT,
+        ready: bool = True,
         meanwhile: Callable[[], Any] = lambda: None,
     ) -> None:
         """Let a fault begin, and end when it was to be seen and has lasted for ``seconds``; then wait until messages
         move again, ``within`` seconds.
 
-        ``shows``: whether the bridge must show it within ``limit`` seconds, as it cannot move; ``meanwhile`` is done
-        before the end.
+        ``shows``: whether the bridge must show it within ``limit`` seconds, as it cannot move; ``ready``: whether it
+        must be ready again when messages move; ``meanwhile`` is done before the end.
         """
         self.wait_until_ready()
         watches = [self._watches[id(daemon)] for daemon in self.running]
@@ -262,8 +263,8 @@ class Trial:
             self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)], limit)
         ended, written = time.monotonic(), self.written()
         self.wait_until(
-            lambda: self.written() > written and all(daemon.is_ready for daemon in self.running),
-            "messages move again after the fault, and the bridge is ready",
+            lambda: self.written() > written and (not ready or all(daemon.is_ready for daemon in self.running)),
+            f"messages move again after the fault{', and the bridge is ready' if ready else ''}",
             within,
         )
         self.result.recovered = max(self.result.recovered or 0.0, time.monotonic() - ended)

@@ -79,8 +79,9 @@ def _full(trial: Trial, messages: int, *, dead_letters: bool) -> Sequence[Writab
     def begin() -> None:
         trial.put(source, messages)
 
-    trial.suffer(begin, reader.start, seconds=0.0 if trial.short else NOBODY_READS)
-    time.sleep(2.0 if trial.short else 10.0)  # the reader's slowness is the fault here
+    # While the reader is slow, messages move, and wait for long.
+    trial.suffer(begin, reader.start, seconds=0.0 if trial.short else NOBODY_READS, ready=False)
+    time.sleep(2.0 if trial.short else 10.0)
     trial.check_running()
     reader.hurry()
     trial.drain(source, 300)

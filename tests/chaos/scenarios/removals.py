@@ -66,7 +66,7 @@ def _target(
 
 
 def _target_queue(trial: Trial) -> Sequence[Writable]:
-    """Its exchange stays and has no binding, so the broker returns what is published, as it does for an odd routing key.
+    """Its exchange stays and has no binding, so the broker returns what is published, as it does for an odd key.
 
     The bridge cannot tell these apart: with dead letters, they would be there after some tries.
     """
