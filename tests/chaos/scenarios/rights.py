@@ -123,7 +123,7 @@ def _rotation(trial: Trial) -> Sequence[Writable]:
 
 
 SCENARIOS: Final = [
-    Scenario("password", "changed, and back", ["rabbitmq"], _password, short=True),
+    Scenario("password", "changed, and back", ["rabbitmq"], _password),
     Scenario("user", "deleted, and back", ["rabbitmq"], _user),
     Scenario(
         "revoke", "write right, without dead letters", ["rabbitmq"],
