@@ -285,7 +285,8 @@ class Topic(Readable, Writable):
 
     def put_records(self, records: Sequence[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
         """Add keys and values, with settings of a producer."""
-        self._topics.put(self.name, records, **settings)
+        # Else a batch that is sent again, as to a topic that is new, comes behind the one after it.
+        self._topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
 
     def left(self) -> int | None:

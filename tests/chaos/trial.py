@@ -236,14 +236,13 @@ class Trial:
         seconds: float = 0.0,
         shows: bool = True,
         within: float = SECONDS,
-        limit: float = LIMIT,
         ready: bool = True,
         meanwhile: Callable[[], Any] = lambda: None,
     ) -> None:
         """Let a fault begin, and end when it was to be seen and has lasted for ``seconds``; then wait until messages
         move again, ``within`` seconds.
 
-        ``shows``: whether the bridge must show it within ``limit`` seconds, as it cannot move; ``ready``: whether it
+        ``shows``: whether the bridge must show it within `LIMIT` seconds, as it cannot move; ``ready``: whether it
         must be ready again when messages move; ``meanwhile`` is done before the end.
         """
         self.wait_until_ready()
@@ -252,9 +251,9 @@ class Trial:
         began = time.monotonic()
         try:
             begin()
-            last = began + (limit + PATIENCE if shows else 0.0)
+            last = began + (LIMIT + PATIENCE if shows else 0.0)
             seen = Visibility()
-            while time.monotonic() < max(began + seconds, began if seen.all_within < limit else last):
+            while time.monotonic() < max(began + seconds, began if seen.all_within < LIMIT else last):
                 self.check_running()
                 seen = max([watch.visibility(began) for watch in watches], key=lambda each: each.all_within)
                 time.sleep(LOOK)
@@ -262,7 +261,7 @@ class Trial:
         finally:
             end()
         if shows:
-            self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)], limit)
+            self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
         ended, written = time.monotonic(), self.written()
         self.wait_until(
             lambda: self.written() > written and (not ready or all(daemon.is_ready for daemon in self.running)),
@@ -282,15 +281,15 @@ class Trial:
             time.sleep(LOOK)
         self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
 
-    def _note_visibility(self, seen: Visibility, reasons: Sequence[str], limit: float = LIMIT) -> None:
+    def _note_visibility(self, seen: Visibility, reasons: Sequence[str]) -> None:
         worst = self.result.visibility
         if worst is None or seen.all_within > worst.all_within:
             self.result.visibility = seen
         for name, after in zip(Visibility._fields, seen, strict=True):
-            if after is None or after > limit:
+            if after is None or after > LIMIT:
                 took = "never" if after is None else f"only after {after:.1f} s"
                 self.result.problems.append(
-                    f"not visible within {limit:.0f} s in the {name}: {took}; /ready gave {reasons}"
+                    f"not visible within {LIMIT:.0f} s in the {name}: {took}; /ready gave {reasons}"
                 )
 
     def fail(self, problem: str) -> None:
