@@ -86,9 +86,7 @@ def _target_exchange(trial: Trial) -> Sequence[Writable]:
 
 SCENARIOS: Final = [
     Scenario("delete", "source queue", ["rabbitmq"], _source_queue, short=True),
-    Scenario(
-        "delete", "target queue behind an exchange, without dead letters", ["rabbitmq"], _target_queue, short=True
-    ),
+    Scenario("delete", "target queue behind an exchange, without dead letters", ["rabbitmq"], _target_queue),
     Scenario("delete", "target queue by its name", ["rabbitmq"], _target_queue_itself, short=True),
     Scenario("delete", "target exchange", ["rabbitmq"], _target_exchange, short=True),
 ]
