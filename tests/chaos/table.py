@@ -34,15 +34,15 @@ def told(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def trial_lines(results: Sequence[TrialResult]) -> Iterator[str]:
-    """The lines of a table of scenarios, and behind it what is wrong.
+    """The lines of a table of scenarios, and behind it what else was measured, and what is wrong.
 
     ``recovered``: seconds from the end of a fault until messages moved again and the bridge was ready; ``seen``:
     seconds from the begin of the fault until a log line, a metric and ``/ready`` showed it.
     """
     yield from _table([TRIAL_HEAD, *[_trial_row(result) for result in results]], left=2)
     for result in results:
-        for problem in result.problems:
-            yield f"{result.scenario}: {problem}"
+        for line in (*result.notes, *result.problems):
+            yield f"{result.scenario}: {line}"
         if result.problems:
             yield f"{result.scenario}: the bridges' logs are in {result.folder}"
 
