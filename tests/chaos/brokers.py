@@ -9,8 +9,8 @@ from __future__ import annotations
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -18,7 +18,7 @@ from tests.bridge.kafka_broker import image_for_transactions
 from tests.bridge.relay import Relay
 from tests.servers import SERVERS, ServerKind, Unavailable, kafka_environment, rocketmq_environment
 
-__all__ = ["SIDES", "Broker", "Brokers"]
+__all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
 
 SIDES: Final = ("source", "target")
 
@@ -29,6 +29,10 @@ GRACE: Final = 30
 """Seconds that a broker may take to stop, before Docker kills it."""
 
 
+class CommandFailed(Exception):
+    """A command in a container has failed; the message has what it printed."""
+
+
 class Broker(ABC):
     """A broker; a kind says how it is started, and which ports of the container clients connect to."""
 
@@ -36,10 +40,10 @@ class Broker(ABC):
     ports: Sequence[int]
     """Where the container listens: for us, and for each of `SIDES`."""
 
-    def __init__(self) -> None:
+    def __init__(self, image: str = "") -> None:
         from testcontainers.core.container import DockerContainer  # not needed by those who only read the table
 
-        self.image = image = self.chosen_image()
+        self.image = image = image or self.chosen_image()
         published = {port: _free_port() for port in dict.fromkeys(self.ports)}
         self.port = published[self.ports[0]]
         """Where it is reached directly."""
@@ -50,9 +54,11 @@ class Broker(ABC):
             cast("dict[Any, Any]", self._container.ports).update(
                 {port: ("127.0.0.1", number) for port, number in published.items()}
             )
+            self.prepare(self._container)
             self._container.start()
         except Exception as reason:
             self._close_relays()
+            self.clean()
             raise Unavailable(f"Docker cannot start {image} ({reason})") from reason
         try:
             self.version = self.wait()
@@ -72,6 +78,12 @@ class Broker(ABC):
     def environment(self) -> Mapping[str, str]:
         """What the container is told."""
 
+    def prepare(self, container: Any) -> None:  # noqa: B027  most need nothing more
+        """Complete a container before it starts."""
+
+    def clean(self) -> None:  # noqa: B027  most leave nothing
+        """Remove what `prepare` made."""
+
     @property
     def url(self) -> str:
         """Where it is reached directly."""
@@ -79,14 +91,48 @@ class Broker(ABC):
 
     def restart(self, *, kill: bool = False) -> None:
         """Have it stop, or end all its processes with SIGKILL; start it on the same data, and wait for an answer."""
+        self.stop(kill=kill)
+        self.start()
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End its processes, with SIGTERM or with SIGKILL."""
         container = self._container.get_wrapped_container()
         if kill:
             container.kill()
             container.wait(timeout=GRACE)
         else:
             container.stop(timeout=GRACE)
-        container.start()
+
+    def start(self) -> None:
+        """Start it again on the same data, and wait for an answer."""
+        self._container.get_wrapped_container().start()
         self.wait()
+
+    def pause(self) -> None:
+        """Freeze its processes: connections stay, and nothing answers."""
+        self._container.get_wrapped_container().pause()
+
+    def unpause(self) -> None:
+        """Let it go on, if it is frozen."""
+        container = self._container.get_wrapped_container()
+        container.reload()
+        if container.status == "paused":
+            container.unpause()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its container has a process."""
+        container = self._container.get_wrapped_container()
+        container.reload()
+        return bool(container.status in ("running", "paused"))
+
+    def run(self, *command: str) -> str:
+        """Run a command in the container; what it printed. Raises CommandFailed."""
+        code, output = self._container.get_wrapped_container().exec_run([*command])
+        text = bytes(output).decode(errors="replace")
+        if code != 0:
+            raise CommandFailed(f"{' '.join(command)}: exit code {code}: {text[-400:]}")
+        return text
 
     def wait(self) -> str:
         """Wait until it answers; its version. Raises Unavailable."""
@@ -102,8 +148,11 @@ class Broker(ABC):
     def close(self) -> None:
         """Remove it."""
         with suppress(Exception):
+            self.unpause()
+        with suppress(Exception):
             self._container.stop()
         self._close_relays()
+        self.clean()
 
     def _close_relays(self) -> None:
         for relay in {*self.relays.values()}:
@@ -118,6 +167,12 @@ class RabbitmqBroker(Broker):
 
     def environment(self) -> Mapping[str, str]:
         return {}
+
+    def control(self, *arguments: str) -> str:
+        """What ``rabbitmqctl`` prints; it may speak some seconds after the broker has answered to AMQP. Raises
+        CommandFailed.
+        """
+        return self.run("rabbitmqctl", "--quiet", *arguments)
 
 
 class KafkaBroker(Broker):
@@ -148,6 +203,49 @@ class TransactionsBroker(KafkaBroker):
         return image_for_transactions()
 
 
+class SmallDiskBroker(KafkaBroker):
+    """A node of Kafka whose log is on a disk of `DISK_MEGABYTES`.
+
+    The disk is a volume in memory, which lives only while a container uses it, and a broker that finds it full halts.
+    So a second container holds it, in which it is filled, and emptied again.
+    """
+
+    DISK_MEGABYTES: ClassVar[int] = 256
+    BALLAST: ClassVar[str] = "/var/lib/kafka/ballast"
+
+    def prepare(self, container: Any) -> None:
+        from docker import from_env  # type: ignore[import-untyped]
+
+        self._client = from_env()
+        options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={self.DISK_MEGABYTES}m,mode=1777"}
+        self._volume: Any = self._client.volumes.create(driver="local", driver_opts=options)
+        volumes = {self._volume.name: {"bind": "/var/lib/kafka", "mode": "rw"}}
+        self._holder: Any = self._client.containers.run(
+            self.image, ["1000000"], entrypoint=["sleep"], detach=True, volumes=volumes, user="root"
+        )
+        environment = [f"{name}={value}" for name, value in container.env.items()]
+        code, output = self._holder.exec_run(["/opt/kafka/kafka", "format"], user="kafka", environment=environment)
+        if code != 0:
+            raise Unavailable(f"Kafka cannot format its disk: {bytes(output).decode(errors='replace')[-400:]}")
+        container.with_volume_mapping(self._volume.name, "/var/lib/kafka", "rw")
+
+    def fill(self) -> None:
+        """Leave no room on the disk."""
+        self._holder.exec_run(["dd", "if=/dev/zero", f"of={self.BALLAST}", "bs=64k"], user="root")
+
+    def make_room(self) -> None:
+        """Take away what `fill` wrote."""
+        self._holder.exec_run(["rm", "-f", self.BALLAST], user="root")
+
+    def clean(self) -> None:
+        for each in (getattr(self, "_holder", None), getattr(self, "_volume", None)):
+            if each is not None:
+                with suppress(Exception):
+                    each.remove(force=True)
+        if (client := getattr(self, "_client", None)) is not None:
+            client.close()
+
+
 class RocketmqBroker(Broker):
     """A name server and a broker of RocketMQ.
 
@@ -157,10 +255,10 @@ class RocketmqBroker(Broker):
 
     kind = SERVERS["rocketmq"]
 
-    def __init__(self) -> None:
+    def __init__(self, image: str = "") -> None:
         port = _free_port()
         self.ports = (9876, port, port)
-        super().__init__()
+        super().__init__(image)
 
     def relayed(self, published: Mapping[int, int]) -> dict[str, Relay]:
         port = self.ports[1]
@@ -174,36 +272,80 @@ KINDS: Final[Mapping[str, type[Broker]]] = {
     "rabbitmq": RabbitmqBroker,
     "kafka": KafkaBroker,
     "kafka for transactions": TransactionsBroker,
+    "kafka on a small disk": SmallDiskBroker,
     "rocketmq": RocketmqBroker,
 }
+
+
+CHOOSE: Final = ("kafka for transactions",)
 
 
 class Brokers:
     """The brokers of a run, each started when it is first asked for, and removed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, images: Mapping[str, str] | None = None) -> None:
+        self._images = images or {}
+        """Kind of server -> the image to use instead of the first of this run."""
         self._started: dict[str, Broker] = {}
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        for kind in reversed([*self._started]):
+            self.drop(kind)
 
     def __getitem__(self, kind: str) -> Broker:
         """The broker of a kind. Raises Unavailable."""
         if kind not in self._started:
-            broker = self._started[kind] = KINDS[kind]()
-            self._stack.callback(broker.close)
+            # One for transactions chooses among all of this run, unless it is named itself.
+            image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
+            self._started[kind] = KINDS[kind](image)
         return self._started[kind]
+
+    def rabbitmq(self) -> RabbitmqBroker:
+        """The one of RabbitMQ. Raises Unavailable."""
+        broker = self["rabbitmq"]
+        assert isinstance(broker, RabbitmqBroker)
+        return broker
+
+    def drop(self, kind: str) -> None:
+        """Remove the broker of a kind, if there is one; the next one that is asked for is new."""
+        broker = self._started.pop(kind, None)
+        if broker is not None:
+            broker.close()
 
     @property
     def versions(self) -> str:
         """Of those that were started."""
         return ", ".join([f"{broker.image} ({broker.version})" for broker in self._started.values()])
+
+    @staticmethod
+    def images_of(kinds: Sequence[str]) -> list[str]:
+        """The kinds of server whose images brokers of these kinds are started from."""
+        return list(dict.fromkeys(KINDS[kind].kind.name for kind in kinds))
+
+    def versions_of(self, kinds: Sequence[str]) -> str:
+        """Names and versions of these, which were started: ``rabbitmq 4.0.5, kafka 4.3.1``."""
+        named = [f"{self._started[kind].kind.name} {self._started[kind].version}" for kind in kinds]
+        return ", ".join(dict.fromkeys(named))
+
+
+def rounds_of(images: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Images by their kind of server, one of each kind a time, until all were there; at least once, with none.
+
+    Raises Unavailable of an image whose name shows no kind.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for image in images:
+        kind = next((kind for kind in SERVERS if kind in image), None)
+        if kind is None:
+            raise Unavailable(f"{image}: its name must contain one of {', '.join(SERVERS)}")
+        by_kind.setdefault(kind, []).append(image)
+    for n in range(max([1, *[len(each) for each in by_kind.values()]])):
+        yield {kind: each[n % len(each)] for kind, each in by_kind.items()}
 
 
 def _free_port() -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Daemon"]
+__all__ = ["TOPOLOGY", "Daemon"]
 
 TOPOLOGY: Final = 'vhost "/"\nexchange chaos: fanout\nqueue out\nchaos -> out\n'
 
@@ -21,35 +23,63 @@ http = "127.0.0.1:{port}"
 [policy]
 window = {window}
 reconnect_most = "1 s"
+{policy}
 [sources.from]
 exchange = "chaos"
 {source}
 [targets.to]
-{target}"""
+{target}
+{rest}"""
 
 SECONDS: Final = 60.0
 
 
 class Daemon:
-    """The bridge of a run. Each of its processes has a log of its own in ``folder``."""
+    """The bridge of a run. Each of its processes has a log of its own in ``folder``.
 
-    def __init__(self, folder: Path, source: str, target: str, window: int) -> None:
-        self._folder = folder
+    ``policy`` and ``rest`` are more lines of the policy's table, and more tables.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        source: str,
+        target: str,
+        window: int,
+        *,
+        policy: str = "",
+        rest: str = "",
+        topology: str = TOPOLOGY,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = int(probe.getsockname()[1])
-        (folder / "chaos.bindings").write_text(TOPOLOGY)
-        self._config = folder / "bridge.toml"
-        self._config.write_text(BRIDGE.format(port=self._port, window=window, source=source, target=target))
+        self.config = folder / "bridge.toml"
+        self._source, self._target, self._window = source, target, window
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
         """How many processes there were."""
+        self.configure(policy=policy, rest=rest, topology=topology)
+
+    def configure(
+        self, *, policy: str = "", rest: str = "", topology: str = TOPOLOGY, source: str = "", target: str = ""
+    ) -> None:
+        """Write the configuration that the next process reads; the tables of source and target stay if they are ""."""
+        self._source, self._target = source or self._source, target or self._target
+        (self.folder / "chaos.bindings").write_text(topology)
+        self.config.write_text(
+            BRIDGE.format(
+                port=self._port, window=self._window, source=self._source, target=self._target, policy=policy, rest=rest
+            )
+        )
 
     def start(self) -> None:
         """Start it."""
         self.started += 1
-        with (self._folder / f"bridge-{self.started:03}.log").open("wb") as log:
-            command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self._config)]
+        with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
+            command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
             self._process = subprocess.Popen(command, stderr=log)
 
     def kill(self) -> None:
@@ -64,29 +94,66 @@ class Daemon:
         self._process.terminate()
         return self._process.wait(SECONDS)
 
+    def suspend(self) -> None:
+        """Stop it with SIGSTOP: it does nothing, and its connections stay."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have it go on after `suspend`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     @property
     def code(self) -> int | None:
         """The exit code if it has ended, which it should not by itself."""
         return None if self._process is None else self._process.poll()
 
+    @property
+    def peak_memory(self) -> int:
+        """Bytes of memory that the running process has had at most (VmHWM)."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
+
     def unsettled(self) -> int | None:
         """How many messages it has read and not settled; None: it does not answer."""
-        status = self._status()
+        status = self.status()
         return None if status is None else int(status["unsettled"])
 
     @property
     def is_ready(self) -> bool:
         """Whether it is connected on all sides, as far as it knows."""
-        status = self._status()
+        status = self.status()
         return status is not None and bool(status["ready"])
 
-    def _status(self) -> dict[str, Any] | None:
+    def status(self) -> dict[str, Any] | None:
+        """What ``/status`` answers; None: nothing."""
+        answer = self.get("/status")
+        try:
+            return None if answer is None else dict(json.loads(answer[1]))
+        except ValueError:
+            return None
+
+    def get(self, path: str) -> tuple[int, str] | None:
+        """Code and body of an answer; None: there is none."""
         connection = HTTPConnection("127.0.0.1", self._port, timeout=5)
         try:
-            connection.request("GET", "/status")
-            told: dict[str, Any] = json.load(connection.getresponse())
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
         except (OSError, HTTPException, ValueError):
             return None
         finally:
             connection.close()
-        return told
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What all its processes have logged."""
+        for log in sorted(self.folder.glob("bridge-*.log")):
+            for line in log.read_text(errors="replace").splitlines():
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    yield event

@@ -21,6 +21,7 @@ import pika
 import pika.exceptions
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.amqp import ContentHeader
 from bridge.mapping import from_rocketmq
@@ -33,7 +34,10 @@ from tests.bridge.kafka_topics import Topics
 from tests.bridge.rocketmq_topics import Topics as RocketmqTopics
 from tests.chaos.brokers import Broker, Brokers
 
-__all__ = ["PAIRS", "Pair", "Place"]
+__all__ = [
+    "HEARTBEAT", "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic",
+    "Topic", "Writable",
+]  # fmt: skip
 
 HEARTBEAT: Final = 2
 """Seconds, so that a stall may outlast it."""
@@ -85,7 +89,7 @@ class Writable(Place):
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        """All keys and bodies in it, in the order in which they arrived."""
+        """Keys and bodies in the order in which they arrived; queues and topics of Kafka give each once."""
 
 
 class Queue(Readable, Writable):
@@ -95,22 +99,50 @@ class Queue(Readable, Writable):
     connection of the one before, whose messages come back later.
     """
 
-    def __init__(self, kind: str, brokers: Brokers, side: str, folder: Path) -> None:
+    def __init__(
+        self,
+        kind: str,
+        brokers: Brokers,
+        side: str,
+        folder: Path,
+        arguments: Mapping[str, Any] | None = None,
+        heartbeat: int | None = HEARTBEAT,
+    ) -> None:
         super().__init__(brokers, side, folder)
         self.broker = brokers["rabbitmq"]
+        self.login = "guest:guest"
+        """User and password of the bridge."""
+        self.more = ""
+        """More lines of the bridge's table."""
+        self.through_exchange = True
+        """Whether a target publishes to the exchange, or straight to the queue."""
+        self._heartbeat = "" if heartbeat is None else f"?heartbeat={heartbeat}"
         self._url = self.broker.url
         self._channel: Any = None
+        self._arguments = {"x-queue-type": kind, "x-single-active-consumer": True, **(arguments or {})}
+        self.make()
+
+    def make(self) -> None:
+        """Declare the queue, and the exchange through which messages keep their routing key."""
         channel = self._opened()
-        arguments = {"x-queue-type": kind, "x-single-active-consumer": True}
-        channel.queue_declare(self.name, durable=True, arguments=arguments)
-        channel.exchange_declare(self.name, "fanout", durable=True)  # through which messages keep their routing key
+        channel.queue_declare(self.name, durable=True, arguments=self._arguments)
+        channel.exchange_declare(self.name, "fanout", durable=True)
         channel.queue_bind(self.name, self.name)
+
+    def delete_queue(self) -> None:
+        """Delete the queue; the exchange stays."""
+        self._opened().queue_delete(self.name)
+
+    def delete_exchange(self) -> None:
+        """Delete the exchange; the queue stays."""
+        self._opened().exchange_delete(self.name)
 
     def table(self) -> str:
         assert self.broker is not None
         port = self.broker.relays[self.side].port
-        what = f'queue = "{self.name}"' if self.side == "source" else f'queues.out.exchange = "{self.name}"'
-        return f'url = "amqp://guest:guest@127.0.0.1:{port}/%2F?heartbeat={HEARTBEAT}"\n{what}\n'
+        exchange = f'queues.out.exchange = "{self.name}"' if self.through_exchange else f'queues.out = "{self.name}"'
+        what = f'queue = "{self.name}"' if self.side == "source" else exchange
+        return f'url = "amqp://{self.login}@127.0.0.1:{port}/%2F{self._heartbeat}"\n{what}\n{self.more}'
 
     def _opened(self) -> Any:
         """A new channel. Raises AMQPError."""
@@ -121,9 +153,14 @@ class Queue(Readable, Writable):
         return self._channel
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        asyncio.run(self._publish(list(messages)))
+        self.put_with(PERSISTENT, messages)
 
-    async def _publish(self, messages: Sequence[tuple[str, bytes]]) -> None:
+    def put_with(self, header: ContentHeader, messages: Iterable[tuple[str, bytes]], login: str = "") -> None:
+        """Add keys and bodies with properties and headers, as the user of a login, ``USER:PASSWORD``."""
+        url = self._url.replace("guest:guest", login) if login else self._url
+        asyncio.run(self._publish(list(messages), header, url))
+
+    async def _publish(self, messages: Sequence[tuple[str, bytes]], header: ContentHeader, url: str) -> None:
         """Publish these, and wait until the broker has confirmed them."""
         exchange, confirmed = self.name.encode(), 0
         news = asyncio.Event()
@@ -133,15 +170,13 @@ class Queue(Readable, Writable):
             confirmed = max([confirmed, *[each.number for each in events if isinstance(each, Acked) and not each.nack]])
             news.set()
 
-        connection = await Connection.open([broker_of(self._url)], lambda _: None)
+        connection = await Connection.open([broker_of(url)], lambda _: None)
         channel = await connection.channel()
         await channel.confirms()
         channel.on_events = hear
         for start in range(0, len(messages), MANY):
             some = [
-                publish(
-                    channel.number, exchange, key.encode(), PERSISTENT.raw, body, connection.frame_max, mandatory=True
-                )
+                publish(channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True)
                 for key, body in messages[start : start + MANY]
             ]
             connection.write(b"".join(some))
@@ -158,6 +193,11 @@ class Queue(Readable, Writable):
             return None
         # Of a quorum queue whose leader does not answer in time, RabbitMQ tells that it has no message and no consumer.
         return int(told.message_count) if told.message_count or told.consumer_count else None
+
+    def count(self) -> tuple[int, int]:
+        """How many messages wait in the queue, and how many consumers it has."""
+        told = self._opened().queue_declare(self.name, passive=True).method
+        return int(told.message_count), int(told.consumer_count)
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
         channel = self._opened()
@@ -180,12 +220,26 @@ class Queue(Readable, Writable):
 class Topic(Readable, Writable):
     """A topic of Kafka, whose bridge may read or write it in transactions."""
 
-    def __init__(self, transactional: bool, brokers: Brokers, side: str, folder: Path) -> None:
+    def __init__(
+        self,
+        transactional: bool,
+        brokers: Brokers,
+        side: str,
+        folder: Path,
+        kind: str = "kafka",
+        partitions: int = PARTITIONS,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(brokers, side, folder)
-        self.broker = brokers["kafka for transactions" if transactional else "kafka"]
+        self.broker = brokers["kafka for transactions" if transactional else kind]
         self._transactional = transactional
+        self.own_id = transactional
+        """Whether the bridge's transactions have an id of its own: then it must be one process at a time."""
         self._topics = Topics(self.broker.url, {"log_level": 0})
-        self._topics.make(PARTITIONS, self.name)
+        self._config = config
+        self._taken: dict[int, int] = {}
+        """Partition -> the offset up to which `arrivals` has given messages."""
+        self.make(partitions)
         # One that commits nothing and is in no group; it only asks, also while a transaction is open.
         own = {
             "group.id": self.name, "enable.auto.commit": False, "isolation.level": "read_uncommitted",
@@ -194,26 +248,50 @@ class Topic(Readable, Writable):
         self._group = Consumer({**self._topics.settings, **own})
         self._put = 0
 
+    def make(self, partitions: int = PARTITIONS) -> None:
+        """Make the topic."""
+        self.partitions = partitions
+        self._topics.make(partitions, self.name, self._config)
+        self._taken.clear()
+
+    def delete_topic(self) -> None:
+        """Delete the topic, and wait until it is gone."""
+        self._topics.made.remove(self.name)
+        self._topics.admin.delete_topics([self.name])[self.name].result(SILENCE)
+        deadline = time.monotonic() + SILENCE
+        while self.name in self._topics.admin.list_topics(timeout=SILENCE).topics and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self._put = 0
+
+    def add_partitions(self, total: int) -> None:
+        """Have the topic have more partitions."""
+        self._topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
+        self.partitions = total
+
     def table(self) -> str:
         assert self.broker is not None
         url = f'url = "kafka://127.0.0.1:{self.broker.relays[self.side].port}"\n'
         if self._transactional:
             url += "transactional = true\n"
         if self.side == "target":
-            # Of its own, as there is one process at a time: it does not wait until its predecessor's transaction ends.
-            own = f'transactional_id = "{self.name}"\n' if self._transactional else ""
+            # Then it does not wait until its predecessor's transaction ends.
+            own = f'transactional_id = "{self.name}"\n' if self.own_id else ""
             return f'{url}{own}queues.out = "{self.name}"\n'
         missed = f'librdkafka = {{ "session.timeout.ms" = {SESSION}, "heartbeat.interval.ms" = {SESSION // 6} }}\n'
         return f'{url}topic = "{self.name}"\ngroup = "{self.name}"\n{missed}'
 
     def put(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        records = [(key.encode(), body) for key, body in messages]
-        self._topics.put(self.name, records)
+        self.put_records([(key.encode(), body) for key, body in messages])
+
+    def put_records(self, records: Sequence[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
+        """Add keys and values, with settings of a producer."""
+        # Else a batch that is sent again, as to a topic that is new, comes behind the one after it.
+        self._topics.put(self.name, records, **{"enable.idempotence": True, **settings})
         self._put += len(records)
 
     def left(self) -> int | None:
         try:
-            committed = self._group.committed([TopicPartition(self.name, n) for n in range(PARTITIONS)], 1.0)
+            committed = self._group.committed([TopicPartition(self.name, n) for n in range(self.partitions)], 1.0)
         except KafkaException:
             return None
         if any(each.error is not None for each in committed):
@@ -221,8 +299,15 @@ class Topic(Readable, Writable):
         return self._put - sum([max(0, each.offset) for each in committed])
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        for message in self._topics.read(self.name, 0, READING):
+        for message in self.records():
             yield message.key().decode(), message.value()
+
+    def records(self) -> Iterator[Any]:
+        """All that `arrivals` has not given yet, as Kafka has them."""
+        for message in self._topics.read(self.name, 0, READING):
+            if message.offset() >= self._taken.get(message.partition(), 0):
+                self._taken[message.partition()] = message.offset() + 1
+                yield message
 
     def close(self) -> None:
         self._group.close()
@@ -268,16 +353,16 @@ class Folder(Writable):
 
     def __init__(self, brokers: Brokers, side: str, folder: Path) -> None:
         super().__init__(brokers, side, folder)
-        self._path = folder / "archive"
+        self.path = folder / "archive"
 
     def table(self) -> str:
-        return f'url = "archive:{self._path}"\nqueues.out = "."\nrotate = "1 s"\n'
+        return f'url = "archive:{self.path}"\nqueues.out = "."\nrotate = "1 s"\n'
 
     def close(self) -> None:
         """Nothing: it is in the run's folder."""
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        for part in sorted(self._path.rglob("[!.]*.parquet")):
+        for part in sorted(self.path.rglob("[!.]*.parquet")):
             for batch in pq.ParquetFile(part).iter_batches(columns=["routing_key", "body"]):
                 yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)
 

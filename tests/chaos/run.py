@@ -25,7 +25,7 @@ from tests.chaos.daemon import Daemon
 from tests.chaos.places import Pair, Place, Readable
 from tests.chaos.plan import RELAYED, Fault, Kind, plan
 
-__all__ = ["Amount", "Outcome", "run"]
+__all__ = ["Amount", "GaveUp", "Outcome", "run"]
 
 LOOK: Final = 0.003
 """Seconds between looks at how far it is."""

@@ -7,8 +7,9 @@ from typing import Final
 
 from tests.chaos.plan import Kind
 from tests.chaos.run import Outcome
+from tests.chaos.trial import TrialResult
 
-__all__ = ["told"]
+__all__ = ["told", "trial_lines"]
 
 HEAD: Final = (
     "pair", "messages", *[f"{kind.value}s" for kind in Kind], "lost", "out of order", "duplicates", "per fault",
@@ -16,20 +17,59 @@ HEAD: Final = (
 )  # fmt: skip
 
 
+TRIAL_HEAD: Final = (
+    "scenario", "brokers", "lost", "out of order", "duplicates", "dead letters", "recovered", "seen in log",
+    "in a metric", "at /ready",
+)  # fmt: skip
+
+
 def told(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The lines of a table, and behind it what is wrong. ``in flight``: messages that faults met, the middle one."""
-    rows = [HEAD, *[_row(outcome) for outcome in outcomes]]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for n, row in enumerate(rows):
-        first, *rest = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        yield f"| {' | '.join([first.strip().ljust(widths[0]), *rest])} |"
-        if not n:
-            yield f"|{'|'.join('-' * (width + 2) for width in widths)}|"
+    yield from _table([HEAD, *[_row(outcome) for outcome in outcomes]])
     for outcome in outcomes:
         for problem in outcome.problems:
             yield f"{outcome.pair}: {problem}"
         if outcome.problems:
             yield f"{outcome.pair}: the bridge's logs and the list of faults are in {outcome.folder}"
+
+
+def trial_lines(results: Sequence[TrialResult]) -> Iterator[str]:
+    """The lines of a table of scenarios, and behind it what else was measured, and what is wrong.
+
+    ``recovered``: seconds from the end of a fault until messages moved again and the bridge was ready; ``seen``:
+    seconds from the begin of the fault until a log line, a metric and ``/ready`` showed it.
+    """
+    yield from _table([TRIAL_HEAD, *[_trial_row(result) for result in results]], left=2)
+    for result in results:
+        for line in (*result.notes, *result.problems):
+            yield f"{result.scenario}: {line}"
+        if result.problems:
+            yield f"{result.scenario}: the bridges' logs are in {result.folder}"
+
+
+def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
+    """Rows as Markdown, the first being the head; so many columns are set to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for n, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield f"| {' | '.join(cells)} |"
+        if not n:
+            yield f"|{'|'.join('-' * (width + 2) for width in widths)}|"
+
+
+def _trial_row(result: TrialResult) -> Sequence[str]:
+    def seconds(value: float | None) -> str:
+        return "-" if value is None else f"{value:.1f} s"
+
+    counts = (result.lost, result.out_of_order, result.duplicates, result.dead_letters)
+    seen = (None, None, None) if result.visibility is None else result.visibility
+    return (
+        result.scenario, result.versions, *["?" if count is None else f"{count:,}" for count in counts],
+        seconds(result.recovered), *[seconds(each) for each in seen],
+    )  # fmt: skip
 
 
 def _row(outcome: Outcome) -> Sequence[str]:

@@ -1,0 +1,89 @@
+"""Kafka to Kafka in transactions: whatever is killed, frozen or taken over, nothing arrives twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.chaos.daemon import Daemon
+from tests.chaos.places import Topic, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+FROZEN: Final = 30.0
+KAFKA: Final = "kafka for transactions"
+
+
+def _flow(trial: Trial, *, alone: bool = True) -> tuple[Daemon, Topic, Topic]:
+    source = trial.use(Topic(True, trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(True, trial.brokers, "target", trial.folder))
+    target.own_id = alone
+    trial.bound = 0
+    trial.put(source, 6_000)
+    daemon = trial.bridge(source, target, policy="rate = 300")
+    trial.wait_for_written(300)
+    return daemon, source, target
+
+
+def _killed(trial: Trial) -> Sequence[Writable]:
+    daemon, source, target = _flow(trial)
+
+    def kill() -> None:
+        trial.kill(daemon)
+        trial.start(daemon)
+
+    for _ in range(3):
+        trial.suffer(kill, lambda: None, shows=False)
+    trial.drain(source)
+    return [target]
+
+
+def _paused(trial: Trial) -> Sequence[Writable]:
+    _, source, target = _flow(trial)
+    broker = trial.brokers[KAFKA]
+    trial.suffer(broker.pause, broker.unpause, seconds=FROZEN)
+    trial.drain(source)
+    return [target]
+
+
+def _frozen(trial: Trial) -> Sequence[Writable]:
+    daemon, source, target = _flow(trial)
+
+    def freeze() -> None:
+        daemon.suspend()
+        time.sleep(FROZEN)
+
+    trial.suffer(freeze, daemon.resume, shows=False)
+    trial.drain(source)
+    return [target]
+
+
+def _taken_over(trial: Trial) -> Sequence[Writable]:
+    """The first is frozen amid its transaction, a second one does the work, and then the first goes on."""
+    daemon, source, target = _flow(trial, alone=False)
+    trial.running.remove(daemon)
+    daemon.suspend()
+    trial.bridge(source, target, policy="rate = 300", name="bridge-2")
+    written = trial.written()
+    began = time.monotonic()
+    trial.wait_until(lambda: trial.written() > written + 300, "the second bridge does the work")
+    trial.result.recovered = time.monotonic() - began
+    daemon.resume()
+    trial.running.append(daemon)
+    trial.drain(source)
+    return [target]
+
+
+def _scenario(variant: str, act: Callable[[Trial], Sequence[Writable]]) -> Scenario:
+    return Scenario("exactly-once", variant, [KAFKA], act)
+
+
+SCENARIOS: Final = [
+    _scenario("bridge killed three times", _killed),
+    _scenario("Kafka paused for 30 s", _paused),
+    _scenario("bridge frozen for 30 s", _frozen),
+    _scenario("frozen, taken over, and back", _taken_over),
+]

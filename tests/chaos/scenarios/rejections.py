@@ -1,0 +1,110 @@
+"""A target queue that is full and rejects what is published (``x-overflow: reject-publish``), and its slow reader.
+
+A full queue is back-pressure: no message is at fault, so none becomes a dead letter, however long the queue is full
+and however many keys there are.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pika
+
+from tests.chaos.places import Queue, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+FULL: Final = 200
+"""Messages that the queue takes."""
+SLOWLY: Final = 0.02
+"""Seconds between messages of the slow reader."""
+NOBODY_READS: Final = 20.0
+"""Seconds; in CI until it was seen."""
+
+
+class _Reader:
+    """Reads the target, from when it is asked to."""
+
+    def __init__(self, trial: Trial, queue: Queue) -> None:
+        assert queue.broker is not None
+        self._url, self._queue, self._trial = queue.broker.url, queue.name, trial
+        self._slow = threading.Event()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        trial.at_end(self.end)
+
+    def start(self) -> None:
+        """Read slowly from now on."""
+        self._slow.set()
+        self._thread.start()
+
+    def hurry(self) -> None:
+        """Read at full speed from now on."""
+        self._slow.clear()
+
+    def end(self) -> None:
+        """Read no more."""
+        self._end.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _read(self) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0"))
+        channel: Any = connection.channel()
+        channel.basic_qos(prefetch_count=50)
+        for method, _, body in channel.consume(self._queue, auto_ack=False, inactivity_timeout=0.2):
+            if method is not None:
+                self._trial.arrived.append((method.routing_key, bytes(body)))
+                channel.basic_ack(method.delivery_tag)
+                if self._slow.is_set():
+                    time.sleep(SLOWLY)
+            elif self._end.is_set():
+                break
+        connection.close()
+
+
+def _full(trial: Trial, messages: int, *, dead_letters: bool) -> Sequence[Writable]:
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
+    arguments = {"x-max-length": FULL, "x-overflow": "reject-publish"}
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, arguments, heartbeat=None))
+    reader = _Reader(trial, target)
+    daemon = trial.bridge(source, target, dead_letters=dead_letters)
+    trial.wait_until_ready()
+
+    def begin() -> None:
+        trial.put(source, messages)
+
+    # While the reader is slow, messages move, and wait for long.
+    trial.suffer(begin, reader.start, seconds=0.0 if trial.short else NOBODY_READS, ready=False)
+    time.sleep(2.0 if trial.short else 10.0)
+    trial.check_running()
+    reader.hurry()
+    trial.drain(source, 300)
+    trial.bound = 0  # no connection was lost
+    trial.require(daemon.code is None, "the bridge has ended")
+    trial.wait_until(lambda: target.count()[0] == 0, "the reader has read all")
+    reader.end()
+    return []
+
+
+def _of_few_keys(*, dead_letters: bool) -> Callable[[Trial], Sequence[Writable]]:
+    return lambda trial: _full(trial, 2_000 if trial.short else 6_000, dead_letters=dead_letters)
+
+
+def _of_many_keys(trial: Trial) -> Sequence[Writable]:
+    """Each message has a key of its own, so none waits for another of its key."""
+    trial.window = 2_000
+    trial.keys = 40_000
+    return _full(trial, 40_000, dead_letters=True)
+
+
+SCENARIOS: Final = [
+    Scenario("reject-publish", "without dead letters", ["rabbitmq"], _of_few_keys(dead_letters=False)),
+    Scenario("reject-publish", "with dead letters", ["rabbitmq"], _of_few_keys(dead_letters=True), short=True),
+    Scenario("reject-publish", "40,000 keys, with dead letters", ["rabbitmq"], _of_many_keys),
+]

@@ -1,0 +1,137 @@
+"""Users of RabbitMQ: a password is changed, a user is deleted, a right is revoked, a secret rotates.
+
+Connections live on when a password changes, so they are closed, as by a restart of the broker. The bridge has a user
+of its own; the counts and the clean-up are guest's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.chaos.places import Queue, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+USER: Final = "chaos"
+PASSWORD: Final = "first"  # noqa: S105  of a container that listens on 127.0.0.1
+OTHER: Final = "second"
+WITHOUT: Final = 20.0
+"""Seconds; in CI it lasts until it was seen."""
+
+
+class _Login:
+    """The bridge's user, and what an operator does to it."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._control = trial.brokers.rabbitmq().control
+        self.add()
+        trial.at_end(self._control, "delete_user", USER)
+
+    def add(self) -> None:
+        self._control("add_user", USER, PASSWORD)
+        self.grant()
+
+    def grant(self) -> None:
+        self._control("set_permissions", USER, ".*", ".*", ".*")
+
+    def revoke_write(self) -> None:
+        """Rights that a channel has used are remembered until it ends."""
+        self._control("set_permissions", USER, ".*", "^$", ".*")
+        self.close_connections()
+
+    def delete(self) -> None:
+        self._control("delete_user", USER)
+        self.close_connections()
+
+    def change_password(self, password: str) -> None:
+        """Connections live on."""
+        self._control("change_password", USER, password)
+
+    def close_connections(self) -> None:
+        self._control("close_all_connections", "an operator's decision")
+
+
+def _between(trial: Trial) -> tuple[_Login, Queue, Queue]:
+    """Messages flow slowly from queue to queue, and most are left."""
+    login = _Login(trial)
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
+    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder, heartbeat=None))
+    source.login = target.login = f"{USER}:{PASSWORD}"
+    trial.put(source, 2_000 if trial.short else 6_000)
+    return login, source, target
+
+
+def _flow(trial: Trial, source: Queue, target: Queue, *, dead_letters: bool = True) -> None:
+    trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}", dead_letters=dead_letters)
+    trial.wait_for_written(300)
+
+
+def _seconds(trial: Trial) -> float:
+    return 0.0 if trial.short else WITHOUT
+
+
+def _password(trial: Trial) -> Sequence[Writable]:
+    login, source, target = _between(trial)
+    _flow(trial, source, target)
+
+    def change() -> None:
+        login.change_password(OTHER)
+        login.close_connections()
+
+    trial.suffer(change, lambda: login.change_password(PASSWORD), seconds=_seconds(trial))
+    trial.drain(source)
+    return [target]
+
+
+def _user(trial: Trial) -> Sequence[Writable]:
+    login, source, target = _between(trial)
+    _flow(trial, source, target)
+    trial.suffer(login.delete, login.add, seconds=_seconds(trial))
+    trial.drain(source)
+    return [target]
+
+
+def _write_right(trial: Trial, *, dead_letters: bool) -> Sequence[Writable]:
+    login, source, target = _between(trial)
+    _flow(trial, source, target, dead_letters=dead_letters)
+    trial.suffer(login.revoke_write, login.grant, seconds=_seconds(trial))
+    trial.drain(source)
+    return [target]
+
+
+def _rotation(trial: Trial) -> Sequence[Writable]:
+    """The password changes at the broker, and in the file that the configuration names: nothing is restarted."""
+    login, source, target = _between(trial)
+    secret = trial.folder / "secret"
+    secret.write_text(PASSWORD + "\n")
+    by_file = f'user = "{USER}"\npassword = {{ file = "{secret}" }}\n'
+    source.more = target.more = by_file
+    source.login = target.login = USER
+    _flow(trial, source, target)
+
+    def change() -> None:
+        login.change_password(OTHER)
+        login.close_connections()
+
+    # The broker's changes first, and for a while the file has the old one: as it does where they are two systems.
+    trial.suffer(change, lambda: secret.write_text(OTHER + "\n"), seconds=_seconds(trial))
+    trial.drain(source)
+    return [target]
+
+
+SCENARIOS: Final = [
+    Scenario("password", "changed, and back", ["rabbitmq"], _password),
+    Scenario("user", "deleted, and back", ["rabbitmq"], _user),
+    Scenario(
+        "revoke", "write right, without dead letters", ["rabbitmq"],
+        lambda trial: _write_right(trial, dead_letters=False), short=True,
+    ),
+    Scenario(
+        "revoke", "write right, with dead letters", ["rabbitmq"],
+        lambda trial: _write_right(trial, dead_letters=True),
+    ),
+    Scenario("rotate-secret", "in its file, while it runs", ["rabbitmq"], _rotation, short=True),
+]  # fmt: skip

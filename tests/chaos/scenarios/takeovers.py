@@ -1,0 +1,100 @@
+"""Bridges that are frozen or killed while others stand by, or share their work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from tests.chaos.daemon import Daemon
+from tests.chaos.places import HEARTBEAT, Queue, Readable, Topic, Writable
+from tests.chaos.scenarios.pauses import place
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+FROZEN: Final = 65.0
+FROZEN_SHORT: Final = 8.0
+"""Seconds: longer than the heartbeats and sessions of `tests.chaos.places` endure."""
+
+
+def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) -> list[Daemon]:
+    """Messages flow slowly, and most are left."""
+    trial.put(source, 2_000 if trial.short else 8_000)
+    policy = f"rate = {400 // bridges}"
+    daemons = [trial.bridge(source, target, policy=policy, name=f"bridge-{n + 1}") for n in range(bridges)]
+    trial.wait_for_written(300)
+    return daemons
+
+
+def _sigstop(source_kind: str, target_kind: str, trial: Trial) -> Sequence[Writable]:
+    """The brokers give up its connections meanwhile, and give what was under way to whoever reads next."""
+    heartbeat = HEARTBEAT if trial.short else None
+    source = place(trial, source_kind, "source", heartbeat)
+    target = place(trial, target_kind, "target", heartbeat)
+    (daemon,) = _flow(trial, source, target)
+    frozen = FROZEN_SHORT if trial.short else FROZEN
+
+    def freeze() -> None:
+        daemon.suspend()
+        time.sleep(frozen)
+
+    trial.suffer(freeze, daemon.resume, shows=False)
+    trial.drain(source)
+    return [target]
+
+
+def _kill_the_active(trial: Trial) -> Sequence[Writable]:
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
+    daemons = _flow(trial, source, target, bridges=2)
+    active = max(daemons, key=lambda daemon: sum(_read_by(trial, daemon)))
+    trial.faults += 1
+    trial.kill(active)
+    began, written = time.monotonic(), trial.written()
+    trial.wait_until(lambda: trial.written() > written, "the other bridge goes on")
+    trial.result.recovered = time.monotonic() - began
+    trial.drain(source)
+    return [target]
+
+
+def _read_by(trial: Trial, daemon: Daemon) -> list[float]:
+    running, trial.running = trial.running, [daemon]
+    try:
+        return trial.metric("hashstar_read_messages_total")
+    finally:
+        trial.running = running
+
+
+def _group_of_two(trial: Trial) -> Sequence[Writable]:
+    """One is frozen until the group has missed it, then the other is killed, and the first goes on."""
+    source = trial.use(Topic(False, trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
+    frozen, killed = _flow(trial, source, target, bridges=2)
+    trial.faults += 2
+    trial.running.remove(frozen)
+    frozen.suspend()
+    time.sleep(FROZEN_SHORT)
+    trial.kill(killed)
+    frozen.resume()
+    trial.running.append(frozen)
+    began, written = time.monotonic(), trial.written()
+    trial.wait_until(lambda: trial.written() > written, "the bridge that was frozen goes on")
+    trial.result.recovered = time.monotonic() - began
+    trial.drain(source)
+    return [target]
+
+
+SCENARIOS: Final = [
+    Scenario(
+        "sigstop", "65 s, RabbitMQ -> Kafka", ["rabbitmq", "kafka"],
+        lambda trial: _sigstop("rabbitmq", "kafka", trial), short=True,
+    ),
+    Scenario(
+        "sigstop", "65 s, Kafka -> RabbitMQ", ["kafka", "rabbitmq"],
+        lambda trial: _sigstop("kafka", "rabbitmq", trial),
+    ),
+    Scenario("takeover", "two on one queue, the active is killed", ["rabbitmq", "kafka"], _kill_the_active, short=True),
+    Scenario("takeover", "group of two, one frozen, one killed", ["kafka", "rabbitmq"], _group_of_two),
+]  # fmt: skip

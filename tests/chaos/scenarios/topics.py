@@ -1,0 +1,147 @@
+"""Topics of Kafka that are deleted and made anew, or get a partition more, under a bridge.
+
+Before a topic is deleted, all that was put is through, and of a target it was read: what an operator deletes is gone by
+the operator's hand. A number is never used twice, so what a remade topic has is told from what the old one had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.chaos.daemon import TOPOLOGY
+from tests.chaos.places import PARTITIONS, Queue, Topic, Writable
+from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.trial import Trial
+
+__all__ = ["SCENARIOS"]
+
+HALF: Final = 1_000
+GONE: Final = 20.0
+"""Seconds; in CI it lasts until it was seen."""
+FEWER: Final = 2
+MORE: Final = 7
+
+PARTITIONED: Final = TOPOLOGY.replace("queue out", "queue out: partitioned kafka.murmur2 over {count}")
+BESIDE: Final = "exchange other: fanout\nqueue beside\nother -> beside\n"
+
+FIRST: Final = 4_000
+BURST: Final = 6_000
+
+
+def _target_remade(trial: Trial, *, partitioned: bool) -> Sequence[Writable]:
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
+    trial.put(source, HALF)
+    if partitioned:
+        trial.bridge(source, target, topology=PARTITIONED.format(count=PARTITIONS))
+    else:
+        trial.bridge(source, target)
+    trial.wait_for_written(HALF)
+    trial.drain(source)
+    trial.collect(target)
+
+    def remake_wrong() -> None:
+        target.delete_topic()
+        trial.put(source, HALF)
+        target.make(FEWER)
+
+    def remake_right() -> None:
+        target.delete_topic()
+        target.make(PARTITIONS)
+
+    def delete() -> None:
+        target.delete_topic()
+        trial.put(source, HALF)
+
+    seconds = 0.0 if trial.short else GONE
+    if partitioned:  # with another number of partitions than the topology's it waits, and goes on with the right one
+        trial.suffer(remake_wrong, remake_right, seconds=seconds)
+    else:
+        trial.suffer(delete, lambda: target.make(FEWER), seconds=seconds)
+    trial.drain(source)
+    return [target]
+
+
+def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool) -> Sequence[Writable]:
+    source = trial.use(Topic(False, trial.brokers, "source", trial.folder, partitions=4))
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
+    trial.put(source, first)
+    trial.bridge(source, target)
+    trial.wait_for_written(first)
+    trial.drain(source)
+    source.delete_topic()
+    time.sleep(5.0 if noticed else 0.0)
+    source.make(4)
+    if noticed:  # the bridge has met the new topic while it was empty
+        time.sleep(20.0)
+    trial.put(source, burst)
+    trial.faults += 1
+    trial.wait_until(lambda: trial.written() >= first + 1, "messages of the new topic are read")
+    trial.wait_until(lambda: trial.written() >= trial.sent, "all of the new topic was written")
+    trial.drain(source)
+    return [target]
+
+
+def _of_source(first: int, burst: int, *, noticed: bool) -> Callable[[Trial], Sequence[Writable]]:
+    return lambda trial: _source_remade(trial, first=first, burst=burst, noticed=noticed)
+
+
+def _partition_added(trial: Trial) -> Sequence[Writable]:
+    """The topology spreads over as many as the topic had. It waits, until the topology is right and it was restarted;
+    what else the bridge does goes on meanwhile.
+    """
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
+    other_source = trial.use(Queue("classic", trial.brokers, "source", trial.folder))
+    other_target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
+    other = (
+        f'[sources.other]\nexchange = "other"\n{other_source.table()}'
+        f"[targets.beside]\n{other_target.table().replace('queues.out.', 'queues.beside.')}"
+    )
+    policy = 'drain = "3 s"\n'
+    daemon = trial.bridge(
+        source, target, policy=policy, rest=other, topology=PARTITIONED.format(count=PARTITIONS) + BESIDE
+    )
+    trial.put(source, HALF)
+    trial.wait_for_written(HALF)
+    trial.drain(source)
+
+    def beside() -> None:
+        trial.put(source, HALF)
+        other_source.put([("beside", b"%d" % n) for n in range(HALF)])
+        trial.wait_until(lambda: other_target.count()[0] == HALF, "the other flow of the bridge goes on", 30.0)
+
+    def correct() -> None:
+        trial.running.remove(daemon)
+        daemon.stop()  # with what it could not write unsettled: exit code 1
+        trial.collect(target)
+        daemon.configure(
+            policy=policy + trial.stalled_after, rest=trial.tables(other),
+            topology=PARTITIONED.format(count=MORE) + BESIDE,
+        )  # fmt: skip
+        trial.start(daemon)
+
+    trial.suffer(lambda: target.add_partitions(MORE), correct, meanwhile=beside)
+    trial.drain(source)
+    return [target]
+
+
+KINDS: Final = ("rabbitmq", "kafka")
+SCENARIOS: Final = [
+    Scenario(
+        "remake-topic", "target, from 6 partitions to 2", KINDS,
+        lambda trial: _target_remade(trial, partitioned=False), short=True,
+    ),
+    Scenario(
+        "remake-topic", "target of a partitioned queue, from 6 to 2 to 6", KINDS,
+        lambda trial: _target_remade(trial, partitioned=True),
+    ),
+    Scenario("remake-topic", "source, then a burst of 6,000", KINDS, _of_source(FIRST, BURST, noticed=True)),
+    Scenario(
+        "remake-topic", "source, a shorter one at once", KINDS, _of_source(FIRST, 1_000, noticed=False), short=True
+    ),
+    Scenario("remake-topic", "source, a longer one at once", KINDS, _of_source(1_000, BURST, noticed=False)),
+    Scenario("add-partition", "to the target of a partitioned queue", KINDS, _partition_added),
+]  # fmt: skip

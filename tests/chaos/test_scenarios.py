@@ -1,0 +1,70 @@
+"""Scenarios can be told apart, each row of the table is among them, and a result that is no proof says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.brokers import KINDS, Brokers, rounds_of
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.table import trial_lines
+from tests.chaos.trial import Trial, TrialResult
+from tests.chaos.watching import Visibility
+from tests.servers import Unavailable
+
+ROWS = {
+    "pause", "stop", "alarm", "full-disk", "delete", "password", "user", "revoke", "reject-publish", "remake-topic",
+    "add-partition", "too-large", "user-id", "nested", "odd-timestamp", "cc-loop", "sigstop", "takeover",
+    "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
+    "window-bytes",
+}  # fmt: skip
+
+
+def test_every_row_has_its_scenario_and_no_two_share_a_folder() -> None:
+    assert {scenario.name for scenario in SCENARIOS} == ROWS
+    assert len({scenario.key for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert all({*scenario.kinds, *scenario.spoils} <= {*KINDS} for scenario in SCENARIOS)
+
+
+def test_several_images_of_a_kind_are_played_one_after_the_other() -> None:
+    images = ["own/rabbitmq:4.0", "own/rabbitmq:4.3", "kafka:3.9"]
+    assert list(rounds_of(images)) == [
+        {"rabbitmq": "own/rabbitmq:4.0", "kafka": "kafka:3.9"},
+        {"rabbitmq": "own/rabbitmq:4.3", "kafka": "kafka:3.9"},
+    ]
+    assert list(rounds_of([])) == [{}]
+    with pytest.raises(Unavailable, match="postgres"):
+        list(rounds_of(["postgres:17"]))
+
+
+def test_a_fault_that_was_not_seen_in_time_is_a_problem_for_each_place_where_it_was_not(tmp_path: Path) -> None:
+    result = TrialResult("pause", "-")
+    with Trial(Brokers(), tmp_path, result) as trial:  # which starts none
+        trial._note_visibility(Visibility(0.5, 15.5, None), ["to: silent"])
+    assert len(result.problems) == 2
+    assert "metric: only after 15.5 s" in result.problems[0]
+    assert "ready: never" in result.problems[1]
+
+
+def test_what_is_missing_in_the_end_is_lost_and_a_dead_letter_nobody_expects_is_a_problem(tmp_path: Path) -> None:
+    result = TrialResult("pause", "-")
+    with Trial(Brokers(), tmp_path, result) as trial:  # which starts none
+        trial.arrived += trial.numbers(100)[1:]
+        trial.expected_dead = lambda dead: dead == [b"0"]
+        trial.finish([])
+    assert (result.lost, result.out_of_order, result.duplicates, result.dead_letters) == (1, 0, 0, 0)
+    assert [problem.partition(":")[0] for problem in result.problems] == ["lost", "other dead letters than expected"]
+
+
+def test_the_table_has_a_mark_for_what_was_not_measured() -> None:
+    results = [
+        TrialResult("pause", "rabbitmq 4.0.5", 0, 0, 1_200, 0, 1.25, Visibility(0.1, 2.0, None)),
+        TrialResult("nested", "-", problems=["broken"]),
+    ]
+    lines = list(trial_lines(results))
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
+        "pause", "rabbitmq 4.0.5", "0", "0", "1,200", "0", "1.2 s", "0.1 s", "2.0 s", "-",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["nested", "-", *"????", *"----"]
+    assert lines[4] == "nested: broken"

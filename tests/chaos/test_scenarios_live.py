@@ -1,0 +1,38 @@
+"""The scenarios of ``make chaos`` that take little time, on live brokers: what broke a bridge once does so no more.
+
+Brokers are started once for all. A fault lasts only until it was seen; `--short` plays them the same way by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.brokers import Brokers
+from tests.chaos.scenarios import SCENARIOS, Scenario, play
+from tests.chaos.table import trial_lines
+from tests.servers import Unavailable, missing
+
+pytestmark = pytest.mark.live
+
+SHORT = [scenario for scenario in SCENARIOS if scenario.short]
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    with Brokers() as found:
+        yield found
+
+
+@pytest.mark.parametrize("scenario", SHORT, ids=[scenario.key for scenario in SHORT])
+def test_nothing_is_lost_and_a_bridge_that_cannot_move_shows_it(
+    scenario: Scenario, brokers: Brokers, tmp_path: Path
+) -> None:
+    try:
+        result = play(scenario, brokers, tmp_path / scenario.key, short=True)
+    except Unavailable as reason:
+        missing(str(reason))
+    print("\n".join(trial_lines([result])))
+    assert not result.problems

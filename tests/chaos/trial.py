@@ -1,0 +1,347 @@
+"""A scenario at work: brokers, bridges, numbered messages, one kind of fault, and what came of it.
+
+A scenario builds its places and its bridges here, puts messages, has the bridge `suffer`, and waits until all is
+through. Then the trial stops the bridges and accounts for the messages: what is lost, out of order, there twice or a
+dead letter. Dead letters go to an archive beside the logs, which no fault of a broker touches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import pyarrow.parquet as pq
+
+from tests.chaos.accounting import Account, key_of
+from tests.chaos.brokers import Brokers
+from tests.chaos.daemon import TOPOLOGY, Daemon
+from tests.chaos.places import Place, Readable, Writable
+from tests.chaos.run import GaveUp
+from tests.chaos.watching import Visibility, Watch, read_metrics
+
+__all__ = ["LIMIT", "Trial", "TrialResult"]
+
+P = TypeVar("P", bound=Place)
+
+LIMIT: Final = 15.0
+"""Seconds after which a bridge that cannot move must have shown it."""
+PATIENCE: Final = 5.0
+"""Seconds for which it is waited beyond that, so that the table has a figure."""
+KEYS: Final = 40
+WINDOW: Final = 200
+QUIET: Final = 2.0
+"""Seconds without anything to do after which all is through."""
+SECONDS: Final = 120.0
+"""That a bridge may take for anything, on a machine that does much else."""
+LOOK: Final = 0.25
+PROBLEMS: Final = 5
+"""Numbers of each kind that are named."""
+
+
+@dataclass(slots=True)
+class TrialResult:
+    """What came of a scenario. None: it was not measured, or the trial did not come so far."""
+
+    scenario: str
+    versions: str
+    lost: int | None = None
+    out_of_order: int | None = None
+    duplicates: int | None = None
+    dead_letters: int | None = None
+    recovered: float | None = None
+    """Seconds from the end of the slowest fault until messages moved again."""
+    visibility: Visibility | None = None
+    """Of the fault that took longest to be seen."""
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    """What else was measured."""
+    problems: list[str] = field(default_factory=list)
+    folder: Path = Path()
+
+
+class Trial:
+    """One scenario; left, it ends its bridges and removes its places."""
+
+    def __init__(self, brokers: Brokers, folder: Path, result: TrialResult, *, short: bool = False) -> None:
+        self.brokers = brokers
+        self.folder = folder
+        self.result = result
+        self.short = short
+        """Whether it runs in CI, where a fault lasts only until it was seen."""
+        self.sent = 0
+        self.keys = KEYS
+        self.faults = 0
+        """Faults that may make messages come twice, a window of them each."""
+        self.window = WINDOW
+        self.bound: int | None = None
+        """Duplicates that are allowed, where it is not a window for each fault."""
+        self.expected_dead: Callable[[list[bytes]], bool] | None = None
+        """Whether dead letters of these bodies are those that should be; None: there should be none."""
+        self.body_of: Callable[[bytes], bytes] = bytes
+        """What of a body is its number."""
+        self.key_of: Callable[[str], str] = str
+        """The key that a message was sent with, of the one that it arrived with."""
+        self.arrived: list[tuple[str, bytes]] = []
+        self.running: list[Daemon] = []
+        """Bridges that should be running."""
+        self._drained: Readable | None = None
+        self._stack = ExitStack()
+        self._watches: dict[int, Watch] = {}
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # What it is built of.
+
+    def use(self, place: P) -> P:
+        """Remove a place at the end."""
+        self._stack.callback(place.close)
+        return place
+
+    def at_end(self, act: Callable[..., Any], *arguments: Any) -> None:
+        """Do this at the end, whatever happens."""
+        self._stack.callback(act, *arguments)
+
+    def bridge(
+        self,
+        source: Place,
+        target: Place,
+        *,
+        policy: str = "",
+        rest: str = "",
+        topology: str = TOPOLOGY,
+        dead_letters: bool = True,
+        name: str = "bridge",
+        start: bool = True,
+    ) -> Daemon:
+        """A bridge from one place to another, started unless said otherwise."""
+        tables = self.tables(rest, dead_letters=dead_letters)
+        daemon = Daemon(
+            self.folder / name, source.table(), target.table(), self.window,
+            policy=policy + self.stalled_after, rest=tables, topology=topology,
+        )  # fmt: skip
+        self._stack.callback(daemon.kill)
+        if start:
+            self.start(daemon)
+        return daemon
+
+    @property
+    def stalled_after(self) -> str:
+        """A line of the policy: in CI, a bridge calls itself stalled sooner than by default."""
+        return '\nstalled_after = "3 s"\n' if self.short else "\n"
+
+    def tables(self, rest: str = "", *, dead_letters: bool = True) -> str:
+        """More tables of a configuration, with that of the dead letters."""
+        dead = f'[dead_letters]\nurl = "archive:{self.folder / "dead"}"\nrotate = "1 s"\n' if dead_letters else ""
+        return f"{rest}\n{dead}"
+
+    def start(self, daemon: Daemon) -> None:
+        """Start a bridge, and look at it from now on."""
+        daemon.start()
+        self.running.append(daemon)
+        if id(daemon) not in self._watches:
+            self._watches[id(daemon)] = self._stack.enter_context(Watch(daemon))
+
+    def kill(self, daemon: Daemon) -> None:
+        """End a bridge with SIGKILL."""
+        self.running.remove(daemon)
+        daemon.kill()
+
+    # What happens to it.
+
+    def numbers(self, count: int) -> list[tuple[str, bytes]]:
+        """Keys and bodies of the next messages, which count as sent."""
+        first, self.sent = self.sent, self.sent + count
+        return [(key_of(n, self.keys), b"%d" % n) for n in range(first, self.sent)]
+
+    def put(self, source: Readable, count: int) -> None:
+        """Add the next messages."""
+        source.put(self.numbers(count))
+
+    def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+        """Wait. Raises GaveUp when it takes too long, or a bridge has ended."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            self.check_running()
+            if time.monotonic() > deadline:
+                raise GaveUp(f"not within {seconds:.0f} s: {what}; {self._state()}")
+            time.sleep(LOOK)
+
+    def _state(self) -> str:
+        """What the bridges say of themselves."""
+        ready, fates = [daemon.get("/ready") for daemon in self.running], self.metric("hashstar_fates_total")
+        return f"{self.written():,} of {self.sent:,} are written, {sum(fates):,.0f} given up, /ready answers {ready}"
+
+    def check_running(self) -> None:
+        """Raise GaveUp if a bridge has ended by itself."""
+        for daemon in self.running:
+            if daemon.code is not None:
+                raise GaveUp(f"the bridge ended by itself: exit code {daemon.code}")
+
+    def written(self) -> int:
+        """Messages that targets have confirmed to the processes that run now, but for dead letters; 0 while none
+        answers.
+        """
+        return int(sum(self.metric("hashstar_written_messages_total", without='"dead_letters"')))
+
+    def metric(self, name: str, labels: str = "", without: str = "\n") -> list[float]:
+        """The values of a metric whose labels contain a text, and not another, of all bridges."""
+        answers = [daemon.get("/metrics") for daemon in self.running]
+        series: list[Mapping[tuple[str, str], float]] = [read_metrics(each[1]) for each in answers if each is not None]
+        return [
+            value
+            for each in series
+            for (found, its), value in each.items()
+            if found == name and labels in its and without not in its
+        ]
+
+    def wait_for_written(self, count: int) -> None:
+        """Wait until so many messages are through, so that a fault strikes amid the flow."""
+        self.wait_until(lambda: self.written() >= count, f"{count:,} messages were written")
+
+    def wait_until_ready(self) -> None:
+        """Wait until bridges are ready, and their metrics well."""
+        for daemon in self.running:
+            self.wait_until(lambda daemon=daemon: self._watches[id(daemon)].is_clear, "the bridge is ready")  # type: ignore[misc]
+
+    def drain(self, source: Readable, seconds: float = SECONDS) -> None:
+        """Wait until nothing is left in the source, and nothing under way."""
+        self._drained = source
+        quiet_since, deadline = time.monotonic(), time.monotonic() + seconds
+        while time.monotonic() - quiet_since < QUIET:
+            self.check_running()
+            left, under_way = source.left(), [daemon.unsettled() for daemon in self.running]
+            if left is None or left > 0 or any(each != 0 for each in under_way):
+                quiet_since = time.monotonic()
+            if time.monotonic() > deadline:
+                raise GaveUp(
+                    f"not all was through after {seconds:.0f} s: {left} are left in the source (None: it does not "
+                    f"answer), {under_way} under way; {self._state()}"
+                )
+            time.sleep(LOOK)
+
+    def suffer(
+        self,
+        begin: Callable[[], Any],
+        end: Callable[[], Any],
+        *,
+        seconds: float = 0.0,
+        shows: bool = True,
+        within: float = SECONDS,
+        ready: bool = True,
+        meanwhile: Callable[[], Any] = lambda: None,
+    ) -> None:
+        """Let a fault begin, and end when it was to be seen and has lasted for ``seconds``; then wait until messages
+        move again, ``within`` seconds.
+
+        ``shows``: whether the bridge must show it within `LIMIT` seconds, as it cannot move; ``ready``: whether it
+        must be ready again when messages move; ``meanwhile`` is done before the end.
+        """
+        self.wait_until_ready()
+        watches = [self._watches[id(daemon)] for daemon in self.running]
+        self.faults += 1
+        began = time.monotonic()
+        try:
+            begin()
+            last = began + (LIMIT + PATIENCE if shows else 0.0)
+            seen = Visibility()
+            while time.monotonic() < max(began + seconds, began if seen.all_within < LIMIT else last):
+                self.check_running()
+                seen = max([watch.visibility(began) for watch in watches], key=lambda each: each.all_within)
+                time.sleep(LOOK)
+            meanwhile()
+        finally:
+            end()
+        if shows:
+            self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
+        ended, written = time.monotonic(), self.written()
+        self.wait_until(
+            lambda: self.written() > written and (not ready or all(daemon.is_ready for daemon in self.running)),
+            f"messages move again after the fault{', and the bridge is ready' if ready else ''}",
+            within,
+        )
+        self.result.recovered = max(self.result.recovered or 0.0, time.monotonic() - ended)
+
+    def note_shown(self, began: float) -> None:
+        """Wait until what began at a time (`time.monotonic`) could be seen, and note how long that took."""
+        watches = [self._watches[id(daemon)] for daemon in self.running]
+        while True:
+            self.check_running()
+            seen = max([watch.visibility(began) for watch in watches], key=lambda each: each.all_within)
+            if seen.all_within < LIMIT or time.monotonic() > began + LIMIT + PATIENCE:
+                break
+            time.sleep(LOOK)
+        self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
+
+    def _note_visibility(self, seen: Visibility, reasons: Sequence[str]) -> None:
+        worst = self.result.visibility
+        if worst is None or seen.all_within > worst.all_within:
+            self.result.visibility = seen
+        for name, after in zip(Visibility._fields, seen, strict=True):
+            if after is None or after > LIMIT:
+                took = "never" if after is None else f"only after {after:.1f} s"
+                self.result.problems.append(
+                    f"not visible within {LIMIT:.0f} s in the {name}: {took}; /ready gave {reasons}"
+                )
+
+    def fail(self, problem: str) -> None:
+        """Note what is wrong."""
+        self.result.problems.append(problem)
+
+    def require(self, holds: bool, problem: str) -> None:
+        """Note what is wrong unless it holds."""
+        if not holds:
+            self.fail(problem)
+
+    # What came of it.
+
+    def collect(self, target: Writable) -> None:
+        """Take what has arrived at a target so far."""
+        self.arrived += [(self.key_of(key), self.body_of(body)) for key, body in target.arrivals()]
+
+    def stop(self) -> None:
+        """Stop all bridges, which drain."""
+        for daemon in [*self.running]:
+            code = daemon.stop()
+            self.require(code == 0, f"the bridge did not drain in the end: exit code {code}")
+            self.running.remove(daemon)
+
+    def dead_letters(self) -> list[bytes]:
+        """The bodies of all dead letters, once the bridges have stopped."""
+        return [
+            body
+            for part in sorted((self.folder / "dead").rglob("[!.]*.parquet"))
+            for body in pq.read_table(part, columns=["body"]).column("body").to_pylist()
+        ]
+
+    def finish(self, targets: Iterable[Writable]) -> None:
+        """Stop the bridges, and account for all messages."""
+        self.stop()
+        # What a broker had sent and the bridge had not read is in neither count of `drain`, and is there again now.
+        left = self._drained.left() if self._drained is not None else 0
+        self.require(not left or left < 0, f"{left} messages were left in the source, and nothing moved for {QUIET} s")
+        for target in targets:
+            self.collect(target)
+        result, account = self.result, Account(self.sent, self.keys)
+        account.take(self.arrived)
+        arrivals = "".join([f"{key} {body!r}\n" for key, body in self.arrived])
+        (self.folder / "arrivals.txt").write_text(arrivals)
+        bound = self.window * self.faults if self.bound is None else self.bound
+        result.problems += account.complaints(bound, most=PROBLEMS)
+        result.lost, result.out_of_order = len(account.lost), len(account.out_of_order)
+        result.duplicates = account.duplicates
+        dead = self.dead_letters()
+        result.dead_letters = len(dead)
+        if self.expected_dead is None:
+            self.require(not dead, f"{len(dead):,} dead letters that are not the messages' fault: {dead[:PROBLEMS]}")
+        else:
+            shown = [body[:20] for body in dead[:PROBLEMS]]
+            self.require(self.expected_dead(dead), f"other dead letters than expected: {len(dead):,}, {shown}")

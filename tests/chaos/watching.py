@@ -1,0 +1,120 @@
+"""How soon a bridge that cannot move shows it: in its log, in a metric, and on ``/ready``.
+
+A thread asks for ``/ready`` and ``/metrics`` some times a second while a scenario runs. A fault begins at a time; from
+then on the first answer that is not ready, the first metric that says so, and the first line of the log that is a
+warning or worse are what an operator would see.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self
+
+from tests.chaos.daemon import Daemon
+
+__all__ = ["Sample", "Visibility", "Watch", "has_stalled", "read_metrics", "seconds_to_log"]
+
+EVERY: Final = 0.2
+"""Seconds between two looks."""
+
+SLACK: Final = 0.05
+"""Seconds that a line of the log may be older than the fault, as their clocks are two."""
+
+
+class Visibility(NamedTuple):
+    """Seconds from a fault until it could be seen; None: it could not."""
+
+    log: float | None = None
+    metric: float | None = None
+    ready: float | None = None
+
+    @property
+    def all_within(self) -> float:
+        """The slowest of the three."""
+        return max([float("inf") if each is None else each for each in self])
+
+
+class Sample(NamedTuple):
+    """What a bridge answered at a time (`time.monotonic`)."""
+
+    at: float
+    ready: bool
+    stalled: bool
+    reason: str
+
+
+def read_metrics(text: str) -> Mapping[tuple[str, str], float]:
+    """Name and labels, as they are written -> value, of Prometheus's text format."""
+    found: dict[tuple[str, str], float] = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            name, brace, labels = series.partition("{")
+            found[name, brace + labels] = float(value)
+    return found
+
+
+def has_stalled(metrics: Mapping[tuple[str, str], float]) -> bool:
+    """Whether a metric says that something does not move: an endpoint is not up, or the bridge has stalled."""
+    return any(
+        (name == "hashstar_up" and not value) or (name == "hashstar_stalled" and value)
+        for (name, _), value in metrics.items()
+    )
+
+
+def seconds_to_log(events: Iterable[Mapping[str, Any]], began: float) -> float | None:
+    """Seconds from a time (`time.time`) to the first warning or error that was logged after it."""
+    for event in events:
+        at = datetime.fromisoformat(event["time"]).timestamp()
+        if event["level"] in ("warning", "error") and at >= began - SLACK:
+            return max(0.0, at - began)
+    return None
+
+
+@dataclass
+class Watch:
+    """Looks at a bridge until it is left."""
+
+    daemon: Daemon
+    samples: list[Sample] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._end.wait(EVERY):
+            ready, metrics = self.daemon.get("/ready"), self.daemon.get("/metrics")
+            if ready is not None and metrics is not None and metrics[0] == 200:
+                stalled = has_stalled(read_metrics(metrics[1]))
+                self.samples.append(Sample(time.monotonic(), ready[0] == 200, stalled, ready[1].strip()))
+
+    def visibility(self, began: float) -> Visibility:
+        """How soon what began at a time (`time.monotonic`) could be seen; so far."""
+        since = [sample for sample in list(self.samples) if sample.at >= began]
+        wall = time.time() - (time.monotonic() - began)
+        return Visibility(
+            seconds_to_log(self.daemon.events(), wall),
+            next((sample.at - began for sample in since if sample.stalled), None),
+            next((sample.at - began for sample in since if not sample.ready), None),
+        )
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the last look found it ready, and every metric well."""
+        return bool(self.samples) and self.samples[-1].ready and not self.samples[-1].stalled
+
+    def reasons(self, began: float) -> list[str]:
+        """What ``/ready`` gave as reasons since a time, each once."""
+        found = [sample.reason for sample in list(self.samples) if sample.at >= began and not sample.ready]
+        return list(dict.fromkeys(found))
