@@ -332,7 +332,7 @@ def test_check_says_once_why_it_cannot_connect(tmp_path: Path) -> None:
     assert found.returncode == 1
     [line] = [line for line in found.stdout.splitlines() if line.startswith("  error")]
     assert line.startswith("  error    [sources.kafka] ")
-    assert found.stdout.count("127.0.0.1:1") == 1
+    assert found.stdout.count("127.0.0.1:1 failed: Connection refused") == 1
     assert found.stderr == ""
 
 
