@@ -29,7 +29,7 @@ from exchange.router import Router
 
 __all__ = ["Inlet", "Pump", "PumpEvents"]
 
-CLOSING: Final = 10.0
+CLOSING: Final = 5.0
 """Seconds that all targets, and then all sources, may take to close after a stop."""
 
 FINISHING: Final = 90.0
