@@ -20,8 +20,9 @@ from bridge.amqp import ContentHeader, content_of
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target
 from bridge.mapping.marks import FIRST_HOP, place_of, published
 from bridge.rabbitmq.addresses import cluster_of
-from bridge.rabbitmq.connection import Channel, Connection, Refused
+from bridge.rabbitmq.connection import Channel, Connection
 from bridge.rabbitmq.frames import Acked, Event, Returned, publish
+from bridge.rabbitmq.refusals import Refused
 from bridge.rabbitmq.returns import Sent, returned_ones
 from bridge.rabbitmq.routes import Address, Expected, Route, routes_of
 from exchange.errors import BrokerError, InputError

@@ -13,7 +13,7 @@ import pika
 import pytest
 
 from bridge.endpoint import Disconnected
-from bridge.rabbitmq import connection as module
+from bridge.rabbitmq import wire as module
 from bridge.rabbitmq.addresses import broker_of
 from bridge.rabbitmq.connection import Connection
 from tests.bridge.behaviour import on_a_loop

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.amqp import ContentHeader
-from bridge.rabbitmq.connection import _Wire
 from bridge.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, publish
 from bridge.rabbitmq.offsets import Offsets
 from bridge.rabbitmq.returns import Sent, returned_ones
+from bridge.rabbitmq.wire import Wire
 
 FRAME_MAX = 4_096
 
@@ -48,7 +48,7 @@ def written(event: Event) -> bytes:
     return b"".join(frames)
 
 
-class Wire(_Wire):
+class Unconnected(Wire):
     """A wire without a connection."""
 
     def __init__(self) -> None:
@@ -56,11 +56,12 @@ class Wire(_Wire):
         self.after_data = lambda: None
         self._frame_buffer = b""
         self.bytes_received = 0
+        self.heard = 0.0
 
 
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
 def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event], cuts: Sequence[int]) -> None:
-    wire, data = Wire(), b"".join(map(written, events))
+    wire, data = Unconnected(), b"".join(map(written, events))
     for size in cuts:
         wire._on_data_available(data[:size])
         data = data[size:]
