@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from bridge.endpoints.kafka import KafkaSource
 from bridge.kafka.errors import Reasons, told
 from bridge.kafka.health import PATIENCE, Health
+from tests.bridge.behaviour import on_a_loop
 
 OURS = [("orders", 0)]
 
@@ -91,3 +94,12 @@ def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
         "receive.message.max.bytes"
     )
     assert "no Kafka broker; is this its port?" in told(KafkaError(KafkaError._TRANSPORT, text))
+
+
+@on_a_loop
+async def test_a_check_of_brokers_that_are_away_says_so_soon() -> None:
+    for address in ("127.0.0.1:1", "192.0.2.1:9092"):  # refused, and never answered
+        source = KafkaSource("read", {"bootstrap.servers": address, "group.id": "g", "log_level": 0}, ["t"])
+        async with asyncio.timeout(15.0):
+            [found] = await source.check()
+        assert found.level == "error"

@@ -595,15 +595,6 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
 
 
 @on_a_loop
-async def test_a_check_of_brokers_that_are_away_says_so_soon() -> None:
-    for address in ("127.0.0.1:1", "192.0.2.1:9092"):  # refused, and never answered
-        source = KafkaSource("read", {"bootstrap.servers": address, "group.id": "g", "log_level": 0}, ["t"])
-        async with asyncio.timeout(15.0):
-            [found] = await source.check()
-        assert found.level == "error"
-
-
-@on_a_loop
 async def test_large_messages_are_read_no_further_ahead_than_the_window_allows(topics: Topics) -> None:
     topic = topics.make(2)
     for _ in range(3):
