@@ -259,12 +259,17 @@ class Trial:
                 time.sleep(LOOK)
             meanwhile()
         finally:
+            before = self.written()
             end()
         if shows:
             self._note_visibility(seen, [reason for watch in watches for reason in watch.reasons(began)])
         ended, written = time.monotonic(), self.written()
         self.wait_until(
-            lambda: self.written() > written and (not ready or all(daemon.is_ready for daemon in self.running)),
+            # They may have moved already while the fault's end took its time.
+            lambda: (
+                (self.written() > written or written > before)
+                and (not ready or all(daemon.is_ready for daemon in self.running))
+            ),
             f"messages move again after the fault{', and the bridge is ready' if ready else ''}",
             within,
         )

@@ -48,6 +48,7 @@ def _target_remade(trial: Trial, *, partitioned: bool) -> Sequence[Writable]:
         target.make(FEWER)
 
     def remake_right() -> None:
+        trial.collect(target)  # what fitted before the bridge saw that the topic was another
         target.delete_topic()
         target.make(PARTITIONS)
 
