@@ -4,12 +4,15 @@ A nack, or a queue that is missing, is no verdict on a message: whatever goes th
 try comes later; after each success twice as many messages may be under way. For `CALM` seconds after the last refusal
 only one message of a key is under way, because a queue that is about to be full again may refuse any message in the
 middle of what it was sent, and those behind it must not overtake it.
+
+What was refused goes behind the other keys that wait: should one message be refused for its own sake, as nothing else
+is any more, another one gets through and shows it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from bridge.endpoint import Failure, Outgoing
 
@@ -39,7 +42,7 @@ class Gate:
         self.under_way: set[int] = set()
         """Numbers of messages that were sent and are not answered."""
         self._wide = 1
-        self._ready: list[tuple[int, Outgoing]] = []
+        self._ready: deque[Outgoing] = deque()
 
     def refuse(self, failure: Failure, now: float) -> bool:
         """Take note of a refusal. Return whether a timer is to be started, after which `reopen` is called."""
@@ -63,13 +66,13 @@ class Gate:
 
     def offer(self, outgoing: Outgoing) -> None:
         """Add a message that may be sent when there is room; the first of its key."""
-        heappush(self._ready, (outgoing.number, outgoing))
+        self._ready.append(outgoing)
 
     def take(self, may_go: Callable[[Outgoing], bool]) -> list[Outgoing]:
-        """Return the messages that may be sent now, in their order; those that ``may_go`` denies are forgotten."""
+        """Return the messages that may be sent now; those that ``may_go`` denies are forgotten."""
         taken: list[Outgoing] = []
         while self._ready and not self.waits and len(self.under_way) < self._wide:
-            _, outgoing = heappop(self._ready)
+            outgoing = self._ready.popleft()
             if outgoing.number not in self.under_way and may_go(outgoing):
                 self.under_way.add(outgoing.number)
                 taken.append(outgoing)

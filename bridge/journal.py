@@ -162,7 +162,6 @@ class Journal:
         handler = _Logged(self)
         logging.getLogger().addHandler(handler)
         logging.getLogger("bridge").setLevel(logging.DEBUG)
-        logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs as errors what the pump is told, and tells
 
     def hung_up(self) -> None:
         """Write that a SIGHUP came, which changes nothing."""

@@ -79,6 +79,8 @@ def found_at_target(settings: Mapping[str, Any], topics: Sequence[str], partitio
                 agreed({topic: Topic(counts[topic], None)}, {queue: (topic, count)})
             except Disconnected as problem:
                 found.append(Finding("error", str(problem), f"queues.{queue}"))
+    if not counts:  # librdkafka takes no empty list
+        return found
     limits = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, name) for name in counts], request_timeout=ANSWER
     )

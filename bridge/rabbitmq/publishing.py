@@ -30,6 +30,10 @@ from exchange.errors import BrokerError, InputError
 __all__ = ["Address", "RabbitmqTarget"]
 
 NO_ROUTE: Final = 312
+
+UNROUTED: Final = 10
+"""Number of messages that an exchange returns, and routes none in between, after which it is the exchange's fault."""
+
 NO_ACCESS: Final = 403
 NOT_FOUND: Final = 404
 
@@ -174,6 +178,8 @@ class _Publishing:
         self._under_way: dict[int, Outgoing] = {}
         self._returned: dict[int, Failure] = {}
         self._waiting: deque[Outgoing] = deque()  # while the broker has blocked publishers, or one is suspected
+        self._unrouted: dict[str, set[int]] = {}
+        """Queue of the topology -> numbers of the messages that were returned since one was routed."""
         self._silent_since = 0.0  # the loop's time of the last answer, or of the first publish behind it
         channel.on_events = self._hear
         connection.on_unblocked = self._write_waiting
@@ -285,10 +291,24 @@ class _Publishing:
         for event, numbers in returned_ones(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
-                self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
+                self._returned[numbers[0]] = Failure(reason, busy=self._leads_nowhere(event, numbers[0]))
             else:
                 unclear = Failure(f"{reason}, this message or one like it")
                 self._returned.update(dict.fromkeys(numbers, unclear))
+
+    def _leads_nowhere(self, event: Returned, number: int) -> bool:
+        """Return whether it is the place that a message was returned for, and not its routing key.
+
+        The default exchange has a route to each queue that is there. Another exchange that returns message after
+        message, and routes none, has lost its queue or its bindings.
+        """
+        if event.code != NO_ROUTE:
+            return False
+        outgoing = self._under_way[number]
+        unrouted = self._unrouted.setdefault(outgoing.queue, set())
+        if len(unrouted) < UNROUTED:
+            unrouted.add(outgoing.number)
+        return not event.exchange or len(unrouted) >= UNROUTED
 
     def _sent(self, outgoing: Outgoing) -> Sent:
         exchange, key, marks = self._addressed(outgoing)
@@ -318,6 +338,8 @@ class _Publishing:
                 failure = Failure("nack", busy=True)
             if failure is None:
                 confirmed.append(outgoing)
+                if self._unrouted:
+                    self._unrouted.pop(outgoing.queue, None)
             else:
                 failed.append((outgoing, failure))
 

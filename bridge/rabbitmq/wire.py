@@ -44,7 +44,7 @@ GONE_SECONDS: Final = 30.0
 
 T = TypeVar("T")
 
-logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it would print is raised here
+logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # what it would print is raised here
 
 
 class Wire(AsyncioConnection):  # type: ignore[misc]

@@ -588,6 +588,8 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
     target._partitioned = {"queue": (topic, 4)}
     levels = {each.key: each for each in await target.check() if each.level != "ok"}
     assert "has 3 partitions, and the topology spreads queue 'queue' over 4" in levels["queues.queue"].text
+    nowhere = KafkaTarget("nowhere", topics.settings, {"queue": Destination("hashstar-none")})
+    assert [each.level for each in await nowhere.check()] == ["error"]
     with topics.not_allowed(topic, AclOperation.READ):
         assert "may not read" in (await source.check())[0].text
     with topics.not_allowed(topic, AclOperation.WRITE):
