@@ -16,19 +16,26 @@ hashstar-content-header     only where the message's headers cannot be read: fla
 hashstar-user_id,           properties and headers of the message that would have a broker refuse, drop or
 hashstar-expiration,        copy its dead letter; they are not under their own names
 hashstar-CC, hashstar-BCC
+hashstar-packed            only where what takes dead letters refused this one, as its headers are too many: true.
+                            The dead letter without this is the body, as a line of JSON that `hashstar route`
+                            and archives read, and the headers here are those of this table.
 ==========================  ===========================================================================
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from bridge.amqp import MalformedHeader, content_of
 from bridge.endpoint import Delivery
 from exchange.message import Message
+from exchange.typed_json import json_line, message_to_json
 from exchange.values import Typed
 
-__all__ = ["dead_letter_of"]
+__all__ = ["dead_letter_of", "is_packed", "pack"]
+
+PACKED: Final = "hashstar-packed"
 
 
 def dead_letter_of(delivery: Delivery, reason: str, target: str, queue: str, attempts: int, now: float) -> Message:
@@ -56,3 +63,18 @@ def dead_letter_of(delivery: Delivery, reason: str, target: str, queue: str, att
     except MalformedHeader:
         told["hashstar-content-header"] = content_of(message).raw
         return replace(message, headers=told, properties={})
+
+
+def pack(dead: Message) -> Message:
+    """Return a dead letter with all of it in the body, for a system that does not take its headers."""
+    headers = {name: value for name, value in dead.headers.items() if name.startswith("hashstar-")}
+    headers.pop("hashstar-content-header", None)
+    return Message(
+        dead.exchange, dead.routing_key, {**headers, PACKED: True}, {"content_type": "application/json"},
+        json_line(message_to_json(dead)),
+    )  # fmt: skip
+
+
+def is_packed(dead: Message) -> bool:
+    """Return whether a dead letter is as small as it can be made."""
+    return PACKED in dead.headers

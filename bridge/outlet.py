@@ -70,8 +70,8 @@ class Outlet:
     """Sends to a target until it is confirmed.
 
     ``dead_letter`` makes another outlet's message of one that this target does not take; without it such a message is
-    held, and tried for ever. ``random`` gives numbers in [0, 1). ``changed`` is called when the target was opened, and
-    when messages left that no source waits for.
+    held, and tried for ever, and so is one that ``is_last``. ``random`` gives numbers in [0, 1). ``changed`` is called
+    when the target was opened, and when messages left that no source waits for.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Outlet:
         random: Callable[[], float],
         dead_letter: Callable[[Outgoing, Failure, str], None] | None = None,
         changed: Callable[[], None] = lambda: None,
+        is_last: Callable[[Outgoing], bool] = lambda _: False,
     ) -> None:
         self.target = target
         self.error: Disconnected | None = None
@@ -91,6 +92,7 @@ class Outlet:
         self._random = random
         self._dead_letter = dead_letter
         self._changed = changed
+        self._is_last = is_last
         self._held = Held(target.key_of)
         self._gates: dict[Place, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
@@ -250,7 +252,9 @@ class Outlet:
         """Return what becomes of it now; None: another try."""
         if not failure.final and outgoing.attempts < self._policy.tries:
             return None
-        return Unroutable.HOLD if self._dead_letter is None else Unroutable.DEAD_LETTER
+        if self._dead_letter is None or self._is_last(outgoing):
+            return Unroutable.HOLD
+        return Unroutable.DEAD_LETTER
 
     def _hold(self, outgoing: Outgoing, failure: Failure, fate: Unroutable | None) -> None:
         """Hold the message and its key, and try it again after a while."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from random import random as any_random
 from time import time
 from typing import Any, Final, Protocol
 
-from bridge.dead_letters import dead_letter_of
+from bridge.dead_letters import dead_letter_of, is_packed, pack
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
 from bridge.inlet import Inlet, Reading
 from bridge.mapping.marks import hops_of, is_dead_letter
@@ -88,7 +89,10 @@ class Pump:
         self._numbers = count(1)
         self._dead_outlet: Outlet | None = None
         if dead_letters is not None:
-            self._dead_outlet = Outlet(dead_letters, policy, events, random, changed=self._wake)
+            patient = replace(policy, give_up_after=None)  # there is nowhere else to go
+            self._dead_outlet = Outlet(
+                dead_letters, patient, events, random, self._pack, self._wake, lambda dead: is_packed(dead.message)
+            )
         outlets: dict[Target, Outlet] = {}
         for target in targets.values():
             if target not in outlets:
@@ -277,6 +281,13 @@ class Pump:
         assert self._dead_outlet is not None  # noqa: S101  outlets are given this only where there is one
         dead = self._dead(outgoing.context, failure, target, outgoing.queue, outgoing.attempts)
         self._dead_outlet.send([dead])
+
+    def _pack(self, dead: Outgoing, failure: Failure, target: str) -> None:
+        """Write a dead letter that was refused for its headers with these in its body."""
+        assert self._dead_outlet is not None  # noqa: S101  which has called
+        self._dead_outlet.send(
+            [Outgoing(pack(dead.message), dead.delivery, "", None, next(self._numbers), 0, dead.context)]
+        )
 
     def _dead(self, pending: Pending, failure: Failure, where: str, queue: str, attempts: int) -> Outgoing:
         message = dead_letter_of(pending.delivery, failure.reason, where, queue, attempts, self._clock())

@@ -20,7 +20,7 @@ SECONDS: Final = 30.0
 
 NO_ADDRESS: Final = "not an AMQP address; write amqp://USER@HOST:PORT/VHOST"
 
-HEARTBEAT: Final = 15
+HEARTBEAT: Final = 10
 """Seconds; after two of silence a connection is lost."""
 
 

@@ -23,8 +23,9 @@ from exchange.errors import BrokerError
 
 __all__ = ["Channel", "Connection"]
 
-SILENT_SECONDS: Final = 10.0
-"""Minimum number of seconds after which a broker is called silent; it sends something each half a heartbeat."""
+SILENT_SECONDS: Final = 1.5
+"""Seconds beyond a heartbeat after which a broker is called silent. RabbitMQ looks twice in a heartbeat whether it has
+sent anything, and sends one when it has not between two looks: so it is silent for less than a whole one."""
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between looks whether the broker is there, while nothing is read."""
@@ -84,7 +85,7 @@ class Connection:
         if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:
             return None
         seconds = time.monotonic() - self._wire.heard
-        return f"the broker is silent for {seconds:.0f} s" if seconds > max(SILENT_SECONDS, 0.6 * heartbeat) else None
+        return f"the broker is silent for {seconds:.0f} s" if seconds > heartbeat + SILENT_SECONDS else None
 
     @property
     def user(self) -> str:

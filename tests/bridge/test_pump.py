@@ -16,6 +16,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.typed_json import message_from_line
 
 QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
 
@@ -302,3 +303,34 @@ def test_an_inlet_may_publish_to_another_exchange_with_another_key() -> None:
 
     asyncio.run(run())
     assert [(o.message.exchange, o.message.routing_key) for o in target.messages] == [("in", "k.7")]
+
+
+def test_a_dead_letter_that_is_refused_for_its_headers_is_written_with_these_in_its_body() -> None:
+    def fault(outgoing: Outgoing) -> Failure | None:
+        return Failure("too many headers", final=True) if len(outgoing.message.headers) > 15 else None
+
+    dead = MemoryTarget("dead", fault)
+    message = Message("in", "other", {f"h{n}": n for n in range(20)} | {"n": 1}, {"message_id": "m"}, b"body")
+    source, _ = pumped([message, *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
+    [letter] = dead.messages
+    assert letter.message.headers["hashstar-packed"] is True
+    assert letter.message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
+    whole = message_from_line(letter.message.body)
+    assert {name: whole.headers[name] for name in message.headers} == message.headers
+    assert (whole.properties, whole.body) == (message.properties, b"body")
+    assert not source.unsettled
+
+
+def test_a_dead_letter_that_is_refused_however_small_is_held() -> None:
+    dead = MemoryTarget("dead", lambda _: Failure("no", final=True))
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        await asyncio.sleep(0.2)
+        pump.stop()
+
+    policy = Policy(16, backoff=QUICK.backoff, drain=0.1)
+    source, told = pumped(
+        [Message("in", "other", {"n": 1})], {"all": MemoryTarget(), "some": MemoryTarget()}, policy, dead, stop
+    )
+    assert source.unsettled == 1
+    assert [fate for _, _, _, fate in told.named("gave_up")] == ["dead-letter", "hold"]

@@ -164,7 +164,7 @@ class ModelTarget(Target):
     def confirm(self, count: int) -> None:
         if self.receiver is not None:
             done, self.sent = self.sent[:count], self.sent[count:]
-            self.world.safe |= {(outgoing.queue, outgoing.message.headers["n"]) for outgoing in done}
+            self.world.safe |= {(outgoing.queue, outgoing.delivery.message.headers["n"]) for outgoing in done}
             self.receiver.confirmed(done)
 
     def fail(self, which: int, failure: Failure) -> None:
@@ -291,7 +291,7 @@ def test_keys_arrive_in_order_whatever_is_lost(events: list[tuple[str, str, int,
     targets = run_virtually(live(kept, POLICY, True))
     for target in targets.values():
         seen: dict[tuple[str, int], int] = {}
-        for outgoing in dict.fromkeys((o.queue, o.message.headers["n"]) for o in target.arrived):
+        for outgoing in dict.fromkeys((o.queue, o.delivery.message.headers["n"]) for o in target.arrived):
             queue, n = outgoing
             key = (queue, n % KEYS * 2 + n % 2)
             assert seen.get(key, -1) < n, f"{target.name}: {n} arrived first behind {seen[key]}"
@@ -305,7 +305,7 @@ def test_one_at_a_time_keeps_the_order_whatever_is_refused(events: list[tuple[st
     kept = [event for event in events if event[0] != "refuse finally"]
     targets = run_virtually(live(kept, policy, True))
     for name in ("all", "odd"):
-        first = list(dict.fromkeys(o.message.headers["n"] for o in targets[name].arrived))
+        first = list(dict.fromkeys(o.delivery.message.headers["n"] for o in targets[name].arrived))
         for key in range(2 * KEYS):
             line = [n for n in first if n % KEYS * 2 + n % 2 == key]
             assert line == sorted(line)

@@ -115,7 +115,7 @@ async def test_a_full_window_hears_that_its_connection_was_closed(broker: Broker
 @on_a_loop
 async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_something(broker: Broker) -> None:
     queue = broker.queue()
-    source = at(f"{broker.server.url}?heartbeat=15", queue)
+    source = at(f"{broker.server.url}?heartbeat=10", queue)
     await source.open()
     connection = source._connection
     assert connection is not None
