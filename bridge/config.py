@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindings.sources import open_source
-from bridge.endpoint import Layout, Misfit, Source, Target
+from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
 from bridge.filtering import filter_of
 from bridge.loops import dead_letter_loop, feedback, near_exchange
@@ -126,6 +126,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     for name, target in writing.items():
         _introduce(target, described_targets[name], layout)
     _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
+    _look_for_rivals(table, inlets)
     if dead_letters is None:
         table.warn(
             DEAD_LETTERS,
@@ -149,6 +150,17 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     )
     table.done()
     return config
+
+
+def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
+    """Warn of sources that take each other's messages: of a queue each message is read by one of them."""
+    readers: dict[Place, str] = {}
+    for name, inlet in inlets.items():
+        for place in inlet.source.places:
+            other = readers.setdefault(place, name)
+            if place.system == "rabbitmq" and other != name:
+                problem = f"[sources.{other}] reads {place.name}, too: each gets some of its messages, in no order"
+                table.warnings.append(Warned(f"sources.{name}", "queue", problem))
 
 
 def _look_for_loops(

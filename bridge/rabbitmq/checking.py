@@ -339,6 +339,8 @@ async def _check_written(look: Look, expected: Expected, queue: str, layout: Lay
     said = f"queue {name!r}"
     if _setting(known, "dead-letter-exchange") is not None and look.sources:
         await _check_dead_letters(look, known, name, said, set(look.sources), key)
+    if (ttl := _setting(known, "message-ttl")) is not None:
+        look.add("warning", f"{said}: it drops or dead-letters messages that are not read within {ttl} ms", key)
     limits = [limit for limit in ("max-length", "max-length-bytes") if _setting(known, limit) is not None]
     overflow = _setting(known, "overflow") or "drop-head"
     if limits and str(overflow).startswith("reject-publish"):

@@ -28,6 +28,20 @@ class Offsets:
         return self._path is not None
 
     @property
+    def problem(self) -> str | None:
+        """Why what is settled could not be written; None: it could, as far as can be seen beforehand."""
+        if self._path is None:
+            return None
+        folder = self._path.parent
+        if not folder.is_dir():
+            return f"{self._path} cannot be written: there is no folder {folder}; make it"
+        if self._path.is_dir():
+            return f"{self._path} cannot be written: it is a folder"
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return f"{self._path} cannot be written: this user may not write to {folder}"
+        return None
+
+    @property
     def last(self) -> int | None:
         """The last that is settled; None when nothing was yet. Raises InputError for a file that is wrong."""
         if self._last is None and self._path is not None:

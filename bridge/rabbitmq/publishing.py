@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import pika
@@ -30,6 +31,11 @@ from exchange.errors import BrokerError, InputError
 __all__ = ["Address", "RabbitmqTarget"]
 
 NO_ROUTE: Final = 312
+
+UNROUTABLE: Final = f"returned: {NO_ROUTE} "
+
+LOOKED_AT: Final = 200
+"""Maximum number of messages under way that are looked at, of those without an answer for the longest time."""
 
 UNROUTED: Final = 10
 """Number of messages that an exchange returns, and routes none in between, after which it is the exchange's fault."""
@@ -291,24 +297,28 @@ class _Publishing:
         for event, numbers in returned_ones(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
-                self._returned[numbers[0]] = Failure(reason, busy=self._leads_nowhere(event, numbers[0]))
+                self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
             else:
                 unclear = Failure(f"{reason}, this message or one like it")
                 self._returned.update(dict.fromkeys(numbers, unclear))
 
-    def _leads_nowhere(self, event: Returned, number: int) -> bool:
+    def _leads_nowhere(self, number: int, outgoing: Outgoing) -> bool:
         """Return whether it is the place that a message was returned for, and not its routing key.
 
-        The default exchange has a route to each queue that is there. Another exchange that returns message after
-        message, and routes none, has lost its queue or its bindings.
+        An exchange that returns message after message, and routes none, has lost its queue or its bindings. What it
+        does route is confirmed later than what it returns, so older messages that have no answer yet speak for it.
         """
-        if event.code != NO_ROUTE:
-            return False
-        outgoing = self._under_way[number]
-        unrouted = self._unrouted.setdefault(outgoing.queue, set())
+        queue = outgoing.queue
+        unrouted = self._unrouted.setdefault(queue, set())
         if len(unrouted) < UNROUTED:
             unrouted.add(outgoing.number)
-        return not event.exchange or len(unrouted) >= UNROUTED
+            return False
+        for older, each in islice(self._under_way.items(), LOOKED_AT):
+            if older > number:
+                break
+            if each.queue == queue and older not in self._returned:
+                return False
+        return True
 
     def _sent(self, outgoing: Outgoing) -> Sent:
         exchange, key, marks = self._addressed(outgoing)
@@ -334,6 +344,8 @@ class _Publishing:
             if outgoing is None:
                 continue
             failure = returned.pop(number, None) if returned else None
+            if failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
+                failure = failure._replace(busy=self._leads_nowhere(number, outgoing))
             if failure is None and event.nack:
                 failure = Failure("nack", busy=True)
             if failure is None:

@@ -133,7 +133,10 @@ class RabbitmqSource(Source):
 
     async def check(self) -> Sequence[Finding]:
         settings = SourceSettings(self._queue, self._exclusive, self._offsets.has_file)
-        return await check_source(self._brokers, settings, self._management)
+        found = list(await check_source(self._brokers, settings, self._management))
+        if (problem := self._offsets.problem) is not None:
+            found.append(Finding("error", problem, "offsets"))
+        return found
 
     async def open(self) -> None:
         self._epoch += 1
@@ -144,6 +147,8 @@ class RabbitmqSource(Source):
         wait = self._redeliveries.wait(asyncio.get_running_loop().time())
         if wait:
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
+        if (problem := self._offsets.problem) is not None:  # what is settled would be forgotten
+            raise Disconnected(problem)
         try:
             await self._consume()
         except BaseException:
@@ -289,9 +294,11 @@ class RabbitmqSource(Source):
         try:
             self._offsets.write()
         except OSError as error:
-            trouble = Disconnected(f"{self.name}: offsets cannot be written: {error}")
+            trouble = Disconnected(f"offsets cannot be written: {error}")
             if self._connection is not None:
                 self._connection.lose(trouble)
+            else:
+                LOG.error("%s: what was settled last will be read again: %s", self.name, trouble)  # noqa: TRY400
 
     def _ack(self) -> None:
         if self._settled > self._acked and self._channel is not None and self._connection is not None:

@@ -155,6 +155,6 @@ def test_a_check_says_who_is_not_let_in_and_keeps_the_secret(broker: Broker, top
     """)
     done = CliRunner(env={"SECRET": WRONG}).invoke(hashstar, ["bridge", "check", str(tmp_path / "bridge.toml")])
     assert done.exit_code == 1, done.output
-    assert "orders: _AUTHENTICATION: " in done.output
-    assert "copies: _AUTHENTICATION: " in done.output
+    for where in ("[sources.orders]", "[targets.copies]"):
+        assert f"{where} url: _AUTHENTICATION: " in done.output
     assert WRONG not in done.output

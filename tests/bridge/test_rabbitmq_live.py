@@ -493,7 +493,7 @@ async def test_an_exclusive_consumer_keeps_another_out_for_as_long_as_it_is_ther
     queue = broker.queue()
     first, second = broker.source(queue, exclusive=True), broker.source(queue)
     await first.open()
-    with pytest.raises(Disconnected, match="exclusive"):
+    with pytest.raises(Disconnected, match="for itself alone"):
         await second.open()
     await first.close()
     await opened(second)
@@ -504,7 +504,7 @@ async def test_an_exclusive_consumer_keeps_another_out_for_as_long_as_it_is_ther
 async def test_a_queue_that_is_exclusive_to_another_connection_may_come_free(broker: Broker) -> None:
     name = f"hashstar-{uuid4().hex[:12]}"
     broker.channel.queue_declare(name, exclusive=True)
-    with pytest.raises(Disconnected, match="405"):
+    with pytest.raises(Disconnected, match="for itself alone"):
         await broker.source(name).open()
     broker.channel.queue_delete(name)
 
@@ -643,6 +643,20 @@ async def test_a_stream_that_was_made_anew_is_told_and_not_passed_over(
     broker.put(queue, b"c")
     assert [d.message.body for d in await read_all_of(again, 1)] == [b"c"]
     await again.close()
+
+
+@on_a_loop
+async def test_a_stream_is_not_read_while_its_offsets_cannot_be_kept(broker: Broker, tmp_path: Path) -> None:
+    queue = broker.queue(x_queue_type="stream")
+    broker.put(queue, b"0")
+    source = broker.source(queue, offsets=tmp_path / "none" / "offset")
+    assert [each.key for each in await source.check() if each.level == "error"] == ["offsets"]
+    with pytest.raises(Disconnected, match="there is no folder"):
+        await source.open()
+    (tmp_path / "none").mkdir()
+    await source.open()
+    assert len(await source.read(1)) == 1
+    await source.close()
 
 
 @on_a_loop
