@@ -71,6 +71,9 @@ class Config:
 DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
 
+LEAST_WINDOW: Final = 1 << 16
+"""Minimum of ``window_bytes``; with less, hardly a message would be read."""
+
 KEYS: Final = (
     "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
     "coverage", "workers", "log_format", "log_level",
@@ -238,11 +241,18 @@ def _profile(table: Table) -> str | None:
     raise table.error("profile", f"must be one of {', '.join(PROFILES)}, and is {name!r}{meant}")
 
 
+def _window_bytes(table: Table, base: Policy) -> int:
+    size = table.size("window_bytes", base.window_bytes)
+    if size < LEAST_WINDOW:
+        raise table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}")
+    return size
+
+
 def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
     choices = {each.value: each for each in Unroutable}
     policy = Policy(
         table.integer("window", base.window, least=1),
-        table.size("window_bytes", base.window_bytes),
+        _window_bytes(table, base),
         table.integer("tries", base.tries, least=1),
         Backoff(table.seconds("backoff", base.backoff.first), table.seconds("backoff_most", base.backoff.most)),
         Backoff(table.seconds("reconnect", base.reconnect.first), table.seconds("reconnect_most", base.reconnect.most)),

@@ -101,6 +101,8 @@ class Reading:
         self._is_paused = is_paused
         self._moved = asyncio.Event()
         self._is_open = False
+        self._progressed = False
+        """Whether anything was settled over this connection."""
         self._fault: Disconnected | None = None
         """What settling raised."""
         self._task: asyncio.Task[None] | None = None
@@ -132,7 +134,7 @@ class Reading:
             self._fault = None
             await self._wait(lambda: self.waiting_for() is None)
             opened: float | None = None
-            self._is_open = True
+            self._is_open, self._progressed = True, False
             try:
                 await inlet.source.open()
                 opened = loop.time()
@@ -153,7 +155,7 @@ class Reading:
                 outlet.discard(inlet.window)
             await self.close()
             if opened is not None:
-                attempts.lasted(loop.time() - opened)
+                attempts.lasted(loop.time() - opened, progressed=self._progressed)
             wait = attempts.next_wait()
             disconnected(reason, wait)
             await asyncio.sleep(wait)
@@ -212,6 +214,7 @@ class Reading:
         return self._fault
 
     def _settle(self, delivery: Delivery) -> None:
+        self._progressed = True
         try:
             self.inlet.source.settle(delivery)
         except Exception as error:

@@ -99,6 +99,8 @@ class Outlet:
         self._connection = Connection(None)
         self._gone = asyncio.Event()
         self._gone.set()
+        self._progressed = False
+        """Whether the target has confirmed or refused a message over this connection."""
         self._one_by_one = False
         """Whether sending several at once raised an exception: which message it was is then found one by one."""
 
@@ -142,11 +144,12 @@ class Outlet:
                 reason = disconnection(error)
             else:
                 self._connection, self.error, opened = connection, None, loop.time()
+                self._progressed = False
                 self._events.connected(self.target.name)
                 self._send_again()
                 self._changed()
                 await self._gone.wait()
-                attempts.lasted(loop.time() - opened)
+                attempts.lasted(loop.time() - opened, progressed=self._progressed)
                 reason = self.error or Disconnected("closed")
             self.error = reason
             await self._close_target()
@@ -209,6 +212,7 @@ class Outlet:
                 pending: Pending = outgoing.context
                 pending.window.done(pending)
                 windows.add(pending.window)
+        self._progressed |= bool(known)
         if self._gates:
             self._let_through(known)
         if self._held:
@@ -231,6 +235,7 @@ class Outlet:
         if failure.busy:
             self._wait_behind_gate(outgoing, failure)
             return
+        self._progressed = True
         outgoing.attempts += 1
         fate = self._fate(outgoing, failure)
         if fate is Unroutable.DEAD_LETTER:

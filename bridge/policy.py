@@ -34,8 +34,8 @@ class Backoff:
 class Attempts:
     """The tries to make one connection, and how long to wait before each.
 
-    A connection that lasts for less than the longest wait counts as a try that failed: a broker that accepts a
-    connection and closes it a moment later must not be asked ten times a second.
+    A connection that lasts for less than the longest wait, and over which nothing was done, counts as a try that
+    failed: a broker that accepts a connection and closes it a moment later must not be asked ten times a second.
     """
 
     def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
@@ -43,9 +43,9 @@ class Attempts:
         self._random = random
         self._count = 0
 
-    def lasted(self, seconds: float) -> None:
-        """Take note of a connection that lasted for ``seconds``."""
-        if seconds >= self._backoff.most:
+    def lasted(self, seconds: float, *, progressed: bool) -> None:
+        """Take note of a connection that lasted for ``seconds``, and whether anything was done over it."""
+        if progressed or seconds >= self._backoff.most:
             self._count = 0
 
     def next_wait(self) -> float:
@@ -76,7 +76,7 @@ class Policy:
     """Seconds that a graceful stop may take."""
     stalled_after: float = 10.0
     """Seconds after which a message that is not settled, or a window that is full, makes the bridge not ready."""
-    max_hops: int = 16
+    max_hops: int = 8
     """Number of bridges that a message may have passed; beyond, it is in a loop and becomes a dead letter."""
     give_up_after: float | None = None
     """Seconds of back-pressure after which a message is a dead letter all the same; None: it waits."""

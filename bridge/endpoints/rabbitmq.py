@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from bridge.policy import Policy
@@ -28,6 +29,9 @@ from bridge.table import Table
 
 __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
 
+
+OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
+"""Where reading a stream may begin, as RabbitMQ's ``x-stream-offset`` has it."""
 
 MOST_PREFETCH: Final = 65_535
 """Maximum number of unacknowledged deliveries that AMQP can ask for."""
@@ -41,6 +45,8 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
     begins = table.has("offset")
     offsets, offset = table.maybe("offsets"), table.text("offset", "first")
+    if not OFFSET.fullmatch(offset):
+        raise table.error("offset", f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}')
     if begins and offsets is None:
         table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
     return RabbitmqSource(

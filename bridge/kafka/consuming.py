@@ -42,7 +42,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers, and what was asked of a
     # coordinator meanwhile is mostly never answered: commits, for which it waits before it joins its group again.
     "metadata.recovery.strategy": "none",
-    "topic.metadata.refresh.interval.ms": 30_000,
+    # A partition that is added is read from within this time.
+    "topic.metadata.refresh.interval.ms": 10_000,
     "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
     "log_level": LOG_LEVEL,
 }

@@ -2,11 +2,16 @@
 
 The offset of the last message that is done with is kept in a file, if there is one; a file that is behind costs
 duplicates, one that is ahead would cost messages, so it is written after the fact, and never half.
+
+A stream that is deleted and declared anew counts from 0 again, and an offset of the old one would pass over messages of
+the new one. So a fingerprint of the message at the offset is kept beside it: reading goes on there only if it is still
+that message.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from exchange.errors import InputError
@@ -20,6 +25,7 @@ class Offsets:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._last: int | None = None
+        self._fingerprint: Callable[[], str] = lambda: ""
         self._written: int | None = None
 
     @property
@@ -46,7 +52,9 @@ class Offsets:
         """The last that is settled; None when nothing was yet. Raises InputError for a file that is wrong."""
         if self._last is None and self._path is not None:
             try:
-                self._last = self._written = int(self._path.read_text("ascii"))
+                offset, _, fingerprint = self._path.read_text("ascii").strip().partition(" ")
+                self._last = self._written = int(offset)
+                self._fingerprint = lambda: fingerprint
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -60,9 +68,15 @@ class Offsets:
         """What has the stream read from its beginning again, for people."""
         return "start the bridge again" if self._path is None else f"remove {self._path}"
 
-    def settle(self, offset: int) -> None:
-        """All up to this one is done with; remembered, and not written yet."""
+    @property
+    def fingerprint(self) -> str:
+        """Of the message at the last offset; "" where it is not known, as in a file of an earlier release."""
+        return self._fingerprint()
+
+    def settle(self, offset: int, fingerprint: Callable[[], str]) -> None:
+        """Remember that all up to this offset is done with; it is not written yet."""
         self._last = offset
+        self._fingerprint = fingerprint
 
     def write(self) -> None:
         """Write what is not written. Raises OSError."""
@@ -70,7 +84,7 @@ class Offsets:
             return
         new = self._path.with_name(f"{self._path.name}.new")
         with new.open("w", encoding="ascii") as file:
-            file.write(f"{self._last}\n")
+            file.write(f"{self._last} {self.fingerprint}\n")
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._path)

@@ -30,6 +30,9 @@ from exchange.errors import BrokerError, InputError
 
 __all__ = ["Address", "RabbitmqTarget"]
 
+LOOK_EVERY: Final = 10.0
+"""Seconds between looks for the exchanges and queues that are written to."""
+
 NO_ROUTE: Final = 312
 
 UNROUTABLE: Final = f"returned: {NO_ROUTE} "
@@ -81,6 +84,9 @@ class RabbitmqTarget(Target):
         self._layout: Layout | None = None
         self._connection: Connection | None = None
         self._publishing: _Publishing | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._missing: str | None = None
+        """What is written to and was not there at the last look."""
         self._suspects = 0
 
     def meet(self, layout: Layout) -> None:
@@ -94,7 +100,7 @@ class RabbitmqTarget(Target):
 
     @property
     def trouble(self) -> str | None:
-        return None if self._publishing is None else self._publishing.trouble
+        return None if self._publishing is None else self._publishing.trouble or self._missing
 
     async def check(self) -> Sequence[Finding]:
         from bridge.rabbitmq.checking import check_target  # which only a check needs
@@ -134,6 +140,20 @@ class RabbitmqTarget(Target):
             raise
         self._publishing = _Publishing(connection, channel, receiver, self._routes, self._suspects)
         self._suspects = 0
+        self._watching = asyncio.create_task(self._watch(connection))
+
+    async def _watch(self, connection: Connection) -> None:
+        """Look from time to time for what is written to: one that is gone shall be noticed before the next message."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            missing = None
+            for expected in self._all_expected:
+                try:
+                    await _look(connection, expected)
+                except (Disconnected, BrokerError) as error:  # of a connection that is gone others hear, too
+                    missing = str(error)
+                    break
+            self._missing = missing
 
     def send(self, messages: Sequence[Outgoing]) -> None:
         if self._publishing is not None and messages:
@@ -141,6 +161,10 @@ class RabbitmqTarget(Target):
 
     async def close(self) -> None:
         connection, self._connection, self._publishing = self._connection, None, None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        self._missing = None
         if connection is not None:
             await connection.close()
 

@@ -130,6 +130,6 @@ def test_a_return_of_nothing_that_is_waited_for_is_about_nothing() -> None:
 def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:
     offsets = Offsets(None)
     assert offsets.last is None
-    offsets.settle(0)
+    offsets.settle(0, lambda: "")
     offsets.write()
     assert offsets.last == 0

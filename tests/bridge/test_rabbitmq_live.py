@@ -596,7 +596,7 @@ async def test_the_offset_of_a_stream_is_kept_in_a_file_and_read_behind(broker: 
     assert found[10].identity == f"stream/from/{queue}/10"
     source.settle(found[19])
     await source.close()
-    assert path.read_text() == "19\n"
+    assert path.read_text().split()[0] == "19"
     again = broker.source(queue, offsets=path)
     await again.open()
     assert [int(d.message.body) for d in await read_all_of(again, 30)] == list(range(20, 50))
@@ -643,6 +643,33 @@ async def test_a_stream_that_was_made_anew_is_told_and_not_passed_over(
     broker.put(queue, b"c")
     assert [d.message.body for d in await read_all_of(again, 1)] == [b"c"]
     await again.close()
+
+
+@on_a_loop
+async def test_a_stream_that_was_made_anew_and_has_grown_longer_is_not_read_on_in_its_middle(
+    broker: Broker, tmp_path: Path
+) -> None:
+    queue, path = broker.queue(x_queue_type="stream"), tmp_path / "offset"
+    broker.put(queue, *[b"old %d" % n for n in range(20)])
+    source = broker.source(queue, offsets=path)
+    await source.open()
+    source.settle((await read_all_of(source, 10))[-1])
+    await source.close()
+    again = broker.source(queue, offsets=path)
+    await again.open()
+    assert (await again.read(1))[0].message.body == b"old 10"
+    await again.close()
+    broker.channel.queue_delete(queue)
+    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    broker.put(queue, *[b"new %d" % n for n in range(30)])
+    for each in (broker.source(queue, offsets=path), again):
+        with pytest.raises(Disconnected, match=f"declared anew; remove {path}"):
+            await each.open()
+    path.write_text("9\n")  # of an earlier release: it cannot be known
+    old = broker.source(queue, offsets=path)
+    await old.open()
+    assert (await old.read(1))[0].message.body == b"new 10"
+    await old.close()
 
 
 @on_a_loop

@@ -11,8 +11,9 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.rabbitmq import Address, RabbitmqTarget
 from bridge.policy import Backoff, Policy
 from bridge.pump import Inlet, Pump
+from bridge.rabbitmq import publishing
 from exchange import Message
-from tests.bridge.behaviour import Silent, on_a_loop, router_to
+from tests.bridge.behaviour import Silent, Told, on_a_loop, router_to
 from tests.bridge.test_rabbitmq_live import Broker
 from tests.bridge.test_rabbitmq_reading_live import until
 from tests.servers import Server
@@ -63,3 +64,19 @@ async def test_a_key_without_a_route_is_a_dead_letter_once_the_others_get_throug
     arrived, dead = await moved_past_an_outage(broker, keys)
     assert sorted(dead) == [b"0", b"77"]
     assert sorted(map(int, arrived)) == [n for n in range(200) if n not in (0, 77)]
+
+
+@on_a_loop
+async def test_a_target_queue_that_is_gone_is_trouble_before_a_message_comes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "LOOK_EVERY", 0.05)
+    queue, told = broker.queue(), Told()
+    target = RabbitmqTarget("to", [broker.address], {"queue": Address.queue(queue)})
+    await target.open(told)
+    broker.channel.queue_delete(queue)
+    await until(lambda: target.trouble == f"queue '{queue}': there is none; declare it")
+    broker.channel.queue_declare(queue, durable=True)
+    await until(lambda: target.trouble is None)
+    assert not told.losses
+    await target.close()
