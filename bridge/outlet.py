@@ -171,7 +171,10 @@ class Outlet:
     def send(self, messages: Iterable[Outgoing]) -> None:
         """Send these, which come after all that were sent before."""
         if not self._held and not self._gates and not self._policy.one_at_a_time:
-            self._launch(list(messages))
+            fresh = list(messages)
+            self._in_flight.update([(outgoing.number, outgoing) for outgoing in fresh])
+            if self.connected:
+                self._write(fresh)
             return
         ready = []
         for outgoing in messages:

@@ -16,10 +16,11 @@ from random import random as any_random
 from time import time
 from typing import Any, Final, Protocol
 
+from bridge.amqp import Headers
 from bridge.dead_letters import dead_letter_of, is_packed, pack
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
 from bridge.inlet import Inlet, Reading
-from bridge.mapping.marks import hops_of, is_dead_letter
+from bridge.mapping.marks import NAMED_HOPS, hops_of, is_dead_letter
 from bridge.outlet import Events, Outlet
 from bridge.policy import Policy, Unroutable
 from bridge.reach import reachable_queues
@@ -205,9 +206,13 @@ class Pump:
         for pending in pendings:
             delivery = pending.delivery
             try:
-                if (hops := hops_of(delivery.message)) > max_hops:
-                    self._give_up_loop(inlet, pending, hops, ready)
-                    continue
+                headers = delivery.message.headers
+                # What most messages show at a glance is not asked of a function.
+                if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
+                    hops = hops_of(delivery.message)
+                    if hops > max_hops:
+                        self._give_up_loop(inlet, pending, hops, ready)
+                        continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
                     inlet.window.done(pending)

@@ -34,7 +34,17 @@ from bridge.mapping.record import Header
 from exchange.message import Message
 from exchange.values import type_and_value
 
-__all__ = ["HOPS", "FIRST_HOP", "carried", "hop_header", "hops_of", "is_dead_letter", "place_of", "published"]
+__all__ = [
+    "FIRST_HOP",
+    "HOPS",
+    "NAMED_HOPS",
+    "carried",
+    "hop_header",
+    "hops_of",
+    "is_dead_letter",
+    "place_of",
+    "published",
+]
 
 HOPS: Final = "x-hashstar-hops"
 EXCHANGE: Final = "x-hashstar-exchange"

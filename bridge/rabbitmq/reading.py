@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pika
 
@@ -217,13 +217,14 @@ class RabbitmqSource(Source):
                     f"settled: it was deleted and declared anew; {self._offsets.way_out} to read it from its beginning"
                 )
             self._arrived.popleft()
-            self._arrived_bytes -= _size(first)
+            self._arrived_bytes -= len(first.body) + FIXED_BYTES
             self._settled = first.tag
             self._ack()
 
     def _take(self, events: list[Event]) -> None:
-        self._arrived += events  # type: ignore[arg-type]  # a channel that publishes nothing hears nothing else
-        self._arrived_bytes += sum([_size(event) for event in events if type(event) is Arrived])
+        arrived = cast("list[Arrived]", events)  # a channel that publishes nothing hears nothing else
+        self._arrived += arrived
+        self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
             self._connection.pause()
         self._news.set()
@@ -252,14 +253,14 @@ class RabbitmqSource(Source):
             content = ContentHeader(properties)
             message = message_of(text(exchange), text(key), content, body)
             size = len(body) + len(properties) + FIXED_BYTES
-            taken += size
+            taken += len(body)
             if redelivered:
                 self._look_at(content)
             identity = time = None
             if properties[1] & TOLD_BEHIND or (properties[0] & HEADERS and b"x-" in properties):
                 identity, time = self._told(content)
             deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
-        self._arrived_bytes -= taken
+        self._arrived_bytes -= taken + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
         return deliveries
@@ -340,11 +341,6 @@ class RabbitmqSource(Source):
 def _fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
     """Return what tells a message from others: its headers a broker may write anew from one release to the next."""
     return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
-
-
-def _size(event: Arrived) -> int:
-    """Return what a delivery takes in memory, about, in bytes."""
-    return len(event.body) + len(event.properties) + FIXED_BYTES
 
 
 def explain_refusal(error: BrokerError, what: str) -> str:
