@@ -84,4 +84,5 @@ def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], 
         assert record.message.body == (message["value"] or b"")
         assert record.time == message["timestamp"] * 1000
         headers = {key: type_and_value(value)[1] for key, value in record.message.headers.items()}
-        assert headers == dict(message["headers"])
+        marks = {"x-kafka-topic": name.encode(), "x-kafka-key": message["key"], "x-kafka-tombstone": True}
+        assert headers == dict(message["headers"]) | (marks if message["value"] is None else {})
