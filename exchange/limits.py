@@ -1,0 +1,36 @@
+"""Define the limits of what is read from outside, in one place.
+
+Each reader takes its limit from here. Past a limit comes an error with the place and the way out, or one bad record;
+never a MemoryError, a RecursionError, a crash or a hang. A limit is far above what real systems produce.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHORTSTR_BYTES: Final = 255
+"""Maximum length in bytes of an AMQP short string: names, routing keys, header names. AMQP 0-9-1, 4.2.5.3."""
+NESTING: Final = 100
+"""Maximum depth of arrays and tables within each other, in JSON and in field tables."""
+INTEGER_DIGITS: Final = 4_300
+"""Maximum number of digits of a number in text. Python refuses more, to stay linear."""
+TABLE_ITEMS: Final = 100_000
+"""Maximum number of fields and array items of one field table, nested ones included."""
+BODY_BYTES: Final = 32 << 20
+"""Maximum size in bytes of one message body after decompression: eight times the most that RocketMQ takes by default."""
+BATCH_BYTES: Final = 1 << 30
+"""Maximum size in bytes of a batch of Kafka records after decompression."""
+RECORD_BYTES: Final = 256 << 20
+"""Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
+DOCUMENT_BYTES: Final = 512 << 20
+"""Maximum size in bytes of a topology file after decompression."""
+PARTITIONS: Final = 1_000_000
+"""Maximum number of partitions of one queue or topic."""
+STATEMENTS: Final = 1_000_000
+"""Maximum number of statements that the loops of a .bindings file expand to."""
+TEXT_BYTES: Final = 16 << 20
+"""Maximum size in bytes of the values of all `let` variables of a .bindings file."""
+ANSWER_BYTES: Final = 1 << 30
+"""Maximum size in bytes of one answer of the management API."""
+ANSWER_SECONDS: Final = 60.0
+"""Maximum duration in seconds of one answer of the management API, from the request to its last byte."""
