@@ -17,7 +17,7 @@ INTEGER_DIGITS: Final = 4_300
 TABLE_ITEMS: Final = 100_000
 """Maximum number of fields and array items of one field table, nested ones included."""
 BODY_BYTES: Final = 32 << 20
-"""Maximum size in bytes of one message body after decompression: eight times the most that RocketMQ takes by default."""
+"""Maximum size in bytes of one message body after decompression: eight times the default maximum of RocketMQ."""
 BATCH_BYTES: Final = 1 << 30
 """Maximum size in bytes of a batch of Kafka records after decompression."""
 RECORD_BYTES: Final = 256 << 20
