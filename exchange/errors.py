@@ -6,8 +6,11 @@ that is wrong and draw a caret under it; errors a broker would answer carry the 
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AccessRefused",
+    "BadRequest",
     "BrokerError",
     "CommandInvalid",
     "HashstarError",
@@ -20,7 +23,15 @@ __all__ = [
 
 
 class HashstarError(Exception):
-    """The root of the family."""
+    """The root of the family.
+
+    Each member can be copied and pickled, whatever its constructor takes: a worker of `multiprocessing` can raise it.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own way calls the class with ``args``. A constructor of another shape fails there, and with it
+        # the thread of a multiprocessing.Pool that reads results: the parent waits for ever.
+        return _restore, (type(self), self.args), self.__dict__
 
 
 class InputError(HashstarError):
@@ -63,6 +74,12 @@ class BrokerError(HashstarError):
         return f"{self.code} {self.name} - {self.text}"
 
 
+class BadRequest(BrokerError):
+    """400: the management API refuses a policy; AMQP has none."""
+
+    code, name = 400, "BAD_REQUEST"
+
+
 class AccessRefused(BrokerError):
     """403: the operation is not permitted, whoever asks."""
 
@@ -85,6 +102,11 @@ class CommandInvalid(BrokerError):
     """503: what RabbitMQ up to 3.13 answers to an unknown exchange type; it closes the connection."""
 
     code, name = 503, "COMMAND_INVALID"
+
+
+def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:
+    """Build an error without its constructor; the attributes are set from its state."""
+    return kind.__new__(kind, *args)
 
 
 def _visible(text: str) -> str:

@@ -142,10 +142,25 @@ def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> st
     return value if isinstance(value, str) else None
 
 
+def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+    """Return the alternate exchange that a message gets to: `alternate_exchange`, or what lies behind the default one.
+
+    The default exchange routes nothing that comes to it from an alternate, and so takes its own, which a policy can
+    give it. A message published to the default exchange never gets there.
+    """
+    name = alternate_exchange(exchange, policies)
+    return name if name != "" else alternate_exchange(PREDECLARED[0], policies) or ""
+
+
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
     """The policy that RabbitMQ applies to the exchange of this name."""
     applying = [policy for policy in policies.values() if policy.applies_to_exchange(exchange)]
     return max(applying, key=lambda policy: policy.priority, default=None)
+
+
+def pattern_compiles(pattern: str) -> bool:
+    """Whether the pattern of a policy is a regular expression."""
+    return _compiled(pattern) is not None
 
 
 def _freeze(part: Exchange | Queue) -> None:

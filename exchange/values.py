@@ -85,6 +85,12 @@ class Typed:
                 bits = 32 if self.type == "float" else 64
                 raise ValueError(f"it is not a {self.type}: that has {bits} bits") from None
 
+    def __hash__(self) -> int:
+        try:
+            return hash((self.type, self.value))
+        except TypeError:  # an array or a table
+            return hash(self.type)
+
 
 def type_and_value(value: Any) -> tuple[str, Any]:
     """The AMQP type of a field value and the value as the broker holds it once decoded.
