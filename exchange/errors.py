@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from exchange.display import escape_line
+
 __all__ = [
     "AccessRefused",
     "BadRequest",
@@ -51,9 +53,9 @@ class TextError(HashstarError):
         # The text is shown on one line whatever it holds, and the caret must stand under the same characters, so
         # both are made from the escaped text.
         start, end = self.span
-        before, wrong = (_visible(part) for part in (self.source[:start], self.source[start:end]))
+        before, wrong = (escape_line(part) for part in (self.source[:start], self.source[start:end]))
         caret = " " * len(before) + "^" * max(1, len(wrong))
-        return f"{self.message}\n    {_visible(self.source)}\n    {caret}"
+        return f"{escape_line(self.message)}\n    {escape_line(self.source)}\n    {caret}"
 
 
 class PatternError(TextError):
@@ -71,7 +73,7 @@ class BrokerError(HashstarError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"{self.code} {self.name} - {self.text}"
+        return escape_line(f"{self.code} {self.name} - {self.text}")
 
 
 class BadRequest(BrokerError):
@@ -107,7 +109,3 @@ class CommandInvalid(BrokerError):
 def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:
     """Build an error without its constructor; the attributes are set from its state."""
     return kind.__new__(kind, *args)
-
-
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
