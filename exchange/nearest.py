@@ -132,7 +132,9 @@ def _length_fault(message: Message) -> str:
     """Why no client can have published the message. Comparing such keys word by word would take for ever."""
     for key in message.routing_keys():
         if len(key) * 4 > SHORTSTR_BYTES and len(to_bytes(key)) > SHORTSTR_BYTES:
-            return f"the routing key has {len(to_bytes(key))} bytes, AMQP allows {SHORTSTR_BYTES}: nobody can publish it"
+            return (
+                f"the routing key has {len(to_bytes(key))} bytes, AMQP allows {SHORTSTR_BYTES}: nobody can publish it"
+            )
     return ""
 
 
