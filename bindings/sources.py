@@ -13,7 +13,7 @@ from bindings.definitions import Definitions
 from bindings.document import Document
 from bindings.entries import Part
 from bindings.expectations import Expectation
-from bindings.files import content, decoded, gunzipped
+from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
 from exchange.errors import InputError
 from exchange.profile import Profile, profile_for
@@ -82,7 +82,7 @@ def open_source(where: str, vhost: str | None = None) -> Source:
         definitions = broker.definitions(vhost)
         return Source(broker.address, definitions, profile_for(definitions.rabbitmq_version or broker.version()))
     name = "standard input" if where == STDIN else where
-    data = gunzipped(sys.stdin.buffer.read(), name) if where == STDIN else content(where)
+    data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
         definitions = Definitions.loads(text, name, vhost)

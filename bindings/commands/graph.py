@@ -8,11 +8,12 @@ import click
 
 from bindings.check.check import check
 from bindings.commands.messages import fail, warn
+from bindings.files import save_lines
 from bindings.graph.drawing import drawing
 from bindings.graph.svg import svg
 from bindings.graph.text import text
 from bindings.sources import open_source
-from exchange.errors import HashstarError, InputError
+from exchange.errors import HashstarError
 
 __all__ = ["graph_command"]
 
@@ -36,9 +37,6 @@ def graph_command(vhost: str | None, output: Path | None, findings: bool, source
         if output is None:
             click.echo(text(drawn))
             return
-        try:
-            output.write_text(svg(drawn, f"{given.name}, virtual host {topology.vhost}"), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+        save_lines(str(output), [svg(drawn, f"{given.name}, virtual host {topology.vhost}")])
     except HashstarError as error:
         fail(error)
