@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
-from exchange.console import fail
+from exchange.console import fail, timeout_option
 from exchange.display import dump_json, escape_lines
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.explain import describe, to_json
@@ -128,6 +128,7 @@ def commands(load: Load) -> list[click.Command]:
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name a topology, for every command that asks for one."""
     for option in (
+        timeout_option,
         click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest."),
         click.option("--vhost", help="The virtual host; needed only where the file has several."),
         click.option(

@@ -18,7 +18,7 @@ from bindings.diff.plan import Plan, keeping, plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.diff.step import Step
 from bindings.sources import open_source
-from exchange.console import echo_error, echo_line
+from exchange.console import echo_error, echo_line, seconds_to_answer, timeout_option
 from exchange.display import escape_lines
 from exchange.errors import HashstarError, InputError
 from exchange.topology import Topology
@@ -41,6 +41,7 @@ STOPPED: Final = 1
 @click.option("--force", is_flag=True, help="Delete queues though they have messages or consumers.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@timeout_option
 @click.argument("file", metavar="FILE")
 @click.argument("address", metavar="URL")
 def apply_command(
@@ -68,8 +69,8 @@ def apply_command(
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
     try:
-        addresses = Addresses.of(address, other_address)
-        given = open_source(file, vhost or addresses.management.vhost)
+        addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
+        given = open_source(file, vhost or addresses.management.vhost, seconds=seconds_to_answer())
         warn(given)
         wanted = given.topology(vhost or addresses.management.vhost)
         live = Live(addresses.management, wanted.vhost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -197,15 +198,17 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
     from bindings.archive.reading import COPIES, Bias
 
     _must_be_new(target)
-    partial = target.with_name(f".{target.name}.part")
+    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
     biases = archive.biases
     try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        _remove(partial)  # of a run that was killed; a link stays, and then the next line raises
+        partial.mkdir(mode=0o750)
         bias = biases[0] if len(biases) == 1 else Bias.UNKNOWN
         with ParquetWriter(partial, bias, copies=COPIES in archive.notes) as writer:
             for item in items:
                 if isinstance(item, pa.RecordBatch):
                     writer.write(item)
-        partial.mkdir(parents=True, exist_ok=True)
         partial.rename(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from None

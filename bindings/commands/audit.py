@@ -25,7 +25,7 @@ from bindings.commands.audit_output import failing, need_arrow, progress, put_ou
 from bindings.commands.messages import warn
 from bindings.sources import Source, open_source
 from exchange.cli import topology_options
-from exchange.console import echo_line
+from exchange.console import echo_line, seconds_to_answer
 from exchange.errors import InputError
 from exchange.topology import Topology
 
@@ -106,9 +106,9 @@ def run_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
-        other = None if compare is None else open_source(compare, vhost)
+        other = None if compare is None else open_source(compare, vhost, seconds=seconds_to_answer())
         topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
         warn(given)
         need_arrow()
@@ -152,7 +152,7 @@ def merge_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
         warn(given)
         need_arrow()
@@ -210,7 +210,7 @@ def follow_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
         warn(given)
         need_arrow()

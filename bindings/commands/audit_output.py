@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bindings.commands.audit_options import Outputs
 from bindings.commands.messages import fail
+from bindings.files import replacing
 from exchange.console import echo_error
 from exchange.errors import HashstarError, InputError
 
@@ -101,9 +102,10 @@ def _make_folder(path: Path) -> None:
 def _write(path: Path, data: bytes) -> None:
     _make_folder(path)
     try:
-        path.write_bytes(data)
+        with replacing(path.resolve()) as file:
+            file.write(data)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _print(report: Report, form: str) -> None:

@@ -14,7 +14,7 @@ from bindings.diff.meaning import meaning
 from bindings.diff.plan import plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources import open_source
-from exchange.console import echo_line
+from exchange.console import echo_line, seconds_to_answer, timeout_option
 from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.message import Message
@@ -33,6 +33,7 @@ LISTED: Final = 20
     "--messages", type=click.File("rb"), help="Messages as hashstar route takes them: tell which go elsewhere."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@timeout_option
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, before: str, after: str) -> None:
@@ -70,7 +71,7 @@ def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, b
 
 
 def _topology(where: str, vhost: str | None) -> Topology:
-    source = open_source(where, vhost)
+    source = open_source(where, vhost, seconds=seconds_to_answer())
     topology = source.topology(vhost)
     warn(source)
     return topology

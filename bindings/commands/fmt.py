@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from bindings.files import content, decoded, gunzipped, save_lines
+from bindings.files import content, decoded, gunzipped, save_lines, whole
 from bindings.language.formatter import formatted
 from exchange.console import echo_error, echo_line
 from exchange.errors import HashstarError
@@ -28,7 +28,7 @@ def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
     for file in files:
         name = "standard input" if file == "-" else file
         try:
-            data = gunzipped(sys.stdin.buffer.read(), name) if file == "-" else content(file)
+            data = gunzipped(whole(sys.stdin.buffer, name), name) if file == "-" else content(file)
             before = decoded(data, name)
             after = formatted(before, name)
             if check:
