@@ -17,6 +17,7 @@ from bindings.sources import open_source
 from exchange.console import echo_line, seconds_to_answer, timeout_option
 from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.router import Router
 from exchange.topology import Topology
@@ -72,7 +73,7 @@ def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, b
 
 def _topology(where: str, vhost: str | None) -> Topology:
     source = open_source(where, vhost, seconds=seconds_to_answer())
-    topology = source.topology(vhost)
+    topology = source.routable(vhost)
     warn(source)
     return topology
 
@@ -116,9 +117,7 @@ def _moved(file: IO[bytes], before: Router, after: Router) -> _Moved:
     counts: Counter[_Move] = Counter()
     first: dict[_Move, str] = {}
     read = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
+    for number, line in read_lines(file):
         try:
             message = message_from_line(line)
         except InputError as error:
