@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
@@ -35,8 +37,12 @@ def hashstar() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; no traceback reaches its user for what the user or the machine did."""
+    if sys.stdout is None:  # closed: what writes to a file that can only be read gets an error with a reason
+        sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123
     try:
         hashstar.main(arguments, standalone_mode=False)
+        if sys.stdout.writable():
+            sys.stdout.flush()
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
     except click.Abort:
@@ -45,12 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         raise SystemExit(2) from None
     except BrokenPipeError:
-        # Whoever read the output has read enough. What is still buffered has nowhere to go.
-        import os
-        import sys
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has read enough.
+        _discard_output()
         raise SystemExit(0) from None
+    except OSError as error:  # what a command reads and writes by name it reports itself
+        _discard_output()
+        click.echo(f"hashstar: standard output cannot be written: {error.strerror or 'it is closed'}", err=True)
+        raise SystemExit(2) from None
+
+
+def _discard_output() -> None:
+    """Give what is still buffered somewhere to go, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

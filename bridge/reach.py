@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchange.parts import alternate_exchange
+from exchange.parts import alternate_in_effect
 from exchange.topology import Topology
 
 __all__ = ["reachable_queues"]
@@ -23,7 +23,7 @@ def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]
         found = topology.exchanges.get(name)
         if found is None:
             continue
-        alternate = alternate_exchange(found, topology.policies)
+        alternate = alternate_in_effect(found, topology.policies)
         following = [] if alternate is None else [alternate]
         for binding in topology.bindings_from(name):
             if binding.destination.kind == "queue":

@@ -83,7 +83,8 @@ def reachable(topology: Topology, start: str) -> Iterator[Exchange]:
             for binding in topology.bindings_from(exchange.name)
             if binding.destination.kind == "exchange"
         ]
-        alternate = alternate_exchange(exchange, topology.policies) if exchange.name else None
+        # What is published to the default exchange never takes its alternate; what comes there as an alternate does.
+        alternate = alternate_exchange(exchange, topology.policies) if exchange.name or start else None
         for name in [*onwards, *([alternate] if alternate is not None else [])]:
             if name not in seen:
                 seen.add(name)

@@ -25,6 +25,7 @@ from bindings.files import content, decoded
 from bindings.findings import of_part
 from bindings.management import is_address
 from bindings.sources import STDIN, Source, open_source
+from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
 from exchange.profile import PROFILES
 from exchange.topology import Topology
@@ -77,6 +78,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     expose_value=False,
     help="Tell what CODE means, and end.",
 )
+@timeout_option
 @click.argument("source", metavar="TOPOLOGY")
 def check_command(
     form: str,
@@ -100,7 +102,7 @@ def check_command(
     try:
         selection = Selection(_codes(select), _codes(ignore))
         _status("reading ...")
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         vhosts = given.vhosts if vhost is None else (given.topology(vhost).vhost,)
         found: list[VhostFindings] = []
         for name in vhosts:
