@@ -11,7 +11,7 @@ import click
 from bindings.sources import Source
 from exchange.errors import HashstarError
 
-__all__ = ["fail", "tell", "warn"]
+__all__ = ["fail", "show_status", "tell", "warn"]
 
 SHOWN: Final = 10
 
@@ -20,6 +20,12 @@ def fail(error: HashstarError) -> NoReturn:
     """Tell the error and end with 2, the exit code of bad usage and bad input."""
     click.echo(f"hashstar: {error}", err=True)
     sys.exit(2)
+
+
+def show_status(text: str) -> None:
+    """Show someone who waits at a terminal what is being done, in a line that is overwritten; "" removes it."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", nl=False, err=True)
 
 
 def warn(source: Source) -> None:
