@@ -7,7 +7,8 @@ stands under ``undecided``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
@@ -425,7 +426,7 @@ class _Comparison:
                             told[entry, name] = choice
         yield from (told[key] for key in sorted(told))
 
-    def _affected_choices(self, unsettled: Set[str | None]) -> list[str]:
+    def _affected_choices(self, unsettled: AbstractSet[str | None]) -> list[str]:
         before, after = self._sides
         affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}
         affected |= {name for name in self._loose if self._onwards[name] & unsettled}
