@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from exchange.values import EMPTY, FieldTable, type_and_value
 
@@ -54,6 +54,9 @@ class Queue:
         return str(self.arguments.get("x-queue-type", "classic"))
 
 
+_new_tuple: Final = tuple.__new__
+
+
 class Destination(NamedTuple):
     """Where a binding leads: a queue or an exchange."""
 
@@ -64,29 +67,45 @@ class Destination(NamedTuple):
         return f"{self.kind} '{self.name}'"
 
 
-class Binding(NamedTuple):
-    """A binding. Two are the same one when all four parts are equal, the types in the arguments included."""
-
+class _Binding(NamedTuple):
     source: str
     destination: Destination
-    routing_key: str = ""
-    arguments: FieldTable = EMPTY
+    routing_key: str
+    arguments: FieldTable
+
+
+class Binding(_Binding):
+    """A binding. Two are the same one when all four parts are equal, the types in the arguments included.
+
+    ``arguments`` become a `FieldTable`; any mapping can be given.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, source: str, destination: Destination, routing_key: str = "", arguments: Mapping[str, Any] = EMPTY
+    ) -> Self:
+        if type(arguments) is not FieldTable:
+            arguments = FieldTable(arguments)
+        return _new_tuple(cls, (source, destination, routing_key, arguments))
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # typeshed: of any NamedTuple
+        return cls(*iterable)
 
     @classmethod
     def to_queue(
         cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to a queue."""
-        return cls(source, Destination("queue", queue), routing_key, FieldTable(arguments) if arguments else EMPTY)
+        return cls(source, Destination("queue", queue), routing_key, arguments or EMPTY)
 
     @classmethod
     def to_exchange(
         cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to another one, or to itself."""
-        return cls(
-            source, Destination("exchange", exchange), routing_key, FieldTable(arguments) if arguments else EMPTY
-        )
+        return cls(source, Destination("exchange", exchange), routing_key, arguments or EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +114,14 @@ class Policy:
 
     name: str
     pattern: str
-    definition: Mapping[str, Any] = field(default_factory=dict)
+    definition: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
     apply_to: str = "all"
     priority: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.definition, FieldTable):
+            object.__setattr__(self, "definition", FieldTable(self.definition))
 
     def applies_to_exchange(self, name: str) -> bool:
         """Whether it is for exchanges and its pattern is found in the name; one that is no regex applies to none."""

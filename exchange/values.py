@@ -196,6 +196,9 @@ class FieldTable(Mapping[str, Any]):
             self._hash = hash(self.identity)
         return self._hash
 
+    def __reduce__(self) -> tuple[type[FieldTable], tuple[dict[str, Any]]]:
+        return FieldTable, (self._fields,)  # without the hash: strings have another one in each process
+
     def __repr__(self) -> str:
         return f"FieldTable({self._fields!r})"
 
