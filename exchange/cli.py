@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import SEEK_END
 from random import Random
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final
 
 import click
 
+from exchange.console import fail
+from exchange.display import dump_json, escape_lines
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.explain import describe, to_json
 from exchange.message import Message
@@ -71,11 +73,11 @@ def commands(load: Load) -> list[click.Command]:
                 if line_buffered:
                     out.flush()
         except InputError as error:
-            _fail(error)
+            fail(error)
         finally:
             out.flush()
         if skipped is not None and skipped.count:
-            click.echo(f"{skipped.count} bad lines skipped, the first is {skipped.first}", err=True)
+            click.echo(escape_lines(f"{skipped.count} bad lines skipped, the first is {skipped.first}"), err=True)
 
     @click.command("explain")
     @topology_options
@@ -117,8 +119,8 @@ def commands(load: Load) -> list[click.Command]:
             )
             explanation = router.explain(message, queue)
         except HashstarError as error:
-            _fail(error)
-        click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
+            fail(error)
+        click.echo(dump_json(to_json(explanation)) if as_json else describe(explanation))
 
     return [route_command, explain_command, partition_command, selector_command]
 
@@ -147,7 +149,7 @@ def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> 
     try:
         return load(source, vhost, profile)
     except HashstarError as error:
-        _fail(error)
+        fail(error)
 
 
 @dataclass
@@ -221,8 +223,3 @@ def _field(option: str, given: str) -> tuple[str, Any]:
     except ValueError:
         return name, text
     return name, decode(value)
-
-
-def _fail(error: HashstarError) -> NoReturn:
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)

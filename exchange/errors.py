@@ -6,6 +6,8 @@ that is wrong and draw a caret under it; errors a broker would answer carry the 
 
 from __future__ import annotations
 
+from exchange.display import escape_line
+
 __all__ = [
     "AccessRefused",
     "BrokerError",
@@ -40,9 +42,9 @@ class TextError(HashstarError):
         # The text is shown on one line whatever it holds, and the caret must stand under the same characters, so
         # both are made from the escaped text.
         start, end = self.span
-        before, wrong = (_visible(part) for part in (self.source[:start], self.source[start:end]))
+        before, wrong = (escape_line(part) for part in (self.source[:start], self.source[start:end]))
         caret = " " * len(before) + "^" * max(1, len(wrong))
-        return f"{self.message}\n    {_visible(self.source)}\n    {caret}"
+        return f"{escape_line(self.message)}\n    {escape_line(self.source)}\n    {caret}"
 
 
 class PatternError(TextError):
@@ -60,7 +62,7 @@ class BrokerError(HashstarError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"{self.code} {self.name} - {self.text}"
+        return escape_line(f"{self.code} {self.name} - {self.text}")
 
 
 class AccessRefused(BrokerError):
@@ -85,7 +87,3 @@ class CommandInvalid(BrokerError):
     """503: what RabbitMQ up to 3.13 answers to an unknown exchange type; it closes the connection."""
 
     code, name = 503, "COMMAND_INVALID"
-
-
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

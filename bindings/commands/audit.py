@@ -25,6 +25,7 @@ from bindings.commands.audit_output import failing, need_arrow, progress, put_ou
 from bindings.commands.messages import warn
 from bindings.sources import Source, open_source
 from exchange.cli import topology_options
+from exchange.console import echo_line
 from exchange.errors import InputError
 from exchange.topology import Topology
 
@@ -230,8 +231,8 @@ def follow_command(
 
         def told(update: Update) -> None:
             for notice in update.notices:
-                click.echo(f"{archive}: {notice}", err=True)
-            click.echo(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
+                echo_line(f"{archive}: {notice}", err=True)
+            echo_line(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
             if every is not None:
                 write_out(report_on(update.total), update.total.values[0], outputs)
 
@@ -241,7 +242,7 @@ def follow_command(
                 mapping=mapping, on_update=told,
             )  # fmt: skip
             if following.begun is not None:
-                click.echo(following.begun, err=True)
+                echo_line(following.begun, err=True)
             try:
                 following.wait()
             except KeyboardInterrupt:

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from bindings.commands.audit_options import Outputs
 from bindings.commands.messages import fail
+from exchange.console import echo_error
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def failing() -> Iterator[None]:
         yield
     except HashstarError as error:
         if type(error).__name__ == "TooManyBad":
-            click.echo(f"hashstar: {error}", err=True)
+            echo_error(error)
             sys.exit(1)
         fail(error)
 

@@ -11,6 +11,7 @@ from bindings.commands.messages import fail, tell, warn
 from bindings.definitions import Definitions
 from bindings.document import Document
 from bindings.sources import Source, open_source
+from exchange.console import echo_line
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["convert_command"]
@@ -80,5 +81,5 @@ def _tell_left_out(definitions: Definitions, name: str) -> None:
     others = definitions.others
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
-        click.echo(f"left out, as a .bindings file has no place for them: {listed}", err=True)
-        click.echo(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)
+        echo_line(f"left out, as a .bindings file has no place for them: {listed}", err=True)
+        echo_line(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,8 @@ from bindings.diff.meaning import Meaning, meaning
 from bindings.diff.plan import Plan, plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources import open_source
+from exchange.console import echo_line
+from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.message import Message
 from exchange.parts import Queue
@@ -92,17 +93,17 @@ def diff_command(
         result: dict[str, Any] = {"plan": plan_to_json(todo), "meaning": meaning_to_json(difference)}
         if moved is not None:
             result["messages"] = moved.to_json()
-        click.echo(json.dumps(result, ensure_ascii=False))
+        click.echo(dump_json(result))
     else:
         click.echo("plan:" if todo.steps or todo.refused or todo.left_alone else "plan: nothing to do")
         for line in plan_lines(todo):
-            click.echo(line)
+            echo_line(line)
         click.echo("meaning:")
         for line in meaning_lines(difference):
-            click.echo(line)
+            echo_line(line)
         if moved is not None:
             for line in moved.lines():
-                click.echo(line)
+                echo_line(line)
     sys.exit(1 if FAILING[fail_on](todo, difference) else 0)
 
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
 from bindings.sources import Source
-from exchange.errors import HashstarError
+from exchange.console import echo_line, fail
+from exchange.display import escape_line
 
 __all__ = ["fail", "show_status", "tell", "warn"]
 
 SHOWN: Final = 10
 
 
-def fail(error: HashstarError) -> NoReturn:
-    """Tell the error and end with 2, the exit code of bad usage and bad input."""
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)
-
-
 def show_status(text: str) -> None:
     """Show someone who waits at a terminal what is being done, in a line that is overwritten; "" removes it."""
     if sys.stderr.isatty():
-        click.echo(f"\r\033[K{text}", nl=False, err=True)
+        click.echo(f"\r\033[K{escape_line(text)}", nl=False, err=True)
 
 
 def warn(source: Source) -> None:
@@ -36,6 +31,6 @@ def warn(source: Source) -> None:
 def tell(name: str, warnings: Sequence[str]) -> None:
     """Tell warnings about a file, the first ones if there are many."""
     for warning in warnings[:SHOWN]:
-        click.echo(f"{name}: warning: {warning}", err=True)
+        echo_line(f"{name}: warning: {warning}", err=True)
     if len(warnings) > SHOWN:
-        click.echo(f"{name}: warning: and {len(warnings) - SHOWN} more", err=True)
+        echo_line(f"{name}: warning: and {len(warnings) - SHOWN} more", err=True)
