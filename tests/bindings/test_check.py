@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from bindings.check import redundancy
 from bindings.check.check import LISTED, check
 from bindings.check.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
@@ -317,3 +319,54 @@ def test_what_reading_the_file_warns_of_is_a_note_unless_a_rule_says_it(tmp_path
 def replace_kind(kind: str) -> Topology:
     exchange = replace(FANOUT, type=kind)
     return Topology([exchange], [Q], [Binding("f", Destination("queue", "q"))])
+
+
+def chain(length: int) -> Topology:
+    """Return exchanges that stand one behind another, the last before a queue."""
+    names = [f"x{number}" for number in range(length)]
+    return Topology(
+        [Exchange(name, "topic") for name in names],
+        [Q],
+        [
+            *(Binding.to_exchange(one, other, "a.#") for one, other in pairwise(names)),
+            Binding.to_queue(names[-1], "q", "a.b.#"),
+        ],
+    )
+
+
+def test_a_long_chain_of_exchanges_is_looked_at_to_its_end() -> None:
+    """A way of 300 exchanges is followed, and what comes after the last one counts."""
+    assert check(chain(300)) == []
+    broken = chain(300).delete_queue("q").declare_queue(Queue("other")).bind(Binding.to_queue("x298", "other", "b"))
+    assert "HS111" in {finding.code for finding in check(broken.bind(Binding.to_queue("x299", "other", "b")))}
+
+
+def test_a_chain_beyond_the_stack_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ways together have a bound; how many bindings were not looked at is said once."""
+    monkeypatch.setattr(redundancy, "TOTAL", 60_000)
+    found = check(chain(2_000))
+    assert [(finding.code, finding.part) for finding in found] == [("HS190", None)]
+    assert "bindings are needed beside other ways is undecided" in found[0].message
+
+
+def test_a_mesh_of_exchanges_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways through it are more than anyone can count."""
+    monkeypatch.setattr(redundancy, "TOTAL", 60_000)
+    side = 16
+    right = [
+        Binding.to_exchange(f"x{i}.{j}", f"x{i}.{j + 1}", "*.b.#") for i in range(side) for j in range(side - 1)
+    ]
+    down = [Binding.to_exchange(f"x{i}.{j}", f"x{i + 1}.{j}", "a.#") for i in range(side - 1) for j in range(side)]
+    exchanges = [Exchange(f"x{i}.{j}", "topic") for i in range(side) for j in range(side)]
+    last = Binding.to_queue(f"x{side - 1}.{side - 1}", "q", "#")
+    found = check(Topology(exchanges, [Q], [*right, *down, last]))
+    assert [finding.part for finding in found if finding.code == "HS190"] == [None]
+
+
+def test_a_key_that_many_ways_save_is_looked_for_beyond_the_stack() -> None:
+    """As many ways as fresh words, each of which saves one key more."""
+    words = [*"xyzabcdefghijklmnopqrstuvwABCDEFGHIJKLMNOPQRSTUVWXYZ", *(f"x{number}" for number in range(1, 1_100))]
+    bindings = [Binding.to_exchange("t", "u", "*"), Binding.to_queue("u", "q", "*.*")]
+    bindings += [Binding.to_exchange("t", "f", word) for word in words] + [Binding.to_queue("f", "q")]
+    found = check(Topology([TOPIC, Exchange("u", "topic"), FANOUT], [Q], bindings), optional=["HS205"])
+    assert {"HS205"} <= {finding.code for finding in found}
