@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exchange.display import escape_line
+from exchange.notation import write_arguments
 from exchange.parts import Binding
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
 from exchange.typed_json import encode
@@ -116,8 +117,8 @@ def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
 
 
 def _binding(binding: Binding) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in binding.arguments.items())
-    return f"'{binding.routing_key}'{f' [{arguments}]' if arguments else ''} -> {binding.destination}"
+    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
+    return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
 
 
 def _name(exchange: str) -> str:

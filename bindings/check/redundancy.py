@@ -51,7 +51,9 @@ def find(subject: Subject) -> Iterator[Finding]:
     for name in sources:
         yield from ways.needless(name)
     if ways.skipped:
-        message = f"whether {ways.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
+        message = (
+            f"whether {ways.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
+        )
         yield Finding("HS190", None, message)
 
 

@@ -13,6 +13,7 @@ from bindings.diff.plan import Plan
 from bindings.diff.step import named
 from bindings.diff.terms import Term
 from exchange.message import Message
+from exchange.notation import write_table
 from exchange.pattern import Pattern
 from exchange.typed_json import message_to_json
 
@@ -196,5 +197,5 @@ def _exchange(name: str) -> str:
 
 
 def _shown(message: Message) -> str:
-    headers = ", ".join([f"{name}={value!r}" for name, value in message.headers.items()])
-    return f"'{message.routing_key}'" + (f" with {headers}" if headers else "")
+    headers = f" with {write_table(message.headers)}" if message.headers else ""
+    return f"'{message.routing_key}'{headers}"

@@ -353,9 +353,7 @@ def test_a_mesh_of_exchanges_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -
     """Ways through it are more than anyone can count."""
     monkeypatch.setattr(redundancy, "TOTAL", 60_000)
     side = 16
-    right = [
-        Binding.to_exchange(f"x{i}.{j}", f"x{i}.{j + 1}", "*.b.#") for i in range(side) for j in range(side - 1)
-    ]
+    right = [Binding.to_exchange(f"x{i}.{j}", f"x{i}.{j + 1}", "*.b.#") for i in range(side) for j in range(side - 1)]
     down = [Binding.to_exchange(f"x{i}.{j}", f"x{i + 1}.{j}", "a.#") for i in range(side - 1) for j in range(side)]
     exchanges = [Exchange(f"x{i}.{j}", "topic") for i in range(side) for j in range(side)]
     last = Binding.to_queue(f"x{side - 1}.{side - 1}", "q", "#")
