@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bindings.crawl import Deadline
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
@@ -43,9 +44,12 @@ class Difference:
     cleared: Collection[Policy]
 
 
-def in_safe_order(before: Topology, after: Topology, difference: Difference) -> list[Unit]:
-    """The steps in the order to carry them out; those that do harm in every order tried say so."""
-    order = _Order(before, after, difference)
+def in_safe_order(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
+    """Return the steps in the order to carry them out; those that do harm in every order tried say so.
+
+    After the deadline no order is tried: steps that may do harm are marked as not looked at.
+    """
+    order = _Order(before, after, difference, deadline)
     careful = tangled(order.graph, order.changes())
     first, middle, last = order.phases()
     if careful:
@@ -66,7 +70,8 @@ def _closes(unit: Unit) -> bool:
 class _Order:
     """What is known of the exchanges that change and of those they hand messages to."""
 
-    def __init__(self, before: Topology, after: Topology, difference: Difference) -> None:
+    def __init__(self, before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> None:
+        self._deadline: Final = deadline
         self._before: Final = before
         self._after: Final = after
         self._todo: Final = difference
@@ -148,7 +153,7 @@ class _Order:
         """The units that concern the careful exchanges, in a safe order if one is found, else marked."""
         entries = self.graph.up(careful)
         try:
-            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries)
+            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries, self._deadline)
         except TooMuch as error:
             names = sorted(careful)
             shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -12,9 +12,10 @@ from bindings.language.errors import Mistake, nearest
 from bindings.language.syntax import Node
 from bindings.language.tokens import Token
 from exchange.errors import InputError
+from exchange.notation import VARIABLE
 from exchange.typed_json import READERS, decode, decode_table
 
-__all__ = ["Item", "Scope", "Terms", "string_of"]
+__all__ = ["Item", "Scope", "Terms"]
 
 
 class Item(NamedTuple):
@@ -30,7 +31,6 @@ Scope: TypeAlias = Mapping[str, tuple[Item, ...]]
 ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/", "{": "{"}
 HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SPECIAL: Final = re.compile(rf"{HIGH}{LOW}|\\u[0-9a-fA-F]{{4}}|\\.|\{{[^\W\d]\w*\}}")
-VARIABLE: Final = re.compile(r"\{[^\W\d]\w*\}")
 CONSTANTS: Final = {"true": True, "false": False, "null": None}
 TYPES: Final = tuple(name[1:] for name in READERS)
 
@@ -167,17 +167,3 @@ class Terms(NamedTuple):
 def number_of(text: str) -> int | float:
     """The number, an integer if it is written as one."""
     return float(text) if any(mark in text for mark in ".eE") else int(text)
-
-
-PLAIN: Final = re.compile(r'[^"\\{\x00-\x1f]*')
-VARIABLE_OR_ESCAPED: Final = re.compile(r'["\\]|\{(?=[^\W\d]\w*\})')
-
-
-def string_of(text: str) -> str:
-    """The text in quotes: as it is between single ones where that spares escapes, else with what escapes it needs."""
-    if PLAIN.fullmatch(text) and text.isprintable():
-        return f'"{text}"'
-    if "'" not in text and text.isprintable() and VARIABLE_OR_ESCAPED.search(text):
-        return f"'{text}'"
-    escaped = VARIABLE_OR_ESCAPED.sub(r"\\\g<0>", text)
-    return f'"{"".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in escaped)}"'
