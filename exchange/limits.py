@@ -18,6 +18,8 @@ TABLE_ITEMS: Final = 100_000
 """Maximum number of fields and array items of one field table, nested ones included."""
 BODY_BYTES: Final = 32 << 20
 """Maximum size in bytes of one message body after decompression: eight times the default maximum of RocketMQ."""
+MESSAGE_BYTES: Final = 512 << 20
+"""Maximum size in bytes of the body of an AMQP message: the most that RabbitMQ can be set to."""
 BATCH_BYTES: Final = 1 << 30
 """Maximum size in bytes of a batch of Kafka records after decompression."""
 RECORD_BYTES: Final = 256 << 20
