@@ -11,6 +11,7 @@ from bindings.language.syntax import Node
 from bindings.language.tokens import Token
 from bindings.language.values import Item, Terms
 from exchange.errors import HashstarError, PatternError, TextError
+from exchange.limits import INTEGER_DIGITS
 from exchange.notation import MATCH_MODES, VARIABLE
 from exchange.partition.partitioning import Partitioning
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
@@ -291,6 +292,8 @@ def items(node: Node, terms: Terms) -> tuple[Item, ...]:
         token = terms.tokens[position]
         text = terms.text(position)
         if token.kind == "RANGE":
+            if len(text) > INTEGER_DIGITS:
+                raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
             low, high = map(int, text.split(".."))
             if not low <= high < low + LONGEST_RANGE:
                 raise Mistake(f"a range goes up, by less than {LONGEST_RANGE} steps", token)

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from bridge.endpoint import Disconnected
+from exchange.limits import MESSAGE_BYTES
 
 __all__ = ["BODY", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack", "publish"]
 
@@ -109,6 +110,8 @@ class Contents:
         stop = body + OVERHEAD + body_size if body_size else body
         if kind != HEADER or stop > end or (body_size and HEAD.unpack_from(data, body)[2] != body_size):
             return 0
+        if not data[header - 1] == data[body - 1] == data[stop - 1] == 0xCE:
+            return 0
         at += 11
         at += 1 + data[at]
         tag, redelivered = TAG.unpack_from(data, at)
@@ -130,6 +133,8 @@ class Contents:
             return False
         if kind == HEADER:
             _, _, self._missing = CONTENT.unpack_from(data, start)
+            if self._missing > MESSAGE_BYTES:
+                raise Disconnected(f"the broker announced a body of {self._missing:,} bytes; {MESSAGE_BYTES:,} at most")
             self._properties = data[start + 12 : stop]
             if not self._missing:
                 self._complete(b"")

@@ -33,6 +33,11 @@ RECEIVE_BYTES: Final = 1 << 18
 WRITE_BYTES: Final = 1 << 18
 """Number of bytes that are given to the socket at once: what it does not take of a piece is copied."""
 
+FRAME_BYTES: Final = 16 << 20
+"""Maximum size in bytes of a frame where the broker sets none; RabbitMQ's own default is 128 KiB."""
+
+FRAME_END: Final = 0xCE
+
 SECONDS: Final = 30.0
 """How long a broker may take to answer."""
 
@@ -67,8 +72,11 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
         self.bytes_received += len(data_in)
         at, end = 0, len(data)
         contents, unpack = self.contents, HEAD.unpack_from
+        most = (self.params.frame_max or FRAME_BYTES) - OVERHEAD
         while end - at >= OVERHEAD:
             kind, channel, size = unpack(data, at)
+            if size > most:  # which would be collected until the memory is full
+                raise Disconnected(f"the broker sent a frame of {size:,} bytes; {most:,} were agreed on")
             stop = at + OVERHEAD + size
             if stop > end:
                 break
@@ -76,6 +84,8 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, end)):
                 at = behind
                 continue
+            if data[stop - 1] != FRAME_END:
+                raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
                 _, frame = pika.frame.decode_frame(data[at:stop])
                 if frame is not None:

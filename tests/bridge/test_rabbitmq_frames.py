@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,7 @@ class Unconnected(Wire):
         self._frame_buffer = b""
         self.bytes_received = 0
         self.heard = 0.0
+        self.params = SimpleNamespace(frame_max=131_072)
 
 
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))

@@ -71,7 +71,7 @@ def test_a_wrong_text_is_told_with_its_place(text: str) -> None:
     ("kafka.murmur2 over 0", "at least one partition"),
     ("kafka.murmur2 over a:x", "partitions"),
     ("kafka.murmur2 over a:1,b", "partitions are a number"),
-    ("kafka.murmur2 over a,a", "same id or name"),
+    ("rabbitmq.super_stream over a,a", "same id or name"),
     ('kafka.murmur2 over 12 by haeder "x"', "a key"),
     ("kafka.murmur2 over 12 by word two", "a key"),
     ("kafka.murmur2 over 12 by word 0", "counted from 1"),
