@@ -15,6 +15,8 @@ pytest.register_assert_rewrite("tests.bridge.behaviour")
 
 # How long an example takes says how busy the machine is, not whether the law holds.
 settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make mutants` asks the same of each mutant, so that what one is killed by is no luck.
+settings.register_profile("mutants", settings.get_profile("untimed"), derandomize=True, database=None, max_examples=200)
 settings.load_profile("untimed")
 
 
