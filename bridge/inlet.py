@@ -199,6 +199,10 @@ class Reading:
     async def _admit(self, deliveries: Sequence[Delivery]) -> None:
         """Take in what was read, as much at once as the bytes of the window allow. Raises Disconnected."""
         window = self.inlet.window
+
+        def ready() -> bool:
+            return not self._is_paused() and window.fitting(deliveries) > 0
+
         while True:
             count = window.fitting(deliveries)
             if count:
@@ -208,7 +212,7 @@ class Reading:
             if count == len(deliveries):
                 return
             deliveries = deliveries[count:]
-            await self._wait(lambda: not self._is_paused() and window.fitting(deliveries) > 0)
+            await self._wait(ready)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:
         """Wait until ``ready``. Raises Disconnected as soon as the connection of a source that is open is gone."""

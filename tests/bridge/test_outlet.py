@@ -277,7 +277,7 @@ def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> N
             scene.target.take()
             scene.target.refuse(1, FULL)
             begun = asyncio.get_running_loop().time()
-            while not scene.target.sent:
+            while not scene.target.sent:  # noqa: ASYNC110  the clock is the loop's own
                 await asyncio.sleep(0.1)
             times.append(round(asyncio.get_running_loop().time() - begun))
         assert times == [1, 2, 4, 4, 4, 4, 4, 4]
@@ -291,7 +291,7 @@ def test_a_connection_over_which_messages_were_confirmed_was_no_failed_try(helps
     async def play() -> None:
         scene = Scene(Policy(reconnect=Backoff(1, 100)))
         for number in range(1, 6):
-            while scene.target.receiver is None or not scene.outlet.connected:
+            while scene.target.receiver is None or not scene.outlet.connected:  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.1)
             scene.send("a", first=number)
             if helps:

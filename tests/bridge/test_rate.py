@@ -16,10 +16,7 @@ from tests.bridge.behaviour import Silent
 from tests.virtual_loop import run_virtually
 
 ROUTER = Router(
-    Topology()
-    .declare_exchange(Exchange("in", "fanout"))
-    .declare_queue(Queue("q"))
-    .bind(Binding.to_queue("in", "q"))
+    Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(Binding.to_queue("in", "q"))
 )
 
 

@@ -42,7 +42,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str,
     calls: list[tuple[str, str]] = []
 
     def name_of(file: Any) -> str:
-        path = Path(os.readlink(f"/proc/self/fd/{file}")) if isinstance(file, int) else Path(file)
+        path = Path(f"/proc/self/fd/{file}").readlink() if isinstance(file, int) else Path(file)
         return str(path.relative_to(tmp_path))
 
     def record(owner: Any, name: str, place: int) -> None:

@@ -87,7 +87,7 @@ async def test_a_worker_that_dies_when_it_is_to_stop_has_not_settled_all(tmp_pat
     worker = _Worker(1, program(text), journal)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(SECONDS):
-        while not ready.exists():
+        while not ready.exists():  # noqa: ASYNC110  another process makes it
             await asyncio.sleep(0.01)
     worker.signal(signal.SIGTERM)
     assert await asyncio.wait_for(running, SECONDS) == NOT_SETTLED

@@ -193,7 +193,9 @@ def drawn_edit(rng: Random, topology: Topology) -> tuple[str, object]:
     queue = f"q{rng.randint(0, 3)}"
     key = rng.choice(("a", "a.b", "#", "*", "a.#", "*.b"))
     arguments = rng.choice(({}, {"h": 1}, {"h": 2}))
-    alternate = Policy(f"p{rng.randint(0, 1)}", rng.choice(("^x", "^x[01]$")), {"alternate-exchange": other}, "exchanges")
+    alternate = Policy(
+        f"p{rng.randint(0, 1)}", rng.choice(("^x", "^x[01]$")), {"alternate-exchange": other}, "exchanges"
+    )
     bindings = [one for one in topology.bindings if one.source]
     edits: list[tuple[str, object]] = [
         *[("bind", A(source, queue, key, arguments)), ("bind", B(source, other, key))] * 3,

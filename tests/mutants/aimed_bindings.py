@@ -151,8 +151,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "no marker is found behind damage",
-            "            place = next_sound(data, place + 1)\n            continue\n        behind = place + header.size",
-            "            return\n        behind = place + header.size",
+            "            place = next_sound(data, place + 1)\n            continue\n        behind",
+            "            return\n        behind",
         ),
     ),
     *of(

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant, of
 
 __all__ = ["EXCHANGE"]
 
-PASS: Final = "pass"
+NOTHING: Final = "pass"
 
 EXCHANGE: Final[list[Mutant]] = [
     *of(
@@ -91,8 +91,10 @@ EXCHANGE: Final[list[Mutant]] = [
         ("slots that are free are not used again", "        if self._free:", "        if False:"),
         (
             "the answers of a block have no bound",
-            "                    if len(self._answers) >= self._answers_size:\n"
-            "                        self._answers.clear()\n",
+            (
+                "                    if len(self._answers) >= self._answers_size:\n"
+                "                        self._answers.clear()\n"
+            ),
             "",
         ),
         (
@@ -117,7 +119,7 @@ EXCHANGE: Final[list[Mutant]] = [
         (
             "routes are remembered by key before an exchange that looks at more",
             'pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]',
-            PASS,
+            NOTHING,
         ),
         (
             "the default exchange remembers partitions that a header decides",
@@ -142,7 +144,7 @@ EXCHANGE: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/rules.py",
-        "exchange/test_rules.py exchange/test_hash_kinds.py",
+        "exchange/test_rules_state.py exchange/test_rules.py exchange/test_hash_kinds.py",
         (
             "an exchange is in use when something is bound to it",
             "if if_unused and tables.bindings_from(name):",
@@ -161,7 +163,7 @@ EXCHANGE: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/kinds/consistent_hash.py",
-        "exchange/test_hash_kinds.py",
+        "exchange/test_rules_state.py exchange/test_hash_kinds.py",
         (
             "a ring keeps the bounds of before an unbinding",
             "        self._ends = list(accumulate(map(_weight, self._ring)))",
@@ -211,8 +213,10 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
         (
             "of many bindings the first ones are looked at, not the nearest",
-            "bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, "
-            "key=lambda b: _first_sight(b.routing_key, walk.message))",
+            (
+                "bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, "
+                "key=lambda b: _first_sight(b.routing_key, walk.message))"
+            ),
             "bindings = bindings[:LOOKED_AT_CLOSELY]",
         ),
     ),

@@ -109,8 +109,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ("bytes that were settled are never given back", "                self.bytes -= last.size\n", ""),
         (
             "the bytes of a window have no bound",
-            "left = self._most_bytes - self.bytes",
-            "left = self._most_bytes",
+            "left = self._most_bytes - self.bytes\n        if left <= 0:",
+            "left = self._most_bytes\n        if left <= 0:",
+        ),
+        (
+            "a message larger than the window is never admitted",
+            "if left < 0 and (count or self.messages):",
+            "if left < 0:",
         ),
     ),
     *of(
@@ -139,6 +144,11 @@ SURVIVORS: Final[list[Mutant]] = [
             "a source is read although there is no room",
             "            while self._is_paused() or window.room <= 0:",
             "            while self._is_paused():",
+        ),
+        (
+            "all that was read goes into the window at once",
+            "            count = window.fitting(deliveries)\n            if count:",
+            "            count = len(deliveries)\n            if count:",
         ),
         (
             "a source is read at twice the rate",
@@ -295,7 +305,11 @@ SURVIVORS: Final[list[Mutant]] = [
     *of(
         "bindings/audit/ledger.py",
         "bindings/audit/test_ledger.py",
-        ("the last batch that was folded is counted again", "        if batch <= summed:", "        if batch < summed:"),
+        (
+            "the last batch that was folded is counted again",
+            "        if batch <= summed:",
+            "        if batch < summed:",
+        ),
     ),
     *of(
         "bindings/audit/pruning.py",
