@@ -16,7 +16,7 @@ A, B = Binding.to_queue, Binding.to_exchange
 
 def use(**fields: Any) -> BindingUse:
     """The use of a binding that nothing hit, but for these."""
-    known = {
+    known: dict[str, Any] = {
         "binding": A("x", "q"), "number": 0, "messages": 0, "possible": 0, "only": 0, "first": None, "last": None,
         "distinct_keys": 0, "share": None, "exposure": 0, "eligible": True,
     }  # fmt: skip

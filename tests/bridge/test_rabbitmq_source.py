@@ -42,11 +42,12 @@ class Scene:
         self.connect()
 
     def connect(self) -> None:
-        self.wire: Any = Wire()
+        wire: Any = Wire()
+        self.wire = wire
         self.source._epoch += 1
         self.source._forget()
         self.source._settled = self.source._acked = 0
-        self.source._connection = self.source._channel = self.wire
+        self.source._connection = self.source._channel = wire
         self.source._is_stream = False
         self.tags = 0
 

@@ -67,8 +67,9 @@ async def test_a_worker_that_is_being_started_when_all_are_to_stop_stops_too() -
     journal: Any = Journal()
     worker = _Worker(1, program("time.sleep(600)"), journal)
     running = asyncio.create_task(worker.run())
-    await asyncio.sleep(0)  # it starts, and there is no process yet
-    assert worker._process is None
+    await asyncio.sleep(0)
+    process: Any = worker._process
+    assert process is None  # it is being started
     worker.signal(signal.SIGTERM)
     try:
         assert await asyncio.wait_for(asyncio.shield(running), 20.0) == SETTLED

@@ -27,7 +27,7 @@ def router_of(*parts: Exchange | Queue | Binding | Policy, cache: int = 65_536) 
 
 PLAIN = Message("x", "k")
 WITH_HEADER = Message("x", "k", {"a": 1})
-HEADERS = [Exchange("h", "headers"), Queue("q"), A("h", "q", "", {"a": 1})]
+HEADERS: list[Exchange | Queue | Binding | Policy] = [Exchange("h", "headers"), Queue("q"), A("h", "q", "", {"a": 1})]
 
 
 def test_a_route_through_an_alternate_that_looks_at_headers_is_not_remembered_by_key() -> None:

@@ -52,7 +52,7 @@ def test_a_row_group_that_begins_or_ends_at_a_bound_is_read(
 def test_of_several_bounds_the_narrowest_counts() -> None:
     wanted = Wanted().since(5).since(9).since(7).until(50).until(30).until(40)
     assert wanted == Wanted(None, 9, 30)
-    assert wanted.exchange(["a", "b"]).exchange(["b", "c"]).exchanges == {"b"}
+    assert wanted.exchange(["a", "b"]).exchange(["b", "c"]).exchanges == frozenset({"b"})
 
 
 def test_only_row_groups_that_may_have_the_exchange_are_read(archive: str) -> None:
