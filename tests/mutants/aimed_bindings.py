@@ -28,8 +28,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "alternates in between are those of before",
-            "        policies[policy.name] = policy\n",
-            "",
+            "versions.setdefault(policy.name, [None]).append(policy)",
+            "versions.setdefault(policy.name, [None])",
         ),
         (
             "a replaced exchange is fed before it feeds",
