@@ -77,9 +77,12 @@ def main(processes: int, seconds: int, allow: float, only: str, rows: str) -> No
     with _copies(processes) as copies:
         began = monotonic()
         files = sorted({test for mutant in mutants for test in mutant.tests})
-        code, last = _run(copies[0], files, BASELINE)
-        if code != PASSED:
-            sys.exit(f"the tests do not pass on the code as it is: {last}")
+        shares = [share for number in range(processes) if (share := files[number::processes])]
+        with ThreadPoolExecutor(processes) as pool:
+            passes = list(pool.map(lambda copy, share: _run(copy, share, BASELINE), copies, shares))
+        broken = [last for code, last in passes if code != PASSED]
+        if broken:
+            sys.exit(f"the tests do not pass on the code as it is: {', '.join(broken)}")
         print(f"{len(files)} files of tests pass on the code as it is, in {monotonic() - began:.0f} s", flush=True)
         free: SimpleQueue[Path] = SimpleQueue()
         for copy in copies:
