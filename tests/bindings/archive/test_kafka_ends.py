@@ -9,9 +9,10 @@ import google_crc32c
 import pytest
 
 from bindings.archive.kafka_batches import CONTROL, TRANSACTION, Header, header_at, records_of
-from bindings.archive.kafka_transactions import Ends
+from bindings.archive.kafka_segment import KafkaSegment
 from exchange import InputError
 from tests.bindings.archive.kafka_files import KafkaRecord, batch, varint
+from tests.bindings.archive.reads import read
 
 PRODUCER = struct.Struct(">q")
 PRODUCER_PLACE = 43
@@ -28,7 +29,7 @@ def of_producer(producer: int, data: bytes) -> bytes:
 
 def data(producer: int, offset: int) -> bytes:
     """A record of a transaction."""
-    return of_producer(producer, batch(offset, [KafkaRecord(0, value=b"v")], flags=TRANSACTION))
+    return of_producer(producer, batch(offset, [KafkaRecord(0, key=b"k", value=b"v")], flags=TRANSACTION))
 
 
 def end(producer: int, offset: int, *, commit: bool) -> bytes:
@@ -37,61 +38,48 @@ def end(producer: int, offset: int, *, commit: bool) -> bytes:
     return of_producer(producer, batch(offset, [KafkaRecord(0, key=key)], flags=TRANSACTION | CONTROL))
 
 
-def asked(*batches: bytes) -> list[bool | None]:
-    """Of each batch with records, in order: whether its transaction was committed."""
-    whole = b"".join(batches)
-    ends = Ends("elsewhere", whole)
-    found = []
-    place = 0
-    for each in batches:
-        if len(each) > 20 and each[16] == 2:
-            header = header_at(whole, place)
-            if not header.is_control:
-                found.append(ends.is_committed(header, place))
-        place += len(each)
-    return found
+def committed(folder: Path, *batches: bytes) -> list[int]:
+    """The offsets of the records that a reader takes of a segment: those of transactions that were committed."""
+    path = folder / "orders-0" / f"{0:020}.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(batches))
+    return [record.offset for record in read(KafkaSegment(), path).records]
 
 
-def test_the_marker_of_an_earlier_transaction_does_not_end_a_later_one() -> None:
-    """The records of the earlier one are in the split before: its marker stands between here."""
-    assert asked(
-        data(2, 0), end(2, 1, commit=True), end(1, 2, commit=False), data(1, 3), end(1, 4, commit=True)
-    ) == [True, True]  # fmt: skip
-    assert asked(
-        data(2, 0), end(2, 1, commit=False), end(1, 2, commit=True), data(1, 3), end(1, 4, commit=False)
-    ) == [False, False]  # fmt: skip
+@pytest.mark.parametrize("later", [True, False])
+def test_the_marker_of_an_earlier_transaction_does_not_end_a_later_one(tmp_path: Path, later: bool) -> None:
+    """The records of the earlier one are in a segment before: its marker stands between here."""
+    found = committed(
+        tmp_path, data(2, 0), end(2, 1, commit=later), end(1, 2, commit=not later), data(1, 3), end(1, 4, commit=later)
+    )
+    assert found == ([0, 3] if later else [])
 
 
-def test_all_markers_of_earlier_transactions_are_passed_over() -> None:
-    found = asked(
-        data(2, 0), *[end(1, n, commit=False) for n in range(1, 5)], data(1, 5), end(1, 6, commit=True),
-        end(2, 7, commit=False),
+def test_all_markers_of_earlier_transactions_are_passed_over(tmp_path: Path) -> None:
+    aborts = [end(1, n, commit=False) for n in range(1, 5)]
+    found = committed(tmp_path, data(2, 0), *aborts, data(1, 5), end(1, 6, commit=True), end(2, 7, commit=False))
+    assert found == [5]
+
+
+def test_transactions_side_by_side_have_each_its_own_end(tmp_path: Path) -> None:
+    found = committed(
+        tmp_path, data(1, 0), data(2, 1), data(1, 2), end(2, 3, commit=False), data(2, 4), end(1, 5, commit=True),
+        data(1, 6), end(2, 7, commit=True),
     )  # fmt: skip
-    assert found == [False, True]
+    assert found == [0, 2, 4]
 
 
-def test_transactions_side_by_side_have_each_its_own_end() -> None:
-    found = asked(
-        data(1, 0), data(2, 1), data(1, 2), end(2, 3, commit=False), data(2, 4), end(1, 5, commit=True), data(1, 6),
-        end(2, 7, commit=True),
-    )  # fmt: skip
-    assert found == [True, False, True, True, None]
-
-
-def test_a_marker_is_found_behind_damage() -> None:
-    assert asked(data(1, 0), b"\xff" * 100, end(1, 2, commit=True)) == [True]
+def test_a_marker_is_found_behind_damage(tmp_path: Path) -> None:
+    assert committed(tmp_path, data(1, 0), b"\xff" * 100, end(1, 2, commit=True)) == [0]
 
 
 def test_a_marker_is_looked_for_in_the_segments_that_follow(tmp_path: Path) -> None:
-    first = data(1, 0) + data(2, 1)
-    (tmp_path / f"{0:020}.log").write_bytes(first)
-    (tmp_path / f"{2:020}.log").write_bytes(end(2, 2, commit=True))
-    (tmp_path / f"{3:020}.log").write_bytes(end(1, 3, commit=False))
-    (tmp_path / "other.log").write_bytes(end(1, 1, commit=True))
-    ends = Ends(str(tmp_path / f"{0:020}.log"), first)
-    assert ends.is_committed(header_at(first), 0) is False
-    place = len(data(1, 0))
-    assert ends.is_committed(header_at(first, place), place) is True
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{2:020}.log").write_bytes(end(2, 2, commit=True))
+    (folder / f"{3:020}.log").write_bytes(end(1, 3, commit=False))
+    (folder / "other.log").write_bytes(end(1, 1, commit=True))
+    assert committed(tmp_path, data(1, 0), data(2, 1)) == [1]
 
 
 def raw_batch(body: bytes) -> tuple[bytes, Header]:
