@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live chaos soak bench clean
+.PHONY: help demo test lint live chaos soak mutants bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ chaos: $(VENV)/.test  ## bridge and brokers killed and restarted, connections cu
 
 soak: $(VENV)/.test  ## 10,000 starts and stops of the bridge at random moments: none may hang
 	$(BIN)/python -m tests.soak_start_stop $(ARGS)
+
+mutants: $(VENV)/.test  ## the code broken on purpose, one change at a time: a test must notice each
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
