@@ -35,6 +35,9 @@ from exchange.values import RANGES, Typed, type_and_value
 
 __all__ = ["TABLE", "Tables", "tables_of", "value_of", "written"]
 
+LOWEST, HIGHEST = RANGES["long"]
+SHOWN: Final = 60
+"""Maximum number of characters of a wrong value that an error quotes."""
 FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
 TABLE: Final = pa.map_(pa.string(), FIELD)
 """The Arrow type of a table."""
@@ -83,12 +86,24 @@ def value_of(name: str, text: str | None) -> Any:
         except UnicodeEncodeError:
             return Typed("longstr", text.encode("utf-8", "surrogateescape"))
         return text
-    if name == "long" and text is not None:
-        return int(text)
     try:
+        if name == "long" and text is not None and text.isascii():
+            return _long(text)
         return _rare_value_of(name, text)
     except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
-        raise InputError(f"{text!r} is not a {name} of AMQP: {error}") from None
+        raise InputError(f"{_shorten(text)} is not a {_shorten(name)} of AMQP: {_shorten(error)}") from None
+
+
+def _shorten(value: Any) -> str:
+    text = str(value) if isinstance(value, Exception) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _long(text: str) -> int:
+    number = int(text)
+    if not LOWEST <= number <= HIGHEST:
+        raise ValueError("it has more than 64 bits")
+    return number
 
 
 def _rare_value_of(name: str, text: str | None) -> Any:

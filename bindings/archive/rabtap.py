@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive import firehose
-from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of, unpacked_pieces
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of
 from bindings.archive.record import Rows
 from bindings.archive.times import microseconds_of_text
+from bindings.archive.unpacking import unpacked_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
 from exchange.typed_json import decode_table

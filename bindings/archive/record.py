@@ -53,6 +53,8 @@ SCHEMA: Final = pa.schema([
 ])  # fmt: skip
 """What every format is read as."""
 
+UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What making a column of a table raises for values that AMQP cannot hold."""
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 """The years 1 to 9999, which is what Spark and Python can show."""
@@ -141,12 +143,12 @@ class Rows:
                 self._properties.add(message.properties)
         except BrokerError as error:
             raise InputError(error.text) from None
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        except UNHELD as error:
             raise InputError(str(error)) from None
         try:
             if self._with_headers:
                 self._headers.add(headers)
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        except UNHELD as error:
             if self._with_properties:
                 self._properties.undo()
             raise InputError(str(error)) from None
@@ -163,14 +165,16 @@ class Rows:
         self._sizes.append(len(body) if has_body else size)
         self._routed.add(routed_queues)
         self._offsets.append(offset)
+        if self._sources is not None:
+            self._sources.append(self.source)
 
     def add_record(self, record: Record) -> None:
         """Add a record, of its own source; raises as `add`."""
         message, time, vhost, size, has_body, routed_queues, source, offset = record
         self.add(message, time, vhost, size, has_body, routed_queues, offset)
         if self._sources is None:
-            self._sources = [self.source] * (len(self) - 1)
-        self._sources.append(source)
+            self._sources = [self.source] * len(self)
+        self._sources[-1] = source
 
     def batch(self) -> pa.RecordBatch:
         """The rows so far, and none any more."""

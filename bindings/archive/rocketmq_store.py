@@ -16,7 +16,6 @@ Opening a store lists and reads its small files only. Which messages fit to whic
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -24,18 +23,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bindings.archive.nesting import parsed
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq_commit import CommitLog, numbered
 from bindings.archive.rocketmq_index import IndexFile, index_file
 from bindings.archive.rocketmq_queue import ConsumeQueue
 from exchange.errors import InputError
+from exchange.values import RANGES
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "log_folder", "open_store"]
 
+LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")
-BARE_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(\s*:)')
-"""A string, or a number that is the name of a field: not JSON, but what brokers write."""
+BARE_NUMBER: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|([{,]\s*+)(-?\d++)(\s*+:)')
+"""A string, or a number that is the name of a field: not JSON, but what brokers write. It never goes back."""
 MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
 """All else comes when there is something to be kept in it."""
@@ -178,8 +180,8 @@ def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
             continue
         try:
             text = BARE_NUMBER.sub(_quoted, each.read_text(encoding="utf-8"))
-            told = json.loads(text)
-        except (OSError, ValueError) as error:
+            told = parsed(text.encode())
+        except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue
         if isinstance(told, dict):
@@ -196,7 +198,7 @@ def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
     """What a file of JSON tells, nothing where it is not what a broker writes."""
     try:
         return make()
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         problems.append(Bad(str(path), 0, "not what a broker writes"))
         return {}
 
@@ -214,7 +216,10 @@ def _group_topic(name: str) -> tuple[str, str]:
 
 
 def _numbers(told: Mapping[str, Any]) -> dict[int, int]:
-    return {int(name): int(value) for name, value in told.items()}
+    numbers = {int(name): int(value) for name, value in told.items()}
+    if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
+        raise ValueError
+    return numbers
 
 
 def _checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:

@@ -27,7 +27,6 @@ nothing against it. Lines that stand between entries are bodies.
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from bindings.archive import firehose
 from bindings.archive.erlang_terms import parse
-from bindings.archive.json_lines import read_lines
+from bindings.archive.json_lines import objects_in, read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
     SPLIT_BYTES,
@@ -49,16 +48,15 @@ from bindings.archive.reading import (
     Settled,
     Skipped,
     Split,
-    is_gzipped,
     pieces,
     ranges,
     sample_of,
     settled_gzip,
     settled_lines,
-    unpacked_pieces,
 )  # fmt: skip
 from bindings.archive.record import Rows
 from bindings.archive.times import EPOCH, MICROSECOND, microseconds_of_text
+from bindings.archive.unpacking import is_gzipped, unpacked_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.typed_json import decode_table
 from exchange.values import Typed
@@ -67,6 +65,9 @@ __all__ = ["TracingJson", "TracingText"]
 
 TIME: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d\d):(\d\d)(?:[:.](\d{1,3}))?")
 NOTE: Final = "bodies may have been cut by the trace's max_payload_bytes"
+
+
+FIELDS: Final = frozenset({"type", "routing_keys", "routed_queues", "payload"})
 
 
 class TracingJson(Format):
@@ -79,11 +80,10 @@ class TracingJson(Format):
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether the first line has what the plugin writes."""
-        try:
-            value = json.loads(head.partition(b"\n")[0])
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(value, dict) and {"type", "routing_keys", "routed_queues", "payload"} <= value.keys()
+        return any(value.keys() >= FIELDS for value in objects_in([head.partition(b"\n")[0]]))
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return any(value.keys() >= FIELDS for value in objects_in(head.split(b"\n")))
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
