@@ -8,7 +8,6 @@ comes as `Skipped`. The splits of a file are read independently and together giv
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -18,6 +17,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from bindings.archive.nesting import parsed
 from bindings.archive.unpacking import GZIP_BYTES, Broken, head_of, is_gzipped, unpacked
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
@@ -259,8 +259,8 @@ def pieces(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parsed(line), dict)
+    except InputError:
         return False
 
 
