@@ -141,7 +141,7 @@ class Spans(NamedTuple):
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
         if ends[-1] > LONG * len(lengths):  # an index of 8 bytes for each byte would be dear
-            view = memoryview(data)
+            view = data.data
             spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
             taken = b"".join([view[start:end] for start, end in spans])
         else:

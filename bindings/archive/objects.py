@@ -49,7 +49,7 @@ def objects(path: str) -> Iterator[Found]:
             del data[: starts[-1]]
             searched = 1
         if len(data) > RECORD_BYTES:
-            yield Found(place, f"an object of more than {RECORD_BYTES >> 20} MiB", sample_of(data))
+            yield Found(place, f"an object of more than {RECORD_BYTES >> 20} MiB", sample_of(bytes(data[:200])))
             place += len(data)
             data.clear()
             searched = 1

@@ -80,8 +80,8 @@ class TracingJson(Format):
     note: ClassVar[str] = NOTE
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether the first line has what the plugin writes."""
-        return any(value.keys() >= FIELDS for value in objects_in([head.partition(b"\n")[0]]))
+        """Whether the first line that is an object has what the plugin writes."""
+        return next(objects_in(head.split(b"\n", 20)[:20]), {}).keys() >= FIELDS
 
     def resembles(self, head: bytes, path: Path) -> bool:
         return any(value.keys() >= FIELDS for value in objects_in(head.split(b"\n")))
