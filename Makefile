@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live chaos soak bench clean
+.PHONY: help demo test lint live chaos soak damage bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ chaos: $(VENV)/.test  ## bridge and brokers killed and restarted, connections cu
 
 soak: $(VENV)/.test  ## 10,000 starts and stops of the bridge at random moments: none may hang
 	$(BIN)/python -m tests.soak_start_stop $(ARGS)
+
+damage: $(VENV)/.test  ## 2,000 damaged copies of archives: what stands unchanged is read, the rest is reported
+	HASHSTAR_DAMAGED_COPIES=2000 $(BIN)/python -m pytest tests/bindings/archive/test_damage.py $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)

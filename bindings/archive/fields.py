@@ -33,11 +33,13 @@ import pyarrow.compute as pc
 from bindings.archive.names import escaped, escaped_bytes, text_array, unescaped
 from exchange.errors import InputError
 from exchange.typed_json import decode, encode
-from exchange.values import RANGES, Typed, type_and_value
+from exchange.values import RANGES, Typed, float32, type_and_value
 
 __all__ = ["TABLE", "Tables", "tables_of", "value_of", "written", "wrong_rows"]
 
 LOWEST, HIGHEST = RANGES["long"]
+DIGITS: Final = 300
+"""More than a decimal of AMQP can have before or behind its point."""
 FLAGS: Final = 1 << 24
 """Maximum number of pairs of type and value for which a flag each is kept."""
 SHOWN: Final = 60
@@ -122,11 +124,17 @@ def _rare_value_of(name: str, text: str | None) -> Any:
     if name == "double":
         return float(text)
     if name == "float":
-        return Typed("float", float(text))
+        number = float(text)
+        float32(number)  # raises OverflowError when 32 bits do not hold it
+        return Typed("float", number)
     if name == "binary":
         return b64decode(text, validate=True)
     if name == "decimal":
-        return Decimal(text)
+        decimal = Decimal(text)
+        if not -DIGITS < decimal.adjusted() < DIGITS:  # adding up zeros would take long
+            raise ValueError("AMQP has ten digits")
+        type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
+        return decimal
     if name in ("array", "table"):
         return decode(json.loads(text))
     raise ValueError(f"there is no type {name!r}")

@@ -23,6 +23,7 @@ from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
 from exchange.message import Message
 from tests.bindings.archive.kafka_files import KafkaRecord, batch
+from tests.bindings.archive.reads import read
 from tests.bindings.archive.rocketmq_files import message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 
@@ -45,6 +46,10 @@ class Case(NamedTuple):
 
 def two(first: bytes, second: bytes, name: str, form: str, at: int) -> Case:
     return Case(form, {name: first + second}, at)
+
+
+def twice(record: bytes, name: str, form: str, at: int) -> Case:
+    return two(record, record, name, form, at)
 
 
 def dumped(key: str) -> bytes:
@@ -79,9 +84,9 @@ CASES: Final = [
     ),
     Case("Parquet", {"a.parquet": parquet()}, 8),
     Case("Parquet", {"renamed": parquet()}, 8),
-    two(*[json.dumps(TRACED).encode() + b"\n"] * 2, "trace.log", "RabbitMQ tracing log, JSON", 0),
-    two(*[text_entry("body").encode()] * 2, "trace-text.log", "RabbitMQ tracing log, text", TERMS),
-    two(*[json.dumps(RABTAP, indent=1).encode() + b"\n"] * 2, "rabtap.json", "rabtap JSON", 3),
+    twice(json.dumps(TRACED).encode() + b"\n", "trace.log", "RabbitMQ tracing log, JSON", 0),
+    twice(text_entry("body").encode(), "trace-text.log", "RabbitMQ tracing log, text", TERMS),
+    twice(json.dumps(RABTAP, indent=1).encode() + b"\n", "rabtap.json", "rabtap JSON", 3),
     Case("RabbitMQ management API, messages", {"got.json": json.dumps([FETCHED] * 2).encode()}, 20),
     Case(
         "rabbitmq-dump-queue",
@@ -164,8 +169,8 @@ def test_audit_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archi
     arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark", *MAPPED)
     report = tmp_path / "report.json"
     assert run(audit_command, *arguments, "--json", report, archive).exit_code == 0
-    read = json.loads(report.read_text())["audited"]["records"]
-    assert (read["counted"], sum(bad["records"] for bad in read["bad"])) == (2 - is_damaged, int(is_damaged))
+    found = json.loads(report.read_text())["audited"]["records"]
+    assert (found["counted"], sum(bad["records"] for bad in found["bad"])) == (2 - is_damaged, int(is_damaged))
     assert run(audit_command, *arguments, "--max-bad", 0, archive).exit_code == int(is_damaged)
 
 
@@ -187,11 +192,8 @@ def bridged(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def records_in(folder: Path) -> list[Any]:
-    archive = detect(str(folder))
-    return [
-        row for form, split in archive.plan() for item in form.read(split, ["exchange"]) for row in item.to_pylist()
-    ]  # type: ignore[union-attr]
+def records_in(folder: Path) -> list[Record]:
+    return [record for path, form in detect(str(folder)).files for record in read(form, path).records]
 
 
 def a_file_that_is_none(folder: Path) -> None:
