@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live chaos soak mutants bench clean
+.PHONY: help demo test lint live chaos soak damage mutants bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ soak: $(VENV)/.test  ## 10,000 starts and stops of the bridge at random moments:
 
 mutants: $(VENV)/.test  ## the code broken on purpose, one change at a time: a test must notice each
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+damage: $(VENV)/.test  ## 2,000 damaged copies of archives: what stands unchanged is read, the rest is reported
+	HASHSTAR_DAMAGED_COPIES=2000 $(BIN)/python -m pytest tests/bindings/archive/test_damage.py $(ARGS)
 
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)

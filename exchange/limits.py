@@ -20,8 +20,11 @@ BODY_BYTES: Final = 32 << 20
 """Maximum size in bytes of one message body after decompression: eight times the default maximum of RocketMQ."""
 MESSAGE_BYTES: Final = 512 << 20
 """Maximum size in bytes of the body of an AMQP message: the most that RabbitMQ can be set to."""
-BATCH_BYTES: Final = 1 << 30
-"""Maximum size in bytes of a batch of Kafka records after decompression."""
+BATCH_BYTES: Final = 256 << 20
+"""Maximum size in bytes of a batch of Kafka records after decompression: brokers take 1 MiB packed by default, and
+reading takes several times this in memory."""
+FILE_BYTES: Final = 4 << 30
+"""Maximum size in bytes of a gzipped segment or log after decompression: segments of Kafka have 2 GiB at most."""
 RECORD_BYTES: Final = 256 << 20
 """Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
 DOCUMENT_BYTES: Final = 512 << 20

@@ -28,12 +28,13 @@ from bindings.archive.rocketmq_index import IndexFile, index_file
 from bindings.archive.rocketmq_queue import ConsumeQueue
 from exchange.errors import InputError
 from exchange.partition.rocketmq.fastjson import parse_json
+from exchange.values import RANGES
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "log_folder", "open_store"]
 
+LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")
-"""A string, or a number that is the name of a field: not JSON, but what brokers write."""
 MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
 """All else comes when there is something to be kept in it."""
@@ -176,7 +177,7 @@ def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
             continue
         try:
             told = parse_json(each.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue
         if isinstance(told, dict):
@@ -189,7 +190,7 @@ def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
     """What a file of JSON tells, nothing where it is not what a broker writes."""
     try:
         return make()
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         problems.append(Bad(str(path), 0, "not what a broker writes"))
         return {}
 
@@ -207,7 +208,10 @@ def _group_topic(name: str) -> tuple[str, str]:
 
 
 def _numbers(told: Mapping[str, Any]) -> dict[int, int]:
-    return {int(name): int(value) for name, value in told.items()}
+    numbers = {int(name): int(value) for name, value in told.items()}
+    if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
+        raise ValueError
+    return numbers
 
 
 def _checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
