@@ -129,7 +129,7 @@ class Campaign:
             self.name, str(self._work / "corpus"), *([str(self._seeds)] if self._seeds.is_dir() else []),
             f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={self._limits.seconds}",
             f"-rss_limit_mb={self._limits.memory}", f"-artifact_prefix={findings}/", "-print_final_stats=1",
-            "-reload=0", "-len_control=100",
+            "-reload=0", "-len_control=0",
         ]  # fmt: skip
         with offline():
             atheris.Setup(arguments, self._keeping(findings), custom_mutator=_mutated)
@@ -174,4 +174,4 @@ def _mutated(data: bytes, longest: int, seed: int) -> bytes:
     start = chance.randrange(len(data))
     part = data[start : start + chance.choice((1, 2, 5, 20, 100, len(data)))]
     room = (1 << chance.randrange(8, 21)) - len(data)
-    return (data[:start] + part * max(room // len(part), 1) + data[start:])[:LONGEST]
+    return (data[:start] + part * max(room // len(part), 1) + data[start:])[:longest]
