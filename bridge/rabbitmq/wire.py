@@ -11,6 +11,7 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ import pika.frame
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
-from bridge.rabbitmq.frames import HEAD, METHOD, OVERHEAD, Contents
+from bridge.rabbitmq.frames import END_OCTET, HEAD, METHOD, OVERHEAD, Contents
 from bridge.rabbitmq.refusals import connect_error
 
 __all__ = ["CLOSE_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
@@ -65,25 +66,37 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             return
         data = self._frame_buffer + data_in if self._frame_buffer else data_in
         self.bytes_received += len(data_in)
+        try:
+            at = self._read_frames(data)
+        except (IndexError, struct.error):
+            raise Disconnected("the broker sent a frame that ends too early") from None
+        self._frame_buffer = data[at:]
+        self.after_data()
+
+    def _read_frames(self, data: bytes) -> int:
+        """Return where the first frame begins that is not all there. Raises Disconnected, IndexError, struct.error."""
         at, end = 0, len(data)
-        contents, unpack = self.contents, HEAD.unpack_from
+        contents, unpack, most = self.contents, HEAD.unpack_from, self.params.frame_max
         while end - at >= OVERHEAD:
             kind, channel, size = unpack(data, at)
             stop = at + OVERHEAD + size
             if stop > end:
+                if most and OVERHEAD + size > most:  # it would be kept in memory until it is there
+                    raise Disconnected(f"the broker sent a frame of {OVERHEAD + size} bytes; it agreed on {most}")
                 break
             listener = contents.get(channel)
             if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, end)):
                 at = behind
                 continue
+            if data[stop - 1] != END_OCTET:
+                raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
                 _, frame = pika.frame.decode_frame(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""
                     self._process_frame(frame)
             at = stop
-        self._frame_buffer = data[at:]
-        self.after_data()
+        return at
 
     def stop_reading(self) -> None:
         """Leave what the broker sends in the socket. A broker that is gone is found out by what it does not confirm."""

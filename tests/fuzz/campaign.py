@@ -24,6 +24,7 @@ STRETCHED: Final = 200
 """One mutation of so many repeats a part of the input, up to `LONGEST`: what is not linear shows by it."""
 RESTARTS: Final = 20
 """Maximum number of times that a target which was killed is started again."""
+PATIENCE: Final = 6
 MEBIBYTE: Final = 1 << 20
 ADDRESS_SPACE: Final = 2 * 1024
 """Address space in MiB above the limit of memory: threads and arenas reserve what they do not use."""
@@ -37,6 +38,7 @@ class Limits(NamedTuple):
     memory: int
     """In MiB, of the process."""
     seconds: int
+    """Of processor time. What has not ended after `PATIENCE` times as long, however busy the machine is, is killed."""
 
 
 HEADING: Final = f"{'target':<20} {'runs':>11} {'edges at first':>14} {'at last':>8} {'s':>6} findings"
@@ -127,7 +129,8 @@ class Campaign:
         findings = self._work / "findings"
         arguments = [
             self.name, str(self._work / "corpus"), *([str(self._seeds)] if self._seeds.is_dir() else []),
-            f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-timeout={self._limits.seconds}",
+            f"-max_total_time={seconds}", f"-max_len={LONGEST}",
+            f"-timeout={PATIENCE * self._limits.seconds}", f"-report_slow_units={PATIENCE * self._limits.seconds}",
             f"-rss_limit_mb={self._limits.memory}", f"-artifact_prefix={findings}/", "-print_final_stats=1",
             "-reload=0", "-len_control=0",
         ]  # fmt: skip
@@ -137,19 +140,25 @@ class Campaign:
         os._exit(0)
 
     def _keeping(self, findings: Path) -> Callable[[bytes], None]:
-        """Return the target; what it raises is kept once for each place, and it goes on."""
+        """Return the target; what it raises is kept once for each place, what is slow once, and it goes on."""
         met: set[str] = set()
-        check = self._target.check
+        check, most = self._target.check, self._limits.seconds
+
+        def keep(name: str, data: bytes, text: str) -> None:
+            if name not in met:
+                met.add(name)
+                (findings / name).write_bytes(data)
+                (findings / f"{name}.txt").write_text(text[-8000:])
 
         def run(data: bytes) -> None:
+            begun = time.process_time()
             try:
                 check(data)
             except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
-                place = _place(error)
-                if place not in met:
-                    met.add(place)
-                    (findings / place).write_bytes(data)
-                    (findings / f"{place}.txt").write_text("".join(traceback.format_exception(error))[-8000:])
+                keep(_place(error), data, "".join(traceback.format_exception(error)))
+            taken = time.process_time() - begun
+            if taken > most:
+                keep("slow", data, f"{taken:.1f} s of processor time for {len(data):,} bytes\n")
 
         return run
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
 from typing import Any, Final
+
+import pika
+import pika.exceptions
 
 from bindings.archive.rocketmq_id import OffsetId
 from bindings.definitions import Definitions
@@ -14,7 +16,8 @@ from bridge.amqp.content import WIDTHS
 from bridge.amqp.fields import decode_value, encode_value
 from bridge.mapping.texts import text_of as text_of_field
 from bridge.mapping.texts import wire_of
-from bridge.rabbitmq.frames import METHOD, Contents, Event
+from bridge.rabbitmq.frames import Contents
+from bridge.rabbitmq.wire import Wire
 from bridge.rocketmq.batch import batch_of, messages_of
 from bridge.rocketmq.ids import UniqueId
 from bridge.rocketmq.offsets import parse_table, written
@@ -26,8 +29,6 @@ from exchange.partition.rocketmq.queues import TopicRoute, publish_queues, subsc
 from exchange.values import type_and_value
 from tests.fuzz.target import cut, is_same, text_of
 
-HEADER: Final = struct.Struct(">BHI")
-FRAME_END: Final = b"\xce"
 SPREAD: Final = (1, 7, 64, 1000)
 
 
@@ -82,36 +83,31 @@ def content_header(data: bytes) -> None:
     assert content_of(message_of("e", "k", header, b"")).raw == header.raw
 
 
+class Unconnected(Wire):
+    """A wire without a connection, which leaves to nobody what is no content."""
+
+    def __init__(self) -> None:
+        self.contents = {1: Contents()}
+        self.params = pika.ConnectionParameters(frame_max=131_072)
+        self.after_data = lambda: None
+        self._frame_buffer = b""
+        self.bytes_received = 0
+        self.heard = 0.0
+
+    def _process_frame(self, frame: object) -> None:
+        pass
+
+
 def frames(data: bytes) -> None:
-    """Read frames of a channel, deliveries at once and frame by frame: both ways give the same events."""
-    fast, slow = Contents(), Contents()
-    problems: list[type[Exception] | None] = []
-    for contents, at_once in ((fast, True), (slow, False)):
-        try:
-            _feed(contents, data, at_once=at_once)
-            problems.append(None)
-        except (HashstarError, IndexError, struct.error) as error:  # a connection ends by it
-            problems.append(type(error))
-    if problems == [None, None]:
-        assert [_fields(event) for event in fast.events] == [_fields(event) for event in slow.events]
-
-
-def _fields(event: Event) -> tuple[Any, ...]:
-    return (type(event), *event)
-
-
-def _feed(contents: Contents, data: bytes, *, at_once: bool) -> None:
-    at, end = 0, len(data)
-    while end - at >= HEADER.size:
-        kind, _, size = HEADER.unpack_from(data, at)
-        stop = at + HEADER.size + size + 1
-        if at_once and kind == METHOD and (behind := contents.delivery(data, at, end)):
-            at = behind
-            continue
-        if stop > end:
-            return
-        contents.feed(kind, data, at + HEADER.size, stop - 1)
-        at = stop
+    """Read frames that come at once, most of them deliveries as a whole, and in pieces: the events are the same."""
+    whole, pieces = Unconnected(), Unconnected()
+    size = max(len(data) // 300, 1)
+    with suppress(pika.exceptions.AMQPError):
+        whole._on_data_available(data)
+        for at in range(0, len(data), size):
+            pieces._on_data_available(data[at : at + size])
+        one, other = ([(type(event), *event) for event in wire.contents[1].events] for wire in (whole, pieces))
+        assert one == other
 
 
 def remoting(data: bytes) -> None:
