@@ -77,11 +77,17 @@ def facts(record: Record) -> tuple[Any, ...]:
     return (message.exchange, message.routing_key, *tables, message.body, *record[1:])
 
 
-def same(one: Read, other: Read) -> None:
-    """Raise AssertionError if readings of one file differ."""
+def same(one: Read, other: Read, *, places: bool = True) -> None:
+    """Raise AssertionError if readings of one file differ.
+
+    Without ``places``, what is bad may be told in other pieces: of a damaged binary file, a split may begin where only
+    a damaged length says that a record does.
+    """
     assert [facts(record) for record in one.records] == [facts(record) for record in other.records]
     assert one.skipped == other.skipped
-    assert [(bad.offset, bad.reason) for bad in one.bad] == [(bad.offset, bad.reason) for bad in other.bad]
+    assert bool(one.bad) == bool(other.bad)
+    if places:
+        assert [(bad.offset, bad.reason) for bad in one.bad] == [(bad.offset, bad.reason) for bad in other.bad]
 
 
 def lines(form: Format, name: str) -> Callable[[bytes], None]:
@@ -92,7 +98,7 @@ def lines(form: Format, name: str) -> Callable[[bytes], None]:
         form.recognises(data[: 1 << 16], Path(path))
         whole = read(form, [Split(path)])
         for size in {97, max(len(data) // 3, 50)} if len(data) < 20_000 else {len(data) // 3}:
-            same(whole, read(form, form.plan(path, size)))
+            same(whole, read(form, form.plan(path, size)), places=not isinstance(form, KafkaSegment | RocketmqLog))
         _settled(form, path, whole)
         _written(whole)
 
