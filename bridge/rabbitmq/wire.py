@@ -91,7 +91,7 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if data[stop - 1] != END_OCTET:
                 raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
-                _, frame = pika.frame.decode_frame(data[at:stop])
+                frame = _decoded(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""
                     self._process_frame(frame)
@@ -128,6 +128,14 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             return
         for start in range(0, len(data), WRITE_BYTES):
             self._adapter_emit_data(data[start : start + WRITE_BYTES])
+
+
+def _decoded(data: bytes) -> Any:
+    """Return pika's frame of these bytes. Raises Disconnected for what is none."""
+    try:
+        return pika.frame.decode_frame(data)[1]
+    except Exception as error:  # noqa: BLE001  pika checks little: its tables, structs and codecs raise what they raise
+        raise Disconnected(f"the broker sent a frame that cannot be read: {type(error).__name__} {error}") from None
 
 
 async def open_wire(parameters: pika.URLParameters) -> Wire:

@@ -53,11 +53,16 @@ def field_value(data: bytes) -> None:
 def field_text(data: bytes) -> None:
     """Make a field of a type and a text, which another system may have changed."""
     kind, text = cut(data, 2)
-    with suppress(ValueError):
+    try:
         wire = wire_of(text_of(kind), text)
+    except ValueError:
+        return
+    try:
         value, end = decode_value(wire)
-        assert end == len(wire)
-        type_and_value(value)
+    except MalformedHeader:
+        end, value = 0, None
+    assert end == len(wire)
+    type_and_value(value)
 
 
 def content_header(data: bytes) -> None:
