@@ -13,7 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 from bridge.endpoint import Disconnected
 
 __all__ = [
-    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack", "publish",
+    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack",
+    "publish",
 ]  # fmt: skip
 
 METHOD: Final = 1

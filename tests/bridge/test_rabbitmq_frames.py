@@ -90,13 +90,24 @@ METHOD_BYTES = 1 + 2 + 4 + 19 + 1
         frame(1, b"\0\x3c\0\x3c\xff"),
         struct.pack(">BHI", 3, 1, FRAME_MAX) + b"x",
     ],
-    ids=["no end of a method", "no end of a body", "a key beyond its frame", "half a header", "half a method", "too large"],
+    ids=[
+        "no end of a method",
+        "no end of a body",
+        "a key beyond its frame",
+        "half a header",
+        "half a method",
+        "too large",
+    ],
 )
 def test_a_frame_that_is_none_ends_the_connection_and_gives_no_event(damaged: bytes, whole: bool) -> None:
-    wire = Unconnected()
+    wire, size = Unconnected(), len(damaged) if whole else 1
+
+    def read() -> None:
+        for at in range(0, len(damaged), size):
+            wire._on_data_available(damaged[at : at + size])
+
     with pytest.raises(Disconnected):
-        for at in range(0, len(damaged), len(damaged) if whole else 1):
-            wire._on_data_available(damaged[at : at + len(damaged) if whole else at + 1])
+        read()
     assert wire.contents[1].events == []
 
 

@@ -1,1 +1,1 @@
-"""Fuzzing of everything that reads input from outside: `targets` lists what, ``python -m tests.fuzz --help`` runs it."""
+"""Fuzzing of all that reads input from outside: `targets` lists what, ``python -m tests.fuzz --help`` how."""

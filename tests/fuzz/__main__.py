@@ -21,7 +21,7 @@ from tests.fuzz.target import Target
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 MISSING: Final = (
-    "fuzz: skipped: atheris is not installed; it has wheels for CPython 3.11 to 3.13 on Linux with x86-64. "
+    "fuzz: skipped: atheris is not installed; it has wheels for CPython 3.11 to 3.14 on Linux with x86-64. "
     "pytest tests/fuzz runs the kept corpus without it"
 )
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all, if none is named")
     parser.add_argument("--seconds", type=float, default=600, help="duration of all targets together [600]")
+    parser.add_argument("--runs", type=int, default=-1, help="maximum number of inputs of each target [no limit]")
+    parser.add_argument("--seed", type=int, default=0, help="makes the inputs the same each time [0: different ones]")
     parser.add_argument("--jobs", type=int, default=1, help="number of targets that run at the same time [1]")
     parser.add_argument("--memory", type=int, default=2048, help="maximum memory of a target in MiB [2048]")
     parser.add_argument("--timeout", type=int, default=10, help="maximum processor time of one input in seconds [10]")
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no target {unknown[0]!r}; --list prints those there are")
     chosen = {name: targets[name] for name in options.targets or targets}
-    limits = Limits(options.memory, options.timeout)
+    limits = Limits(options.memory, options.timeout, options.runs, options.seed)
     outcomes = _run(chosen, options.seconds, options.jobs, options.work.absolute(), limits)
     print(_table(outcomes))
     found = [path for outcome in outcomes for path in outcome.findings]
@@ -67,9 +69,7 @@ def _targets(*, instrumented: bool) -> Mapping[str, Target]:
     return TARGETS
 
 
-def _run(
-    targets: Mapping[str, Target], seconds: float, jobs: int, work: Path, limits: Limits
-) -> list[Outcome]:
+def _run(targets: Mapping[str, Target], seconds: float, jobs: int, work: Path, limits: Limits) -> list[Outcome]:
     """Run all targets, so many at a time; each has its share of the time."""
     total = sum(target.weight for target in targets.values())
     waiting = [

@@ -237,7 +237,16 @@ def table_rows(data: bytes) -> None:
             row["body"] = None if row["body"] is None else row["body"].encode()
         batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
         batch.validate(full=True)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError, pa.ArrowException):
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+        OverflowError,
+        pa.ArrowException,
+    ):
         return
     with suppress(InputError):
         records = records_of(batch)

@@ -39,6 +39,10 @@ class Limits(NamedTuple):
     """In MiB, of the process."""
     seconds: int
     """Of processor time. What has not ended after `PATIENCE` times as long, however busy the machine is, is killed."""
+    runs: int = -1
+    """Of the target, at most; -1 is no limit."""
+    seed: int = 0
+    """Of chance; 0 is another one each time."""
 
 
 HEADING: Final = f"{'target':<20} {'runs':>11} {'edges at first':>14} {'at last':>8} {'s':>6} findings"
@@ -54,7 +58,6 @@ class Outcome(NamedTuple):
     """Edges that the corpus covers, and those that are covered at the end."""
     seconds: float
     findings: tuple[Path, ...]
-
 
     @property
     def line(self) -> str:
@@ -113,7 +116,9 @@ class Campaign:
                 runs += int(rows[-1][0])
                 first = first or next((int(row[2]) for row in rows if row[1] == b"INITED"), 0)
                 last = max(last, *(int(row[2]) for row in rows))
-        new = sorted(path for path in (self._work / "findings").iterdir() if path not in self._known and not path.suffix)
+        new = sorted(
+            path for path in (self._work / "findings").iterdir() if path not in self._known and not path.suffix
+        )
         return Outcome(self.name, runs, (first, last), time.monotonic() - self._begun, tuple(new))
 
     def _fuzz(self, seconds: int) -> NoReturn:
@@ -133,6 +138,7 @@ class Campaign:
             f"-timeout={PATIENCE * self._limits.seconds}", f"-report_slow_units={PATIENCE * self._limits.seconds}",
             f"-rss_limit_mb={self._limits.memory}", f"-artifact_prefix={findings}/", "-print_final_stats=1",
             "-reload=0", "-len_control=0",
+            f"-runs={self._limits.runs}", f"-seed={self._limits.seed}",
         ]  # fmt: skip
         with offline():
             atheris.Setup(arguments, self._keeping(findings), custom_mutator=_mutated)

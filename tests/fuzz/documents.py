@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,9 +108,9 @@ def addresses(data: bytes) -> None:
     text = text_of(data)
     for read in (
         lambda: Management.at(text, environ={}, ask=lambda *_: ("guest", "guest")),
-        lambda: Addresses.of(text),
-        lambda: topic_at(text),
-        lambda: kafka_settings(text, Table({}, "fuzz", environment={}))(),
+        partial(Addresses.of, text),
+        partial(topic_at, text),
+        lambda: dict(kafka_settings(text, Table({}, "fuzz", environment={}))()),
         lambda: rocketmq_settings(text, Table({}, "fuzz", environment={})),
         lambda: [cluster_of(each) for each in brokers_of("a", text, Table({}, "fuzz", environment={}))],
         lambda: management_of(Table({"management": text}, "fuzz", environment={})),

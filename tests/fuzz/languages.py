@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from bindings.algebra import covers, overlap
@@ -68,7 +70,7 @@ def _same_meaning(pattern: Pattern, moved: Pattern, keys: list[str]) -> None:
 
 
 def _algebra(bound: list[Pattern], keys: list[str]) -> None:
-    for one, other in zip(bound, bound[1:], strict=False):
+    for one, other in pairwise(bound):
         both = overlap(one, other, steps=2_000)
         if both.holds:
             assert both.witness is not None
@@ -137,10 +139,14 @@ def selector(data: bytes) -> None:
         with suppress(TextError):
             found = Selector.parse(text, release, exact=True)
             _ = found.remarks
-            exact = _answer(lambda found=found: found.evaluate(properties))
-            slow = _answer(lambda found=found: evaluate(found.expression, properties).value)
+            exact = _answer(partial(found.evaluate, properties))
+            slow = _answer(partial(_by_definition, found, properties))
             assert exact == slow
             assert found(properties) == (exact is True)
+
+
+def _by_definition(found: Selector, properties: Mapping[str, str]) -> Any:
+    return evaluate(found.expression, properties).value
 
 
 def _answer(work: Callable[[], Any]) -> Any:

@@ -21,7 +21,8 @@ LARGEST: Final = 300_000
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_input_of_the_corpus_is_read_or_refused_in_the_declared_ways(name: str) -> None:
-    target, wrong = TARGETS[name], {}
+    target = TARGETS[name]
+    wrong: dict[str, Exception] = {}
     with offline():
         for path in _inputs(name):
             try:
@@ -29,9 +30,9 @@ def test_every_input_of_the_corpus_is_read_or_refused_in_the_declared_ways(name:
             except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
                 wrong[f"{name}/{path.name}"] = error
     expected = {each for each in OPEN if each.startswith(f"{name}/")}
-    for each, error in wrong.items():
+    for each, problem in wrong.items():
         if each not in expected:
-            raise AssertionError(f"{each}: {type(error).__name__}") from error
+            raise AssertionError(f"{each}: {type(problem).__name__}") from problem
     assert expected == wrong.keys()
 
 

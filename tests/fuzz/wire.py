@@ -19,10 +19,11 @@ from bridge.mapping.texts import wire_of
 from bridge.rabbitmq.frames import Contents
 from bridge.rabbitmq.wire import Wire
 from bridge.rocketmq.batch import batch_of, messages_of
+from bridge.rocketmq.errors import CommandError
 from bridge.rocketmq.ids import UniqueId
 from bridge.rocketmq.offsets import parse_table, written
 from bridge.rocketmq.properties import decoded, encoded
-from bridge.rocketmq.remoting import Command, CommandError, Decoder, SerializeType, body_json, encode
+from bridge.rocketmq.remoting import Command, Decoder, SerializeType, body_json, encode
 from bridge.rocketmq.stored import stored_messages, stored_records
 from exchange.errors import HashstarError, InputError
 from exchange.partition.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
@@ -190,6 +191,7 @@ class Answers(Management):
     """A management API whose answers are given."""
 
     __slots__ = ("given",)
+    given: dict[str, bytes]
 
     def _bytes(self, method: str, path: str, body: Any = None) -> bytes:
         data: bytes = self.given.get(path, b"")
