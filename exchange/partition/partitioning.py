@@ -150,7 +150,7 @@ def _key(tree: Tree[Token], text: str) -> KeySource:
     span = (tree.meta.start_pos, tree.meta.end_pos)
     if part == "routing_key" and not rest:
         return ROUTING_KEY
-    if part == "word" and rest and re.fullmatch(r"-?[0-9]{1,9}", rest[0]):
+    if part == "word" and rest and WORD.fullmatch(rest[0]):
         return KeySource("word", word=int(rest[0]))
     if part in ("header", "property", "body") and rest:
         return KeySource(cast("Any", part), rest[0])
@@ -213,6 +213,8 @@ def _parsed(text: str, start: str) -> Tree[Token]:
             raise TextError(f"not a text in quotes as JSON has them: {error}", text, span) from None
     return tree
 
+
+WORD: Final = re.compile("-?[0-9]{1,9}")
 
 _EXPECTED: Final = {
     "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",

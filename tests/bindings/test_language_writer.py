@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bindings.document import Document, Section
-from bindings.language.tokens import KEYWORDS
 from exchange import Binding, Exchange, Queue, Topology
+from exchange.notation import KEYWORDS
 from exchange.partition.key_source import KeySource
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.partitions import Partitions
