@@ -92,7 +92,7 @@ def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]],
 
 def _legend(drawing: Drawing, y: float) -> Iterator[str]:
     """One line below the picture that names the shapes and colours there are in it."""
-    severities = {part.severity for part in (*drawing.nodes, *drawing.edges)}
+    severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}
     entries = [("node exchange", "exchange"), ("node", "queue")]
     if any(edge.alternate for edge in drawing.edges):
         entries.append(("edge alternate", "to the alternate exchange"))
