@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from bindings.check.check import check
 from bindings.commands.messages import fail, warn
 from bindings.files import save_lines
-from bindings.graph.drawing import drawing
+from bindings.graph.drawing import around, drawing
 from bindings.graph.svg import svg
 from bindings.graph.text import text
+from bindings.management import is_address
 from bindings.sources import open_source
 from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError
 
 __all__ = ["graph_command"]
 
+DEPTH: Final = 2
+
 
 @click.command("graph")
 @click.option("--vhost", help="The virtual host; needed only where the source has several.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="An .svg file, instead of text.")
 @click.option("--findings/--no-findings", default=True, help="Colour what hashstar check finds.")
+@click.option("--around", "centre", metavar="NAME", help="Only what is near this exchange or queue.")
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    default=DEPTH,
+    help="Maximum number of bindings between NAME and what is drawn [2].",
+)
 @timeout_option
 @click.argument("source", metavar="TOPOLOGY")
-def graph_command(vhost: str | None, output: Path | None, findings: bool, source: str) -> None:
+def graph_command(
+    vhost: str | None, output: Path | None, findings: bool, centre: str | None, depth: int, source: str
+) -> None:
     """Draw exchanges, bindings, queues and partitions; what check finds is coloured, and told in tooltips.
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
@@ -36,9 +49,16 @@ def graph_command(vhost: str | None, output: Path | None, findings: bool, source
         warn(given)
         found = check(topology, given.expectations(topology.vhost)) if findings else ()
         drawn = drawing(topology, found)
+        if centre is not None:
+            drawn = around(drawn, centre, depth)
         if output is None:
             click.echo(text(drawn))
             return
-        save_lines(str(output), [svg(drawn, f"{given.name}, virtual host {topology.vhost}")])
+        save_lines(str(output), [svg(drawn, f"{_title(given.name)}, virtual host {topology.vhost}")])
     except HashstarError as error:
         fail(error)
+
+
+def _title(name: str) -> str:
+    """Return what a picture calls its source: the name of a file without its folders, or the address."""
+    return name if is_address(name) else Path(name).name

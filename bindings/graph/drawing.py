@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, Literal
 
 from bindings.check.finding import SEVERITIES, Finding, Severity
+from exchange.errors import InputError
 from exchange.notation import write_arguments
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Queue, alternate_exchange
 from exchange.topology import Topology
 
-__all__ = ["Drawing", "Edge", "Node", "drawing"]
+__all__ = ["Drawing", "Edge", "Node", "around", "drawing"]
 
 Kind = Literal["exchange", "queue", "missing"]
 
@@ -53,6 +55,8 @@ class Drawing:
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
+    left_out: int = 0
+    """Number of nodes that the topology has and that are not drawn, see `around`."""
 
 
 def drawing(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
@@ -71,6 +75,32 @@ def drawing(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     known = {node.id for node in nodes}
     nodes += [Node(end, "missing", f"no such {end.kind}", severity="error") for end in sorted(ends - known)]
     return Drawing(tuple(nodes), tuple(edges))
+
+
+def around(whole: Drawing, name: str, depth: int) -> Drawing:
+    """Return the part of a drawing within ``depth`` edges of the exchange or queue of this name, either way.
+
+    Raises InputError when there is none.
+    """
+    near = {node.id for node in whole.nodes if node.id.name == name}
+    if not near:
+        names = sorted(node.id.name for node in whole.nodes if node.id.name)
+        alike = get_close_matches(name, names, 1)
+        hint = f"; did you mean '{alike[0]}'?" if alike else ""
+        raise InputError(f"there is no exchange or queue '{name}' to draw the surroundings of{hint}")
+    beside: dict[Destination, list[Destination]] = {}
+    for edge in whole.edges:
+        beside.setdefault(edge.source, []).append(edge.target)
+        beside.setdefault(edge.target, []).append(edge.source)
+    outermost = near
+    for _ in range(depth):
+        outermost = {other for node in outermost for other in beside.get(node, ())} - near
+        if not outermost:
+            break
+        near = near | outermost
+    nodes = tuple(node for node in whole.nodes if node.id in near)
+    edges = tuple(edge for edge in whole.edges if edge.source in near and edge.target in near)
+    return Drawing(nodes, edges, len(whole.nodes) - len(nodes))
 
 
 UNUSED: Final = frozenset(exchange.name for exchange in PREDECLARED)

@@ -20,6 +20,9 @@ GAP: Final = 14.0
 """Between two nodes of a column."""
 PART_GAP: Final = 26.0
 """Between parts that are not connected."""
+MOST_PLACES: Final = 20_000
+"""Maximum number of places for edges that pass columns; the longest edges beyond it are drawn straight. A chain whose
+every exchange leads to one queue would have the square of its length."""
 EDGE_ROOM: Final = 10.0
 """The height kept for an edge that passes through a column."""
 
@@ -59,9 +62,11 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], room: Seque
         slots[column].append(node)
     heights = [size.height for size in sizes]
     paths: list[list[int]] = []
+    longest = _longest_with_places([columns[target] - columns[source] - 1 for source, target in forward])
     for source, target in forward:
         path = [source]
-        for column in range(columns[source] + 1, columns[target]):
+        passed = range(columns[source] + 1, columns[target])
+        for column in passed if len(passed) <= longest else ():
             path.append(len(heights))
             slots[column].append(len(heights))
             heights.append(EDGE_ROOM)
@@ -84,6 +89,16 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], room: Seque
     routes = [_route(path, sizes, lefts, tops, heights, column_of) for path in paths]
     turned = [tuple(reversed(r)) if forward[i] != edges[i] else r for i, r in enumerate(routes)]
     return Layout(places, tuple(turned), Size(width, height))
+
+
+def _longest_with_places(lengths: Sequence[int]) -> int:
+    """Return how many columns an edge may pass and have places there, so that all have no more than there may be."""
+    places = 0
+    for length in sorted(lengths):
+        places += max(length, 0)
+        if places > MOST_PLACES:
+            return length - 1
+    return places
 
 
 def _without_cycles(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -150,9 +165,9 @@ def _order(slots: list[list[int]], near: Sequence[tuple[list[int], list[int]]]) 
 
 
 def _parts(slots: Sequence[Sequence[int]], near: Sequence[tuple[list[int], list[int]]]) -> list[list[list[int]]]:
-    """The columns of each connected part, in the order of their first slots; what has no neighbour comes last."""
+    """The columns of each connected part that it has slots in, left to right, by first slot; what is alone is last."""
     part_of: dict[int, int] = {}
-    parts: list[list[list[int]]] = []
+    parts: list[dict[int, list[int]]] = []
     alone = [[slot for slot in column if not any(near[slot])] for column in slots]
     for root in range(len(near)):
         if root in part_of or not any(near[root]):
@@ -165,12 +180,12 @@ def _parts(slots: Sequence[Sequence[int]], near: Sequence[tuple[list[int], list[
                 if other not in part_of:
                     part_of[other] = len(parts)
                     pending.append(other)
-        parts.append([[] for _ in slots])
+        parts.append({})
     for at, column in enumerate(slots):
         for slot in column:
             if slot in part_of:
-                parts[part_of[slot]][at].append(slot)
-    return [*parts, alone]
+                parts[part_of[slot]].setdefault(at, []).append(slot)
+    return [*(list(part.values()) for part in parts), alone]
 
 
 def _stack(

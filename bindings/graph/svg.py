@@ -8,6 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final, Literal
 
+from bindings.check.finding import SEVERITIES
 from bindings.graph.drawing import Drawing, Edge, Node
 from bindings.graph.layout import Layout, Point, Size, lay_out
 from exchange.display import escape_line, escape_lines
@@ -21,6 +22,7 @@ MARGIN: Final = 24.0
 LABELS: Final = 3
 """Routing keys written on an edge; the others are in its tooltip."""
 TIPS: Final = 60
+LEGEND_WIDTH: Final = 640.0
 LONGEST: Final = 42
 """Characters of a name or a key; the rest is in the tooltip."""
 
@@ -67,7 +69,8 @@ def svg(drawing: Drawing, title: str) -> str:
 
 
 def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]], title: str) -> Iterator[str]:
-    width, height = (round(length + 2 * MARGIN) for length in layout.size)
+    width = round(max(layout.size.width, LEGEND_WIDTH) + 2 * MARGIN)
+    height = round(layout.size.height + 2 * LINE + 2 * MARGIN)
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
     yield f"<title>{_text(title)}</title>"
     yield f"<style>{STYLE}</style>"
@@ -83,7 +86,28 @@ def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]],
         yield from _label(points, lines, beside)
     for node, place in zip(drawing.nodes, layout.nodes, strict=True):
         yield from _node(node, place)
+    yield from _legend(drawing, layout.size.height + LINE)
     yield "</g></svg>"
+
+
+def _legend(drawing: Drawing, y: float) -> Iterator[str]:
+    """One line below the picture that names the shapes and colours there are in it."""
+    severities = {node.severity for node in drawing.nodes} | {edge.severity for edge in drawing.edges}
+    entries = [("node exchange", "exchange"), ("node", "queue")]
+    if any(edge.alternate for edge in drawing.edges):
+        entries.append(("edge alternate", "to the alternate exchange"))
+    entries += [(f"node {severity}", severity) for severity in reversed(SEVERITIES) if severity in severities]
+    x = 0.0
+    for kind, text in entries:
+        yield f'<g class="legend {kind}" transform="translate({x:.1f} {y:.1f})">'
+        if kind.startswith("edge"):
+            yield '<path d="M0 6H16"/>'
+        else:
+            yield f'<rect width="16" height="12" rx="{5 if "exchange" in kind else 1}"/>'
+        yield f'<text class="detail" x="22" y="10">{text}</text></g>'
+        x += 22 + _width(text) + 24
+    if drawing.left_out:
+        yield f'<text class="detail" x="{x:.1f}" y="{y + 10:.1f}">{drawing.left_out:,} more further away</text>'
 
 
 def _node(node: Node, place: Point) -> Iterator[str]:

@@ -38,6 +38,8 @@ def text(drawing: Drawing) -> str:
             *(f"  {_title(n)}" for n in alone),
             "",
         ]
+    if drawing.left_out:
+        lines += [f"and {drawing.left_out:,} exchanges and queues further away", ""]
     return "\n".join(map(escape_line, lines[:-1]))
 
 
@@ -78,5 +80,5 @@ def _labels(edge: Edge) -> str:
         return "alternate"
     if edge.labels == ("",):
         return ""
-    shown = ", ".join(label if label.endswith("]") else f"'{label}'" for label in edge.labels[:LABELS])
+    shown = ", ".join(label if label.endswith("}") else f"'{label}'" for label in edge.labels[:LABELS])
     return f"{shown} and {len(edge.labels) - LABELS:,} more" if len(edge.labels) > LABELS else shown

@@ -18,7 +18,7 @@ from exchange.display import clip_line
 
 __all__ = [
     "LONGEST", "bar", "binding_line", "columns", "coverage_cell", "finding_cell", "heading", "hot_key", "indented",
-    "named", "pairs", "shape_cell", "steps",
+    "key_text", "named", "pairs", "shape_cell", "steps",
 ]  # fmt: skip
 
 LONGEST: Final = 100
@@ -61,6 +61,11 @@ def named(name: str) -> Text:
     return Text(clip_line(name, LONGEST), overflow="fold")
 
 
+def key_text(key: str) -> str:
+    """Return a routing key for people; the empty one as quotes, since nothing would be seen of it."""
+    return clip_line(key, LONGEST) or '""'
+
+
 def binding_line(row: BindingRow) -> Text:
     """A binding in a line: from where to where, and what it asks for."""
     binding = row.use.binding
@@ -95,14 +100,14 @@ def steps(counts: Sequence[int]) -> str:
 def hot_key(key: Count) -> str:
     """A frequent key, how often, and in which partition."""
     where = "" if key.partition is None else f" in {key.partition}"
-    return f"{clip_line(key.text, LONGEST)} {key.messages:,}{where}"
+    return f"{key_text(key.text)} {key.messages:,}{where}"
 
 
 def shape_cell(shape: Shape, *, wide: bool) -> Text:
     """What unroutable keys look like, and what is near to them."""
-    told = Text(clip_line(shape.shape, LONGEST))
+    told = Text(key_text(shape.shape))
     if shape.example != shape.shape:
-        told.append(f"{'  ' if wide else chr(10)}e.g. {clip_line(shape.example, LONGEST)}", style="dim")
+        told.append(f"{'  ' if wide else chr(10)}e.g. {key_text(shape.example)}", style="dim")
     near = shape.nearest
     if near is not None:
         what = f"{clip_line(conditions(near.binding), LONGEST)} -> " if near.binding is not None else ""

@@ -101,7 +101,7 @@ def _unroutable(report: Report) -> Iterator[str]:
             [
                 (
                     _code(exchange(row.exchange)),
-                    _code(shape.example),
+                    _code(shape.example or '""'),
                     f"{shape.messages:,}{'+' if row.error else ''}",
                     "" if (near := shape.nearest) is None
                     else f"{_code(conditions(near.binding)) + ' ' if near.binding is not None else ''}"

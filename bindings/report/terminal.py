@@ -28,6 +28,7 @@ from bindings.report.cells import (
     heading,
     hot_key,
     indented,
+    key_text,
     named,
     pairs,
     shape_cell,
@@ -225,8 +226,10 @@ class _Writer:
         total = self._report.summary.totals.messages
         lost = sum([row.messages for row in rows])
         part = f"{percent(lost, total, self._digits)} %" if total else ""
+        refused = sum([row.messages for row in rows if row.refused])
+        among = f", {refused:,} of them refused" if refused else ""
         yield heading(
-            "Unroutable", f"{counted(lost, 'message')}, {part} of all; * stands for words that no binding names"
+            "Unroutable", f"{counted(lost, 'message')}, {part} of all{among}; * stands for words that no binding names"
         )
         for row in rows[: self._listed]:
             yield from self._lost(row)
@@ -255,8 +258,8 @@ class _Writer:
         yield heading("Alternate exchanges taken", "")
         table = columns("exchange", "alternate", ">messages", "most often")
         for row in rows[: self._listed]:
-            often = row.shapes.items[0].text if row.shapes.items else ""
-            table.add_row(named(exchange(row.exchange)), named(row.alternate), f"{row.messages:,}", named(often))
+            often = key_text(row.shapes.items[0].text) if row.shapes.items else ""
+            table.add_row(named(exchange(row.exchange)), named(row.alternate), f"{row.messages:,}", Text(often))
         yield table
         yield from self._more(len(rows))
 
@@ -283,8 +286,8 @@ class _Writer:
     def _queue(self, table: Table, row: QueueRow) -> None:
         use = row.use
         possible = f" (+{use.possible:,}?)" if use.possible else ""
-        often = share(row.hot[0].messages / use.messages) if row.hot and use.messages else ""
-        hot = named(row.hot[0].text if row.hot else "")
+        often = _hottest(row) if row.hot and use.messages else ""
+        hot = Text(key_text(row.hot[0].text) if row.hot else "", overflow="fold")
         avoided = f"{use.duplicates_avoided:,}" if use.duplicates_avoided else ""
         wide = (avoided, "" if use.last is None else minute(use.last)[:10]) if self._wide else ()
         part = share(row.share) if row.share else ""
@@ -424,3 +427,11 @@ class _Writer:
     def _more(self, count: int, what: str = "", indent: int = 2) -> Iterator[RenderableType]:
         if count > self._listed:
             yield indented(Text(f"and {count - self._listed:,} more{f' {what}' if what else ''}", style="dim"), indent)
+
+
+def _hottest(row: QueueRow) -> str:
+    """Return the share of the most frequent key; the bounds of it where the count is approximate."""
+    least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
+    if least == most:
+        return share(least / row.use.messages)
+    return f"{share(least / row.use.messages).removesuffix(' %')} to {share(most / row.use.messages)}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
+from pathlib import Path
 from random import Random
 from xml.etree import ElementTree as ET
 
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.check.finding import Finding
-from bindings.graph.drawing import drawing
-from bindings.graph.layout import Size, lay_out
+from bindings.commands.graph import graph_command
+from bindings.graph.drawing import around, drawing
+from bindings.graph.layout import MOST_PLACES, Size, lay_out
 from bindings.graph.svg import svg
 from bindings.graph.text import text
 from exchange import Binding, Exchange, Queue, Topology
@@ -106,7 +109,7 @@ def test_cycles_and_long_chains_end() -> None:
     drawn = drawing(Topology(exchanges, bindings=chain))
     assert text(drawn).count("\n") >= count
     assert "(above)" in text(drawn)
-    assert svg(drawn, "chain").count("<rect") == count
+    assert svg(drawn, "chain").count('<g class="node ') == count
 
 
 def test_findings_partitions_and_missing_ends_are_seen() -> None:
@@ -121,3 +124,43 @@ def test_findings_partitions_and_missing_ends_are_seen() -> None:
     assert "HS103: twice &lt;&amp;&gt;" in picture
     assert "no such queue" in picture
     assert "amq.topic" not in picture
+
+
+def test_many_parts_beside_a_long_one_and_long_edges_have_room_that_does_not_multiply() -> None:
+    """Parts times columns, and edges times columns, were the square and the cube of the topology."""
+    chain_ = [(number, number + 1) for number in range(1_000)]
+    fan = [(number, 1_000) for number in range(999)]  # each passes all columns in between
+    pairs = [(1_001 + 2 * number, 1_002 + 2 * number) for number in range(1_000)]
+    edges = [*chain_, *fan, *pairs]
+    layout = lay_out([Size(10, 10)] * 3_001, edges, [0.0] * len(edges))
+    assert sum(map(len, layout.edges)) < 2 * len(edges) + MOST_PLACES + 1
+    for (source, target), points in zip(edges, layout.edges, strict=True):
+        assert points[0].x >= layout.nodes[source].x
+        assert points[-1].x == layout.nodes[target].x
+
+
+def test_the_surroundings_of_a_name_are_drawn_without_what_is_further_away(tmp_path: Path) -> None:
+    """Both ways along bindings; how much is left out is said; a wrong name is an error with the one it may mean."""
+    names = [f"service-{number}" for number in range(20)]
+    topology = Topology(
+        [Exchange(name, "fanout") for name in names],
+        [Queue("inbox")],
+        [*(Binding.to_exchange(a, b) for a, b in pairwise(names)), Binding.to_queue(names[-1], "inbox")],
+    )
+    near = around(drawing(topology), "service-10", 2)
+    assert [node.id.name for node in near.nodes] == sorted(names[8:13])
+    assert (len(near.edges), near.left_out) == (4, 16)
+    assert text(near).endswith("and 16 exchanges and queues further away")
+    assert "16 more further away" in svg(near, "t")
+    assert around(drawing(topology), "inbox", 100).left_out == 0
+    path = tmp_path / "folder.bindings"
+    path.write_text("exchange orders: fanout, alternate orders\nqueue q\norders -> q\n")
+    result = CliRunner().invoke(graph_command, [str(path), "--around", "order"])
+    assert (result.exit_code, "did you mean 'orders'?" in result.output) == (2, True)
+    output = tmp_path / "p.svg"
+    assert CliRunner().invoke(graph_command, [str(path), "--around", "q", "-o", str(output)]).exit_code == 0
+    picture = output.read_text()
+    assert "<title>folder.bindings, virtual host /</title>" in picture
+    assert "to the alternate exchange" in picture
+    assert ">warning</text>" in picture
+    assert ">error</text>" not in picture

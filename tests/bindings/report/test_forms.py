@@ -23,6 +23,11 @@ from bindings.batch.verifying import Verifier
 from bindings.changes import changes
 from bindings.check.check import check
 from bindings.check.report import counted
+from bindings.diff.conditions import condition_of
+from bindings.diff.step import named
+from bindings.document import Document
+from bindings.graph.drawing import drawing
+from bindings.graph.text import text as picture
 from bindings.report import terminal
 from bindings.report.as_json import to_json, written
 from bindings.report.build import Sources, reported
@@ -32,8 +37,9 @@ from bindings.report.markdown import markdown, total
 from bindings.report.report import Compared, Report
 from bindings.report.tables import TABLES, tables, write_tables
 from bindings.report.terminal import text
-from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Topology
+from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.display import clip_line, escape_line
+from exchange.explain import describe
 from tests import topologies
 from tests.bindings.report.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
 from tests.documented import fields_of, words_of
@@ -342,3 +348,44 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
 )
 def test_figures(told: str, expected: str) -> None:
     assert told == expected
+
+
+def test_an_empty_key_is_seen_and_refused_messages_are_named_apart() -> None:
+    """In the terminal and in markdown; what is unroutable adds up with what the totals say."""
+    topology = Topology([Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", "a.#")])
+    messages = [Message("x", ""), Message("x", ""), Message("gone", "b"), Message("x", "a")]
+    report = report_of(topology, messages)
+    told = text(report)
+    assert "Unroutable: 3 messages, 75.0 % of all, 1 of them refused;" in told
+    assert re.search(r'^ +2 +""$', told, re.MULTILINE)
+    assert '`""`' in "".join(markdown(report))
+
+
+def test_the_share_of_the_hottest_key_has_its_bounds() -> None:
+    """Exact with few keys; where the count is approximate, from the least to the most that it can be."""
+    topology = Topology([Exchange("x", "fanout")], [Queue("q")], [Binding.to_queue("x", "q")])
+    few = report_of(topology, [Message("x", "a"), Message("x", "a"), Message("x", "b"), Message("x", "b")])
+    assert re.search(r"q +4 +100 % +~2 +50 %", text(few))
+    many = report_of(topology, [Message("x", f"k{n % 300}") for n in range(1_000)] + [Message("x", "hot")] * 600)
+    (row,) = many.queues
+    assert row.hot_error
+    assert re.search(r"[\d.]+ to [\d.]+ %", text(many, width=140))
+
+
+def test_a_headers_binding_has_one_notation_everywhere() -> None:
+    """The language's, in which the text 644 is not the number."""
+    written = 'all { mode = "644", n = 5 }'
+    topology = Document.loads(
+        f"exchange h: headers\nqueue q\nh -> q: {written}\nh -> q: {written[:-2]}, o = 1 }}"
+    ).topology()
+    report = report_of(topology, [Message("h", "k", {"mode": "644", "n": 5})])
+    binding = next(iter(topology.bindings))
+    explained = describe(Router(topology).explain(Message("h", "k", {"mode": "644", "n": 5})))
+    found = check(topology)
+    said = [
+        text(report), "".join(markdown(report)), junit(report).decode(), explained, "".join(f.message for f in found),
+        picture(drawing(topology)), named(binding), str(condition_of(binding, "headers", LATEST)),
+    ]  # fmt: skip
+    for each in said[:-1]:
+        assert written.removesuffix(" }") in each.replace("&quot;", '"'), each
+    assert said[-1] == 'headers mode = "644" and n = 5'

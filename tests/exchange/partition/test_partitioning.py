@@ -201,7 +201,7 @@ def test_the_explanation_has_the_whole_path() -> None:
     text = str(explanation)
     assert "'order.#' -> queue 'billing': queued" in text
     assert 'billing -> partition 10 (kafka.murmur2 over 12 by header "tenant")' in text
-    assert "key 'eu', hash " in text
+    assert 'key "eu", hash ' in text
     placement = to_json(explanation)["placements"][0]
     assert json.loads(json.dumps(placement)) == placement
     assert (placement["queue"], placement["partition"], placement["key"]) == ("billing", 10, "eu")
