@@ -52,7 +52,17 @@ from bindings.archive.rocketmq_record import (
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
 
-__all__ = ["COMMITTED", "NAME", "OWN_TOPICS", "TRANSACTION", "Found", "RocketmqLog", "log_records", "record_at"]
+__all__ = [
+    "BLANK",
+    "COMMITTED",
+    "NAME",
+    "OWN_TOPICS",
+    "TRANSACTION",
+    "Found",
+    "RocketmqLog",
+    "log_records",
+    "record_at",
+]
 
 NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
 FOLDER: Final = "commitlog"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import struct
 import tarfile
 import tempfile
 from collections import Counter
@@ -27,7 +28,7 @@ from bindings.archive.mapping import Mapping as Places
 from bindings.archive.parquet import ParquetWriter
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Skipped, Split
 from bindings.archive.record import Record, batch_of, readable_records
-from bindings.archive.rocketmq_log import COMMITTED, OWN_TOPICS, TRANSACTION, Found, log_records
+from bindings.archive.rocketmq_log import BLANK, COMMITTED, OWN_TOPICS, TRANSACTION, Found, log_records
 from bindings.archive.rocketmq_record import BATCH, messages_in, unpacked
 from exchange.errors import InputError
 from tests.bindings.archive.test_traces import TRACED, text_entry
@@ -239,12 +240,14 @@ def _is_offset(original: Original, copy: Copy) -> bool:
 def law_of_places(original: Original, copy: Copy, outcome: Outcome) -> None:
     """Records of RocketMQ that stand unchanged where they say they do are read; something is told of all others.
 
-    Nothing can be told of a file that ends in zeros where a record ended: a log that has not come further looks so.
+    Nothing can be told of a file that ends in zeros, or in a blank that fills it, where a record ended: a log that has
+    not come further, and one that goes on in the next file, look so.
     """
     held = [unit for at, unit in copy.intact if at == unit.start]
     assert _found(outcome) >= sum(unit.records for unit in held)
     if not outcome.bad and _found(outcome) < sum(unit.records for unit in original.units):
-        assert not any(copy.data[max((unit.end for unit in held), default=0) :])
+        rest = copy.data[max((unit.end for unit in held), default=0) :]
+        assert not any(rest) or rest[:8] == struct.pack(">iI", len(rest), BLANK)
     assert _strange(original, copy, outcome) <= _changed(original, copy) + JOINTS
 
 
