@@ -12,6 +12,7 @@ from bindings.language.errors import Mistake, nearest
 from bindings.language.syntax import Node
 from bindings.language.tokens import Token
 from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS
 from exchange.typed_json import READERS, decode, decode_table
 
 __all__ = ["Item", "Scope", "Terms", "string_of"]
@@ -149,7 +150,10 @@ class Terms(NamedTuple):
     def _plain(self, position: int, *, typed: bool) -> Any:
         token = self.tokens[position]
         if token.kind == "NUMBER":
-            number = number_of(token.text)
+            try:
+                number = number_of(token.text)
+            except ValueError:  # Python's own limit, which keeps reading them linear
+                raise Mistake(f"a number of more than {INTEGER_DIGITS} digits", token) from None
             if isinstance(number, float) and not math.isfinite(number):
                 raise Mistake("too large for a number of 64 bits", token)
             if typed and isinstance(number, int) and not -(2**63) <= number < 2**63:
