@@ -7,7 +7,7 @@ from typing import Any
 
 from exchange.display import escape_line
 from exchange.message import Message
-from exchange.notation import write_value
+from exchange.notation import write_arguments, write_value
 from exchange.parts import Binding, Exchange
 from exchange.pattern import Pattern
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
@@ -143,7 +143,7 @@ def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
 
 
 def _binding(binding: Binding) -> str:
-    arguments = f" with {write_value(binding.arguments)}" if binding.arguments else ""
+    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
     return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
 
 
