@@ -19,6 +19,7 @@ from bindings.expectations import Expectation
 from bindings.files import content, decoded, save_lines
 from bindings.findings import RESERVED, findings, not_imported
 from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS
 from exchange.parts import Queue
 from exchange.profile import LATEST, Profile
 from exchange.topology import Topology
@@ -312,7 +313,10 @@ def _parsed(text: str, name: str) -> Object:
     except json.JSONDecodeError as error:
         raise InputError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except ValueError as error:
-        raise InputError(f"{name}: not JSON: {error}") from None
+        # Python's own limit, which keeps reading integers linear, comes with advice to programmers.
+        long = "int_max_str_digits" in str(error)
+        reason = f"a number of more than {INTEGER_DIGITS} digits" if long else f"not JSON: {error}"
+        raise InputError(f"{name}: {reason}") from None
     except RecursionError:
         raise InputError(f"{name}: nested too deeply") from None
     if not isinstance(document, dict):

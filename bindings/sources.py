@@ -108,6 +108,9 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
         return Source(broker.address, definitions, profile_for(definitions.rabbitmq_version or broker.version()))
+    scheme, separator, _ = where.partition("://")
+    if separator and scheme.isalpha():  # the rest may have a password
+        raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     name = "standard input" if where == STDIN else where
     data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)

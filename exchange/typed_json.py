@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from json import JSONDecodeError, JSONDecoder, dumps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from exchange.display import clip_line
 from exchange.errors import InputError
@@ -59,27 +59,27 @@ def decode_table(value: Any, place: str = "value") -> dict[str, Any]:
     return _decode_table(value, (None, place), 0)
 
 
-class Place(NamedTuple):
-    """Where a value stands; the text is made only for an error, since a place in a place ... may be long."""
+Place: TypeAlias = tuple[Any, str | int]
+"""Where a value stands: in which place, None for the first, and its name or number there.
 
-    within: Place | tuple[None, str]
-    step: str | int
+The text is made only for an error, since a place in a place ... may be long.
+"""
 
 
-def _text_of(place: Place | tuple[None, str]) -> str:
+def _text_of(place: Place) -> str:
     steps: list[str] = []
-    while isinstance(place, Place):
-        steps.append(f"[{place.step}]" if isinstance(place.step, int) else f".{place.step}")
-        place = place.within
-    return clip_line("".join((place[1], *reversed(steps))), LONGEST_PLACE)
+    while place[0] is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return clip_line("".join((str(place[1]), *reversed(steps))), LONGEST_PLACE)
 
 
-def _check_depth(place: Place | tuple[None, str], depth: int) -> None:
+def _check_depth(place: Place, depth: int) -> None:
     if depth >= NESTING:
         raise InputError(f"{_text_of(place)}: nested too deeply, beyond {NESTING} arrays and tables")
 
 
-def _decode(value: Any, place: Place | tuple[None, str], depth: int) -> Any:
+def _decode(value: Any, place: Place, depth: int) -> Any:
     """The field value of what is not in `SAME`."""
     kind = type(value)
     if kind is int:
@@ -89,9 +89,7 @@ def _decode(value: Any, place: Place | tuple[None, str], depth: int) -> Any:
         raise InputError(f"{_text_of(place)}: {shown} does not fit in a long, AMQP's largest integer: 64 bits, signed")
     if kind is list:
         _check_depth(place, depth)
-        return [
-            item if type(item) in SAME else _decode(item, Place(place, n), depth + 1) for n, item in enumerate(value)
-        ]
+        return [item if type(item) in SAME else _decode(item, (place, n), depth + 1) for n, item in enumerate(value)]
     if kind is dict:
         if len(value) == 1:
             (key,) = value
@@ -104,13 +102,11 @@ def _decode(value: Any, place: Place | tuple[None, str], depth: int) -> Any:
     raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")
 
 
-def _decode_table(value: Any, place: Place | tuple[None, str], depth: int) -> dict[str, Any]:
+def _decode_table(value: Any, place: Place, depth: int) -> dict[str, Any]:
     if type(value) is not dict:
         raise InputError(f"{_text_of(place)}: {_shown(value)} is not an object")
     _check_depth(place, depth)
-    return {
-        key: item if type(item) in SAME else _decode(item, Place(place, key), depth + 1) for key, item in value.items()
-    }
+    return {key: item if type(item) in SAME else _decode(item, (place, key), depth + 1) for key, item in value.items()}
 
 
 def encode(value: Any) -> Any:
@@ -318,7 +314,7 @@ PLAIN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {
 """The types that plain Python has -> the plain value of a `Typed` one."""
 
 
-def _decode_typed(key: str, item: Any, place: Place | tuple[None, str], depth: int) -> Any:
+def _decode_typed(key: str, item: Any, place: Place, depth: int) -> Any:
     reader = READERS.get(key)
     if reader is None:
         table = f'{{"!table": {{{_shown(key)}: ...}}}}'
@@ -327,9 +323,9 @@ def _decode_typed(key: str, item: Any, place: Place | tuple[None, str], depth: i
             f"A table with this only key is written {table}"
         )
     try:
-        return reader(item, Place(place, key), depth)
+        return reader(item, (place, key), depth)
     except (ValueError, ArithmeticError) as error:
-        raise InputError(f"{_text_of(Place(place, key))}: {_shown(item)} does not fit: {error}") from None
+        raise InputError(f"{_text_of((place, key))}: {_shown(item)} does not fit: {error}") from None
 
 
 Reader = Callable[[Any, Place, int], Any]

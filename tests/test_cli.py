@@ -273,6 +273,27 @@ def test_a_number_with_5000_digits_is_a_bad_line(
     assert "in.jsonl:1: not JSON that can be read: a number of more than 4300 digits" in result.stderr
 
 
+def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
+    in_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    """Without advice about Python, and without the address, which may have a password in it."""
+    definitions, language = tmp_path / "d.json", tmp_path / "d.bindings"
+    definitions.write_text(json.dumps(DEFINITIONS).replace('"arguments": {}', f'"arguments": {{"n": {DIGITS}}}'))
+    language.write_text(f"exchange x: topic, n = {DIGITS}\n")
+    for path in (definitions, language):
+        for command in (["check", str(path)], ["explain", "-d", str(path), "x"]):
+            result = in_here(*command)
+            assert result.returncode == 2
+            assert re.search(r"a number (of more than 4300|has 4,300) digits", result.stderr)
+            assert str(path) in result.stderr
+            assert "sys." not in result.stderr
+    for command in (["explain", "-d", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
+        result = in_here(*command)
+        assert result.returncode == 2
+        assert "management API has: http://HOST:15672[/VHOST]" in result.stderr
+        assert "secret" not in result.stderr
+
+
 def test_explain_names_the_key_that_matched_and_shows_values_as_the_language_does(
     in_here: Callable[..., Done], definitions: str
 ) -> None:
@@ -290,7 +311,7 @@ def test_explain_names_the_key_that_matched_and_shows_values_as_the_language_doe
     for given, shown in [
         ('{"!timestamp": 5}', "!timestamp 5"), ('{"!decimal": "1.5"}', "!decimal 1.5"),
         ('{"!bytes": "/w=="}', '!bytes "/w=="'),
-        ('[1, "a", null]', '[1, "a", null]'), ('{"a": true}', '{ "a" = true }'), ("1.0", "1.0"),
+        ('[1, "a", null]', '[1, "a", null]'), ('{"a": true}', "{ a = true }"), ("1.0", "1.0"),
     ]:  # fmt: skip
         text = in_here("explain", "-d", definitions, "h", "-q", "h", "-H", f"n={given}").stdout
         assert f"header 'n' is {shown}, it wants 1" in text

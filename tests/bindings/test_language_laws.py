@@ -16,9 +16,10 @@ from bindings.language.formatter import formatted
 from bindings.language.syntax import Node, Shapes, parse
 from bindings.language.tokens import Token, grammar, rows, scanner, statements
 from bindings.language.values import Budget, Terms
-from exchange.notation import quote
+from exchange.notation import quote, write_value
 from exchange.profile import PROFILES
-from tests.bindings.documents import ODD, TEXTS, documents
+from exchange.values import FieldTable
+from tests.bindings.documents import ARGUMENTS, ODD, TEXTS, documents
 from tests.bindings.test_definitions import FILES, dumped, exactly, loads
 from tests.topologies import topology
 
@@ -216,3 +217,11 @@ def test_the_odd_texts_are_tried_at_every_place() -> None:
         )
         document = Document({text: Section(made)})
         assert Document.loads(document.dump()) == document
+
+
+@given(ARGUMENTS)
+def test_a_value_that_an_explanation_shows_can_be_pasted_into_the_language(fields: FieldTable) -> None:
+    """The same types and values are read again."""
+    text = f"exchange e: topic\nqueue q\ne -> q: with {write_value(fields)}\n"
+    (binding,) = Document.loads(text, "pasted").topology().bindings
+    assert binding.arguments == fields

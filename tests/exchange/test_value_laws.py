@@ -23,8 +23,8 @@ import pytest
 import bindings
 import bridge
 import exchange
-from bindings.additions import Additions
 from bindings.algebra import Answer, Key, covers
+from bindings.check.finding import Finding
 from bindings.expectations import Expectation
 from exchange import (
     LATEST,
@@ -61,6 +61,9 @@ TOPOLOGY = (
 ROUTER = Router(TOPOLOGY, cache=7)
 EXPLANATION = ROUTER.explain(Message("t", "a.b", {"h": [1]}), "q")
 
+PARTS: tuple[Policy | Binding, ...] = (*TOPOLOGY.policies.values(), *TOPOLOGY.bindings)
+FINDINGS = [Finding("HS701", PARTS[0], "a message", "a.b", PARTS), Finding("HS101", PARTS[1], "a message", line=5)]
+
 VALUES: list[Any] = [
     *(Exchange("e", kind, arguments=ARGUMENTS) for kind in KINDS),
     *TOPOLOGY.exchanges.values(), *TOPOLOGY.queues.values(), *TOPOLOGY.bindings, *TOPOLOGY.policies.values(), TOPOLOGY,
@@ -68,7 +71,8 @@ VALUES: list[Any] = [
     Message("t", "a.b", ARGUMENTS, {"timestamp": Typed("timestamp", 5)}, b"x"), Message("t", "a", FieldTable({"CC": ["b"]})), Message(),
     Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), Key("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
     EXPLANATION, EXPLANATION.route, *EXPLANATION.hops, *EXPLANATION.route.placements, Partitioning.parse("kafka.murmur2 over 3 by property message_id"),
-    covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), "exactly", FieldTable({"h": 1})), Additions(),
+    covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), headers=FieldTable({"h": 1})),
+    *FINDINGS,
 ]  # fmt: skip
 """Examples of every public value; `test_every_public_value_has_an_example` names those that are missing."""
 
@@ -81,7 +85,7 @@ def test_every_public_value_has_an_example() -> None:
     public = [getattr(exchange, name) for name in exchange.__all__]
     classes = {each for each in public if inspect.isclass(each) and not issubclass(each, NO_VALUES)}
     assert classes - set(map(type, VALUES)) == set()
-    assert {Hop, Placement, Route, Explanation, Wildcard, Answer, Expectation, Additions, Profile} <= set(
+    assert {Hop, Placement, Route, Explanation, Wildcard, Answer, Key, Expectation, Finding, Profile} <= set(
         map(type, VALUES)
     )
 
