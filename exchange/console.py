@@ -22,6 +22,9 @@ OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
 """A line break of an error's own: before a text with its caret, or an option. Others are of names, and CI runners take
 a line that begins with :: or ##[ for a command."""
 
+LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
+"""User and password of an address that was given where a file is wanted, or stands in a line that is shown."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -32,7 +35,7 @@ def echo_line(text: str, *, err: bool = False) -> None:
 
 def echo_error(error: HashstarError | str) -> None:
     """Print an error to standard error; its own line breaks stay, as a caret stands under a text."""
-    lines = OWN_BREAK.split(f"hashstar: {error}")
+    lines = OWN_BREAK.split(LOGIN.sub(r"\1***@", f"hashstar: {error}"))
     click.echo("\n".join(map(escape_line, lines)), err=True)
 
 
