@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from bindings.entries import ENCODE, SECTIONS, Compactor, Entry, Object, Part, e
 from bindings.expectations import Expectation
 from bindings.files import content, decoded, save_lines
 from bindings.findings import RESERVED, findings, not_imported
+from bindings.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS
 from exchange.parts import Queue
@@ -311,7 +313,9 @@ def _parsed(text: str, name: str) -> Object:
     try:
         document = json.loads(text, object_hook=Compactor(), parse_float=_finite, parse_constant=_finite)
     except json.JSONDecodeError as error:
-        raise InputError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+        raise _not_json(text, error.pos, _reason(text, error), name) from None
+    except _NoNumber as error:
+        raise _not_json(text, _place_of(error.text, text), str(error), name) from None
     except ValueError as error:
         # Python's own limit, which keeps reading integers linear, comes with advice to programmers.
         long = "int_max_str_digits" in str(error)
@@ -324,11 +328,41 @@ def _parsed(text: str, name: str) -> Object:
     return document
 
 
+class _NoNumber(Exception):
+    """A number that JSON has not; the parser does not say where it is."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:40]} is no number that JSON has")
+        self.text = text
+
+
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that JSON has")
+        raise _NoNumber(text)
     return number
+
+
+def _place_of(number: str, text: str) -> int:
+    """Return where the first number of this text is that is in no string."""
+    found = re.finditer(rf'"(?:[^"\\]|\\.)*+"?+|(?<![\w.+-]){re.escape(number)}', text, re.DOTALL)
+    return next((match.start() for match in found if match[0] == number), 0)
+
+
+def _reason(text: str, error: json.JSONDecodeError) -> str:
+    before = text[max(0, error.pos - 1000) : error.pos].rstrip()
+    if before.endswith(",") and text[error.pos : error.pos + 1] in ("]", "}"):
+        return "a comma with nothing behind it"
+    return error.msg
+
+
+def _not_json(text: str, place: int, reason: str, name: str) -> LanguageError:
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    line = text[start:] if end < 0 else text[start:end]
+    return LanguageError(
+        f"not JSON: {reason}", name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1)
+    )
 
 
 def _same_section(one: Any, another: Any) -> bool:

@@ -89,7 +89,9 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError(f"{path}: not TOML: nested too deeply") from None
+    except ValueError as error:  # of TOML, of UTF-8, of numbers with too many digits
         raise InputError(f"{path}: not TOML: {error}") from None
     table = Table(values, str(path), environment=environment)
     table.only(KEYS)

@@ -17,7 +17,7 @@ import click
 
 from exchange.console import fail, timeout_option
 from exchange.display import clip_line, dump_json, escape_lines
-from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.explain import describe, to_json
 from exchange.limits import INTEGER_DIGITS, SHORTSTR_BYTES
 from exchange.lines import read_lines
@@ -144,6 +144,8 @@ def commands(load: Load) -> list[click.Command]:
                 body.encode("utf-8", "surrogateescape"),
             )
             explanation = router.explain(message, queue)
+        except NotFound as error:
+            fail(InputError(f"{error}{_meant(exchange, router.topology)}"))
         except HashstarError as error:
             fail(error)
         click.echo(dump_json(to_json(explanation)) if as_json else describe(explanation))
@@ -257,6 +259,13 @@ def _line(message: Message, route: Route) -> bytes:
     return json_line(fields)
 
 
+def _meant(exchange: str, topology: Topology) -> str:
+    from difflib import get_close_matches
+
+    near = [] if exchange in topology.exchanges else get_close_matches(exchange, topology.exchanges, 2)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 def _field(option: str, given: str) -> tuple[str, Any]:
     name, separator, text = given.partition("=")
     if not separator:
@@ -271,7 +280,10 @@ def _field(option: str, given: str) -> tuple[str, Any]:
         raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
     except ValueError:  # Python's own limit
         raise InputError(f"{option} {_clipped(name)}: a number of more than {INTEGER_DIGITS} digits") from None
-    return name, decode(value, f"{option} {_clipped(name)}")
+    try:
+        return name, decode(value, f"{option} {_clipped(name)}")
+    except RecursionError:
+        raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
 
 
 def _clipped(name: str) -> str:

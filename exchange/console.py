@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from exchange.display import escape_line, escape_lines
+from exchange.display import escape_line
 from exchange.errors import HashstarError
 from exchange.limits import ANSWER_SECONDS
 
@@ -16,6 +17,13 @@ __all__ = ["echo_error", "echo_line", "fail", "seconds_to_answer", "timeout_opti
 
 TIMEOUT: Final = "hashstar.timeout"
 """The key of the context under which a command keeps its --timeout."""
+
+OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
+"""A line break of an error's own: before a text with its caret, or an option. Others are of names, and CI runners take
+a line that begins with :: or ##[ for a command."""
+
+LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
+"""User and password of an address that was given where a file is wanted, or stands in a line that is shown."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,7 +35,8 @@ def echo_line(text: str, *, err: bool = False) -> None:
 
 def echo_error(error: HashstarError | str) -> None:
     """Print an error to standard error; its own line breaks stay, as a caret stands under a text."""
-    click.echo(escape_lines(f"hashstar: {error}"), err=True)
+    lines = OWN_BREAK.split(LOGIN.sub(r"\1***@", f"hashstar: {error}"))
+    click.echo("\n".join(map(escape_line, lines)), err=True)
 
 
 def fail(error: HashstarError) -> NoReturn:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bindings.apply.wire import let_pika_write
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 
-__all__ = ["SECONDS", "Connection", "Lost", "Refused"]
+__all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
 
 SECONDS: Final = 30.0
 """How long a broker may take for one operation."""
@@ -32,6 +32,14 @@ class Refused(HashstarError):
 
 class Lost(HashstarError):
     """There is no connection any more, or nobody answers; whether the operation was carried out is not known."""
+
+
+def need_pika() -> None:
+    """Raise InputError if pika is not installed."""
+    try:
+        import pika  # noqa: F401
+    except ImportError:
+        raise InputError("changing a broker needs pika: pip install 'hashstar[rabbitmq]'") from None
 
 
 class Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Final
 
 from bindings.check.finding import Finding
@@ -16,6 +17,12 @@ from exchange.tables import Tables
 
 __all__ = ["find"]
 
+
+def _meant(kind: str) -> str:
+    near = get_close_matches(kind, KINDS, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
@@ -27,7 +34,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     for name, exchange in topology.exchanges.items():
         kind = KINDS.get(exchange.type)
         if kind is None:
-            message = f"{named(name)} is of type '{exchange.type}', which is unknown here"
+            message = f"{named(name)} is of type '{exchange.type}', which is unknown here{_meant(exchange.type)}"
             yield Finding("HS601", exchange, message)
             continue
         if name not in RESERVED:

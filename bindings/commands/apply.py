@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import click
 
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Connection, Refused
+from bindings.apply.amqp import Connection, Refused, need_pika
 from bindings.apply.live import Live
 from bindings.apply.steps import Broker, InUse, Outcome, carry_out
 from bindings.commands.messages import fail, warn
@@ -153,6 +153,10 @@ def _show_unknown(before: Topology, wanted: Topology) -> None:
 
 
 def _ask(todo: Plan, yes: bool) -> None:
+    try:
+        need_pika()
+    except InputError as error:
+        fail(error)
     if yes:
         return
     if not _at_terminal():

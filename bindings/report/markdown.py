@@ -183,4 +183,5 @@ def _code(text: str) -> str:
 def _plain(text: str) -> str:
     """A sentence with the names in it, none of which is markup."""
     told = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])
+    told = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])
+    return told.replace("@", "@&#8203;")  # which mentions nobody in a comment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import pika
 import pytest
@@ -62,7 +61,6 @@ class Unconnected(Wire):
         self._frame_buffer = b""
         self.bytes_received = 0
         self.heard = 0.0
-        self.params = SimpleNamespace(frame_max=131_072)
 
 
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
