@@ -109,7 +109,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/audit/growth.py",
-        "bindings/audit/test_growth.py",
+        "bindings/audit/test_growth_state.py bindings/audit/test_growth.py",
         (
             "what is written to a file that was cut is not read",
             "return known._replace(end=min(known.end, file.size))",
@@ -133,7 +133,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/audit/planning.py",
-        "bindings/audit/test_planning.py",
+        "bindings/audit/test_growth_state.py bindings/audit/test_planning.py",
         (
             "a split with an exact end is joined to one without",
             " and before.end == split.start and before.exact == split.exact:",
