@@ -109,7 +109,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/audit/growth.py",
-        "bindings/audit/test_growth.py",
+        "bindings/audit/test_growth_state.py bindings/audit/test_growth.py",
         (
             "what is written to a file that was cut is not read",
             "return known._replace(end=min(known.end, file.size))",
@@ -133,7 +133,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/audit/planning.py",
-        "bindings/audit/test_planning.py",
+        "bindings/audit/test_growth_state.py bindings/audit/test_planning.py",
         (
             "a split with an exact end is joined to one without",
             " and before.end == split.start and before.exact == split.exact:",
@@ -146,13 +146,13 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
         (
             "only one of the markers of earlier transactions is passed over",
-            "        while markers and markers[0].offset < header.base_offset:",
-            "        if markers and markers[0].offset < header.base_offset:",
+            "        while markers and markers[0].place < (0, place):",
+            "        if markers and markers[0].place < (0, place):",
         ),
         (
             "no marker is found behind damage",
-            "            place = next_sound(data, place + 1)\n            continue\n        behind",
-            "            return\n        behind",
+            "place = behind if is_chained else next_sound(data, place + 1)",
+            "place = behind if is_chained else len(data)",
         ),
     ),
     *of(
@@ -198,13 +198,17 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/language/writer.py",
+        "exchange/notation.py",
         "bindings/test_language_writer.py bindings/test_language_laws.py",
         (
-            "names that are no names are written bare",
-            "BARE.fullmatch(name) and name not in NO_NAMES and",
-            "BARE.fullmatch(name) and",
+            "names that are keywords are written bare",
+            "_BARE.fullmatch(name) and name not in KEYWORDS and",
+            "_BARE.fullmatch(name) and",
         ),
+    ),
+    *of(
+        "bindings/language/writer.py",
+        "bindings/test_language_writer.py bindings/test_language_laws.py",
         (
             "a partitioning with a # is written bare",
             'text.isprintable() and "#" not in text and',

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bindings.changes import Changes, ChangeTotals
 from bindings.report.build import Sources, reported
 from bindings.report.figures import percent
-from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, misrouted, most
+from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, ignoring, misrouted, most
 from bindings.report.report import Compared, Report
 from bindings.report.settings import find_settings, load_settings, settings_of
 from bindings.tally import fingerprint
@@ -153,6 +153,17 @@ def test_an_entry_ignores_until_the_end_of_its_day_and_then_fails() -> None:
         assert report.ignored[0].expired is expired
         if expired:
             assert "until 2026-04-09" in report.gates[0].message
+
+
+def test_of_several_entries_the_first_that_has_not_expired_ignores_a_binding() -> None:
+    old, first, second = (
+        Ignore("orders", "dlq", "*", reason, until)
+        for reason, until in (("old", date(2020, 1, 1)), ("first", date(2030, 1, 1)), ("second", date(2030, 1, 1)))
+    )
+    binding = Binding.to_queue("orders", "dlq", "k")
+    uses, ignored = ignoring([old, first, second], {binding: False}, NOW)
+    assert [(use.expired, use.bindings) for use in uses] == [(True, 1), (False, 1), (False, 1)]
+    assert ignored[binding].entry is first
 
 
 def test_an_entry_that_fits_nothing_is_told_and_fails_nothing() -> None:
