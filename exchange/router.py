@@ -15,7 +15,7 @@ from exchange import rules
 from exchange.errors import AccessRefused, NotFound
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
 from exchange.tables import Change
 from exchange.topology import Topology
@@ -146,7 +146,7 @@ class Router:
         seen = {message.exchange}
         work: list[tuple[_Compiled, str | None]] = [(start, None)]
         while work:
-            (exchange, kind, alternate), came_from = work.pop()
+            (exchange, kind, alternate, is_unsure), came_from = work.pop()
             if kind is None:
                 undecided.append(exchange.name)
                 if hops is not None:
@@ -163,8 +163,11 @@ class Router:
                     onwards.append(name)
                 elif name in existing:
                     queues[name] = None
-            if not matched and alternate is not None:
-                onwards.append(alternate)
+            if not matched:
+                if alternate is not None:
+                    onwards.append(alternate)
+                if is_unsure:
+                    undecided.append(exchange.name)
             for name in onwards:
                 if name not in seen and name in self._compiled:
                     seen.add(name)
@@ -198,7 +201,8 @@ class Router:
             destinations = {Destination("exchange", alternate.name): None}
         steps = tuple([Step(destination, self._outcome(destination, queues, seen)) for destination in destinations])
         in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-        return Hop(exchange, came_from, in_order, steps, alternate, chosen_by=chosen_by)
+        unsure = not matched and self._compiled[exchange.name].is_unsure
+        return Hop(exchange, came_from, in_order, steps, alternate, undecided=unsure, chosen_by=chosen_by)
 
     def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
         if not self._tables.exists(destination):
@@ -275,8 +279,7 @@ class Router:
                 return
         elif isinstance(part, Policy):
             for name, compiled in self._compiled.items():
-                in_force = alternate_exchange(compiled.exchange, self._tables.policies)
-                self._compiled[name] = compiled._replace(alternate=in_force)
+                self._compiled[name] = self._with_alternate(compiled.exchange, compiled.kind)
         elif change.added:
             self._compile(part)
         else:
@@ -313,8 +316,11 @@ class Router:
             kind = kind_class(exchange, self._profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
                 kind.bind(binding)
-        alternate = alternate_exchange(exchange, self._tables.policies) if exchange.name else None
-        self._compiled[exchange.name] = _Compiled(exchange, kind, alternate)
+        self._compiled[exchange.name] = self._with_alternate(exchange, kind)
+
+    def _with_alternate(self, exchange: Exchange, kind: Kind | None) -> _Compiled:
+        possible = possible_alternates(exchange, self._tables.policies) if exchange.name else (None,)
+        return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
 
 
 class _Compiled(NamedTuple):
@@ -323,6 +329,8 @@ class _Compiled(NamedTuple):
     exchange: Exchange
     kind: Kind | None
     alternate: str | None
+    is_unsure: bool
+    """Whether the alternate exchange is not known, since a policy's pattern is not understood."""
 
 
 def _chance() -> Choose:

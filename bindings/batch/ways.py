@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from exchange.kinds import KINDS
 from exchange.kinds.headers import conditions_of
-from exchange.parts import Exchange, alternate_exchange
+from exchange.parts import Exchange, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["ALONE", "HEADERS", "Way", "kind_of", "reachable", "special", "way_from"]
@@ -83,8 +83,9 @@ def reachable(topology: Topology, start: str) -> Iterator[Exchange]:
             for binding in topology.bindings_from(exchange.name)
             if binding.destination.kind == "exchange"
         ]
-        alternate = alternate_exchange(exchange, topology.policies) if exchange.name else None
-        for name in [*onwards, *([alternate] if alternate is not None else [])]:
+        if exchange.name:
+            onwards += [name for name in possible_alternates(exchange, topology.policies) if name is not None]
+        for name in onwards:
             if name not in seen:
                 seen.add(name)
                 pending.append(name)

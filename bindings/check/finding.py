@@ -232,7 +232,7 @@ TABLE: Final = (
          "keep one binding, with the sum of the weights"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "warning",
-         "The pattern of the policy is no regular expression, as far as Python can tell: it applies to nothing.",
+         "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE: it applies to nothing.",
          "correct it"),
     Rule("HS702", "unused-policy", "note",
          "The policy matches no exchange or queue that there is. It may be for some that come and go.",
@@ -247,6 +247,11 @@ TABLE: Final = (
     Rule("HS705", "unknown-apply-to", "warning",
          "The policy applies to something that RabbitMQ does not know, and so to nothing.",
          "use all, exchanges, queues, classic_queues, quorum_queues or streams"),
+    Rule("HS706", "unknown-expression", "warning",
+         "Whether the pattern of the policy matches a name is not known here: it uses a construct of PCRE that is not "
+         "understood, releases of Erlang differ in it, or matching it may exceed the broker's limit. Routes that "
+         "depend on it are undecided.",
+         "write a simpler pattern: anchors, classes, groups, alternatives and quantifiers are understood"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",

@@ -22,7 +22,7 @@ from bindings.diff.routes import Way, from_exchange, through
 from bindings.diff.search import Demand, shortest_message
 from bindings.diff.terms import Term, terms
 from exchange.message import Message
-from exchange.parts import Destination
+from exchange.parts import Destination, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable", "meaning"]
@@ -157,7 +157,10 @@ class _Finding(NamedTuple):
 class _Comparison:
     def __init__(self, before: Topology, after: Topology, steps: int, total: int) -> None:
         loose = frozenset(
-            name for topology in (before, after) for name, x in topology.exchanges.items() if not conditional(x)
+            name
+            for topology in (before, after)
+            for name, x in topology.exchanges.items()
+            if not conditional(x) or (name and len(possible_alternates(x, topology.policies)) > 1)
         )
         self._sides = (Side(before, loose), Side(after, loose))
         self._loose = loose

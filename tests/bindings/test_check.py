@@ -62,6 +62,7 @@ WRITTEN: dict[str, tuple[str, str | None]] = {
     "HS601": ("exchange p: x-plugin\nqueue q\np -> q", None),
     "HS604": ('exchange c: x-consistent-hash\nqueue q\nc -> q: "1", "2"', None),
     "HS701": ("queue q\npolicy p: '(', queues, expires = 1", None),
+    "HS706": ("queue q\npolicy p: '(a)\\1', queues, expires = 1", None),
     "HS702": ("queue q\npolicy p: '^gone', queues, expires = 1", None),
     "HS703": ("queue q\npolicy p: '^q', queues, expires = 1\npolicy o: '', queues, priority 1, expires = 2", None),
     "HS704": ("queue q\npolicy p: '^q', queues, expires = 1\npolicy o: 'q$', queues, expires = 2", None),

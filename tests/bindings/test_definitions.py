@@ -407,10 +407,7 @@ def test_the_arguments_have_the_types_of_rabbitmqs_import() -> None:
         ),
         (
             {"policies": [{"name": "p", "pattern": "(", "definition": {}}]},
-            (
-                "policies[0].pattern: '(' is no regular expression for Python and applies to nothing: "
-                "missing ), unterminated subpattern at position 0"
-            ),
+            ("policies[0].pattern: '(' is refused by RabbitMQ and applies to nothing: missing )"),
         ),
         (
             {"policies": [{"name": "p", "pattern": "", "definition": {}, "apply-to": "exchange"}]},
