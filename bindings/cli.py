@@ -17,6 +17,7 @@ from bindings.commands.graph import graph_command
 from bindings.commands.messages import warn
 from bindings.sources import open_source
 from exchange import cli
+from exchange.console import seconds_to_answer
 from exchange.topology import Topology
 
 __all__ = ["COMMANDS"]
@@ -24,7 +25,7 @@ __all__ = ["COMMANDS"]
 
 def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     """Read a source; what RabbitMQ would read otherwise, or routing cannot follow, goes to standard error."""
-    source = open_source(where, vhost)
+    source = open_source(where, vhost, seconds=seconds_to_answer())
     topology = source.topology(vhost, profile)
     warn(source)
     return topology

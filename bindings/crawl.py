@@ -29,8 +29,8 @@ __all__ = ["Budget", "OutOfBudget", "fresh_word", "shortest_key"]
 
 Words: TypeAlias = tuple[Word, ...]
 
-UNSAYABLE: Final[dict[str, Words]] = {AMQP.name: ("",), MQTT.name: (), NATS.name: ()}
-"""The sequence of words that no key has: in AMQP ``""`` is no word, elsewhere it is one, the empty word."""
+UNSAYABLE: Final[dict[str, tuple[Words, ...]]] = {AMQP.name: (("",),), MQTT.name: ((), ("",)), NATS.name: ((),)}
+"""The sequences of words that no key has: in AMQP ``""`` is no word; elsewhere it is one, and no topic or subject."""
 
 SHORTEST: Final[dict[str, tuple[str, ...]]] = {AMQP.name: ("",), MQTT.name: ("", "$"), NATS.name: ()}
 """The words that are shorter than a fresh one."""
@@ -88,7 +88,7 @@ def shortest_key(
 
 
 def _words(dialect: Dialect, patterns: Iterable[Pattern]) -> Iterator[Words]:
-    yield UNSAYABLE[dialect.name]
+    yield from UNSAYABLE[dialect.name]
     for pattern in patterns:
         yield pattern.words
 

@@ -1,34 +1,56 @@
-"""Reading and writing files whole: gzipped or not, replaced only when all is written, errors that name them."""
+"""Read and write files whole: gzipped or not, bounded, replaced only when all is written; errors name them."""
 
 from __future__ import annotations
 
 import gzip
-import shutil
+import io
+import os
+import stat
 import zlib
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from exchange.errors import InputError
+from exchange.limits import DOCUMENT_BYTES
 
-__all__ = ["content", "decoded", "gunzipped", "save_lines"]
+__all__ = ["PRIVATE", "content", "create_exclusively", "decoded", "gunzipped", "replacing", "save_lines", "whole"]
 
 GZIP: Final = b"\x1f\x8b"
+PRIVATE: Final = 0o640
+"""Mode of new files that hold messages, or definitions with hashes of passwords; the umask can only narrow it."""
+CHUNK: Final = 1 << 20
 
 
 def content(name: str) -> bytes:
     """What is in a file, unpacked if it is gzipped, whatever it is called. Raises InputError."""
     try:
-        return gunzipped(Path(name).read_bytes(), name)
+        with Path(name).open("rb") as file:
+            return gunzipped(whole(file, name), name)
     except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error}") from None
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{name!r}: cannot be read: {error}") from None
+
+
+def whole(file: BinaryIO, name: str) -> bytes:
+    """Return what is left of a file or a pipe. Raises InputError beyond the limit of a topology file, and OSError."""
+    read = io.BytesIO()
+    while chunk := file.read(CHUNK):
+        read.write(chunk)
+        if read.tell() > DOCUMENT_BYTES:
+            raise InputError(f"{name}: too large: a topology has {DOCUMENT_BYTES >> 20} MiB at most")
+    return read.getvalue()
 
 
 def gunzipped(data: bytes, name: str) -> bytes:
-    """The data, unpacked if they are gzipped. Raises InputError."""
+    """The data, unpacked if they are gzipped. Raises InputError, also where they would unpack to too much."""
+    if not data.startswith(GZIP):
+        return data
     try:
-        return gzip.decompress(data) if data.startswith(GZIP) else data
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name}: cannot be read: {error}") from None
 
@@ -46,18 +68,53 @@ def save_lines(name: str, lines: Iterable[str]) -> None:
 
     Raises InputError when it cannot be written.
     """
-    target = Path(name).resolve()  # a link stays one
-    partial = Path(f"{target}.part")
     try:
-        with partial.open("wb") as raw, _compressed(raw) if name.endswith(".gz") else nullcontext(raw) as file:
+        with (
+            replacing(Path(name).resolve()) as raw,  # a link stays one
+            _compressed(raw) if name.endswith(".gz") else nullcontext(raw) as file,
+        ):
             file.writelines(line.encode() for line in lines)
-        if target.exists():
-            shutil.copymode(target, partial)
-        partial.replace(target)
     except OSError as error:
-        raise InputError(f"{name}: cannot be written: {error}") from None
+        raise InputError(f"{name}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of ``path`` at the end, whole; after an exception nothing has changed.
+
+    The file has its final mode before its first byte: that of the file it replaces, `PRIVATE` if there is none. With
+    ``durable``, its bytes are on the disk before it takes the place. A device or a pipe is written to as it is. Raises
+    OSError.
+    """
+    known = None
+    with suppress(FileNotFoundError):
+        known = path.stat().st_mode
+    if known is not None and not (stat.S_ISREG(known) or stat.S_ISDIR(known)):
+        with path.open("wb") as file:
+            yield file
+        return
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    mode = PRIVATE if known is None else stat.S_IMODE(known) & 0o777
+    try:
+        with open(create_exclusively(partial, mode), "wb") as file:
+            if known is not None:
+                os.fchmod(file.fileno(), mode)  # which the umask has narrowed
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def create_exclusively(path: Path, mode: int = PRIVATE) -> int:
+    """Return the descriptor of a new file, open for writing; what a run that was killed left there goes first.
+
+    A link that someone planted is removed and not followed. Raises OSError.
+    """
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def _compressed(file: BinaryIO) -> gzip.GzipFile:

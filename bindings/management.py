@@ -1,7 +1,7 @@
 """A live broker's management API: the definitions it exports, and requests of one's own.
 
 The password comes from the address, else from the environment, else from whoever sits at the terminal; it goes to the
-server that was named and nowhere else: no message has it, and redirections are not followed.
+server that was named and nowhere else: no message has it, redirections are not followed, and proxies are not asked.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import os
 import socket
 import ssl
 import sys
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,9 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from bindings.address import has_scheme, parse_address
 from bindings.definitions import Definitions
 from bindings.entries import read_section
 from exchange.errors import InputError
+from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.parts import Exchange
 from exchange.topology import Topology
 
@@ -32,8 +36,10 @@ __all__ = ["Management", "ask_at_terminal", "is_address"]
 USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 LOGIN: Final = f"{USER} and {PASSWORD}"
-SECONDS: Final = 60.0
-"""How long a server may be silent."""
+EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
+CHUNK: Final = 1 << 16
+REASON_BYTES: Final = 1 << 16
+"""Maximum size of a refusal that is read for its reason."""
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
 """The address and the user, if that is known -> user and password; raises InputError when nobody can be asked."""
@@ -41,7 +47,7 @@ Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
 
 def is_address(where: str) -> bool:
     """Whether it names a broker and not a file."""
-    return where.lower().startswith(("http://", "https://"))
+    return has_scheme(where, ("http", "https"))
 
 
 def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
@@ -68,6 +74,8 @@ class Management:
     password: str = field(repr=False)
     vhost: str | None = None
     """The virtual host that the address names."""
+    seconds: float = ANSWER_SECONDS
+    """Maximum duration of one answer, from the request to its last byte."""
 
     @classmethod
     def at(
@@ -76,26 +84,22 @@ class Management:
         *,
         environ: Mapping[str, str] = os.environ,
         ask: Ask = ask_at_terminal,
+        seconds: float = ANSWER_SECONDS,
     ) -> Management:
         """The API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
 
         Raises InputError for an address that is none, or when nobody gives a password.
         """
-        try:
-            parts = urllib.parse.urlsplit(where)
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise InputError(f"not an address: {error}; write http://HOST:15672 or http://HOST:15672/VHOST") from None
-        if not host:
-            raise InputError("an address without a host; write http://HOST:15672 or http://HOST:15672/VHOST")
-        host = f"[{host}]" if ":" in host else host
-        address = f"{parts.scheme.lower()}://{host}{'' if port is None else f':{port}'}"
-        vhost = urllib.parse.unquote(parts.path[1:]) or None
-        user = environ.get(USER) if parts.username is None else urllib.parse.unquote(parts.username)
-        password = environ.get(PASSWORD) if parts.password is None else urllib.parse.unquote(parts.password)
+        parsed = parse_address(where, ("http", "https"), EXAMPLE)
+        if "," in parsed.hosts:
+            raise InputError(f"an address with several hosts; write {EXAMPLE}")
+        address = f"{parsed.scheme}://{parsed.host.lower()}{'' if parsed.port is None else f':{parsed.port}'}"
+        vhost = urllib.parse.unquote(parsed.path[1:]) or None
+        user = environ.get(USER) if parsed.user is None else parsed.user
+        password = environ.get(PASSWORD) if parsed.password is None else parsed.password
         if user is None or password is None:
             user, password = ask(address, user)
-        return cls(address, user, password, vhost)
+        return cls(address, user, password, vhost, seconds)
 
     def definitions(self, vhost: str | None = None) -> Definitions:
         """What it exports: of this virtual host, else of the address's, else of all. Raises InputError."""
@@ -121,12 +125,15 @@ class Management:
         path = "/api/exchanges" if vhost is None else f"/api/exchanges/{urllib.parse.quote(vhost, safe='')}"
         listed: dict[str, list[Exchange]] = {}
         exchanges = self.request("GET", path)
-        if not isinstance(exchanges, list):
+        if not isinstance(exchanges, list) or not all(isinstance(item, dict) for item in exchanges):
             raise InputError(f"{self.address}: what answers is no management API: it lists no exchanges")
         for item in exchanges:
             if item.get("internal"):
-                (entry,) = read_section("exchanges", [{key: item[key] for key in EXCHANGE if key in item}])
-                listed.setdefault(item["vhost"], []).append(entry.part)
+                try:
+                    (entry,) = read_section("exchanges", [{key: item[key] for key in EXCHANGE if key in item}])
+                except InputError as error:
+                    raise InputError(f"{self.address}: {path}: {error}") from None
+                listed.setdefault(entry.vhost or vhost or "/", []).append(entry.part)
         for name, internal in listed.items():
             known = definitions.topology(name) if name in definitions.vhosts else Topology(vhost=name)
             missing = [part for part in internal if part.name not in known.exchanges]
@@ -138,7 +145,14 @@ class Management:
 
     def version(self) -> str:
         """The broker's version, ``"4.0.5"``. Raises InputError."""
-        return str(self.request("GET", "/api/overview").get("rabbitmq_version", ""))
+        return self.overview("rabbitmq_version")
+
+    def overview(self, key: str) -> str:
+        """Return what the broker says of itself under a key, "" where it does not. Raises InputError."""
+        overview = self.request("GET", "/api/overview")
+        if not isinstance(overview, dict):
+            raise InputError(f"{self.address}: what answers is no management API: its overview is no object")
+        return str(overview.get(key, ""))
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON answer to a request, None if it is empty; a ``body`` is sent as JSON.
@@ -148,7 +162,7 @@ class Management:
         data = self._bytes(method, path, body)
         try:
             return json.loads(data) if data.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON") from None
 
     def _bytes(self, method: str, path: str, body: Any = None) -> bytes:
@@ -159,17 +173,42 @@ class Management:
             {"Authorization": f"Basic {token}", "Accept": "application/json", "Content-Type": "application/json"},
             method=method,
         )
-        try:
-            with urllib.request.build_opener(_NoRedirection).open(request, timeout=SECONDS) as answer:
-                data: bytes = answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise InputError(f"{self.address}: {self._refusal(error, path)}") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise InputError(f"{self.address}: {_trouble(error)}") from None
+        data = _within(self.seconds, lambda: self._answer(request, path), self._too_slow)
         if data.lstrip()[:1] not in (b"", b"{", b"["):
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
         return data
+
+    def _answer(self, request: urllib.request.Request, path: str) -> bytes:
+        # A proxy of the environment would get the password; a redirection would send it elsewhere.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirection)
+        try:
+            with opener.open(request, timeout=self.seconds) as answer:
+                return self._body(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise InputError(f"{self.address}: {self._refusal(error, path)}") from None
+        except TimeoutError:
+            raise self._too_slow() from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(getattr(error, "reason", None), TimeoutError):
+                raise self._too_slow() from None
+            raise InputError(f"{self.address}: {_trouble(error)}") from None
+
+    def _body(self, answer: http.client.HTTPResponse) -> bytes:
+        pieces: list[bytes] = []
+        left = ANSWER_BYTES
+        until = time.monotonic() + self.seconds
+        while piece := answer.read1(CHUNK):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise InputError(f"{self.address}: what answers is no management API: its answer does not end")
+            if time.monotonic() > until:  # nobody waits for it any more
+                raise self._too_slow()
+        return b"".join(pieces)
+
+    def _too_slow(self) -> InputError:
+        return InputError(f"{self.address}: no whole answer in {self.seconds:g} seconds; --timeout gives it more")
 
     def _refusal(self, error: urllib.error.HTTPError, path: str) -> str:
         if error.code == 401:
@@ -187,23 +226,49 @@ class Management:
         return f"it answers {error.code} ({_reason(error)})"
 
 
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Whom the password is for is for the user to say."""
+def _within(seconds: float, ask: Callable[[], bytes], too_slow: Callable[[], InputError]) -> bytes:
+    """Return the answer. Raises InputError when it is not whole in time, however slowly its bytes come.
 
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+    A socket's timeout counts from byte to byte, and looking up a name has none; so another thread does it, and is left
+    behind when it takes too long.
+    """
+    found: list[bytes | InputError] = []
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except InputError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="management API")
+    thread.start()
+    thread.join(seconds)
+    if not found:
+        raise too_slow()
+    if isinstance(found[0], InputError):
+        raise found[0]
+    return found[0]
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Redirects are refused: credentials go only to the host the user named."""
+
+    def http_error_302(self, *args: Any, **kwargs: Any) -> None:  # before anything of the new address is parsed
         return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        reason = json.loads(error.read())["reason"]
-    except (ValueError, KeyError, TypeError, OSError):
+        reason = json.loads(error.read(REASON_BYTES))["reason"]
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, http.client.HTTPException):
         return str(error.reason)
     return reason if isinstance(reason, str) else str(error.reason)
 
 
 def _without_login(url: str) -> str:
-    return urllib.parse.urlsplit(url)._replace(query="").geturl().rpartition("@")[2]
+    return url.partition("?")[0].rpartition("@")[2]
 
 
 def _trouble(error: Exception) -> str:
@@ -212,8 +277,6 @@ def _trouble(error: Exception) -> str:
         return "nothing answers there; is it the management API's port, and is the plugin rabbitmq_management enabled?"
     if isinstance(reason, socket.gaierror):
         return f"there is no such host ({reason.strerror})"
-    if isinstance(reason, TimeoutError):
-        return f"no answer in {SECONDS:.0f} seconds"
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names a file of authorities"
     if isinstance(reason, ssl.SSLError):

@@ -13,10 +13,11 @@ from bindings.definitions import Definitions
 from bindings.document import Document
 from bindings.entries import Part
 from bindings.expectations import Expectation
-from bindings.files import content, decoded, gunzipped
+from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
 from exchange.errors import InputError
-from exchange.profile import Profile, profile_for
+from exchange.limits import ANSWER_SECONDS
+from exchange.profile import Profile, profile_by_name, profile_for
 from exchange.topology import Topology
 
 __all__ = ["Source", "load", "open_source"]
@@ -71,22 +72,24 @@ class Source:
         return document if self.profile is None else document.with_profile(self.profile)
 
 
-def open_source(where: str, vhost: str | None = None) -> Source:
+def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
     """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
 
-    ``vhost`` also names the virtual host of an export that does not say, and is all that is asked of a broker. Raises
+    ``vhost`` also names the virtual host of an export that does not say, and is all that is asked of a broker, whose
+    every answer must be whole within ``seconds``. Raises
     InputError naming the source, without a password in it, and the place in it.
     """
     if is_address(where):
-        broker = Management.at(where)
+        broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
         return Source(broker.address, definitions, profile_for(definitions.rabbitmq_version or broker.version()))
     name = "standard input" if where == STDIN else where
-    data = gunzipped(sys.stdin.buffer.read(), name) if where == STDIN else content(where)
+    data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
         definitions = Definitions.loads(text, name, vhost)
-        return Source(name, definitions, definitions.profile)
+        exported_by = profile_by_name(definitions.rabbitmq_version or "")
+        return Source(name, definitions, definitions.profile or exported_by)
     if not data.strip() and where == STDIN:
         raise InputError(f"{name}: there is nothing")
     document = Document.loads(text, name)

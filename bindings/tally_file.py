@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bindings.archive.names import escaped, unescaped
+from bindings.files import replacing
 from bindings.outcome import Outcome
 from bindings.rows import FREQUENT, OUTCOME, checked, frequent_of, frequent_row, outcome_of, outcome_row
 from bindings.tally import Facts, Tally
@@ -86,7 +87,8 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
 def save_tally(tally: Tally, path: Path) -> None:
     """Write a tally. Raises InputError when the file cannot be written."""
     try:
-        pq.write_table(table_of(tally), path, compression="zstd", write_page_checksum=True)
+        with replacing(path) as file:
+            pq.write_table(table_of(tally), file, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 

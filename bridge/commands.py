@@ -13,6 +13,8 @@ from typing import Final
 
 import click
 
+from exchange.console import fail
+from exchange.display import escape_line
 from exchange.errors import HashstarError
 
 __all__ = ["bridge_command"]
@@ -63,8 +65,7 @@ def run_command(worker: int | None, config: Path) -> None:
 
         code = asyncio.run(started())
     except HashstarError as error:
-        click.echo(f"hashstar: {error}", err=True)
-        sys.exit(2)
+        fail(error)
     finally:
         for timer in leaving:
             timer.cancel()
@@ -103,15 +104,16 @@ def check_command(offline: bool, as_json: bool, config: Path) -> None:
         async def look() -> int:
             report = await check(found, offline=offline)
             code = 1 if report.errors else 0
-            click.echo(json.dumps(as_object(report), indent=2) if as_json else "\n".join(as_text(report)))
+            click.echo(
+                json.dumps(as_object(report), indent=2) if as_json else "\n".join(map(escape_line, as_text(report)))
+            )
             sys.stdout.flush()
             leaving.append(end_process_within(LEAVING, code))
             return code
 
         code = asyncio.run(look())
     except HashstarError as error:
-        click.echo(f"hashstar: {error}", err=True)
-        sys.exit(2)
+        fail(error)
     finally:
         for timer in leaving:
             timer.cancel()

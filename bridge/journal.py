@@ -22,6 +22,7 @@ from time import time
 from typing import Any, Final, TextIO
 
 from bridge.endpoint import Delivery, Failure, Outgoing
+from exchange.display import dump_json
 
 __all__ = ["LEVELS", "Journal"]
 
@@ -246,4 +247,4 @@ def _moment(seconds: float) -> str:
 
 def _shown(value: Any) -> str:
     text = str(value)
-    return text if text.isprintable() and text and not set(text) & set(' "=') else json.dumps(text)
+    return text if text.isprintable() and text and not set(text) & set(' "=') else dump_json(text)

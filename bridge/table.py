@@ -15,10 +15,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from bindings.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 
-__all__ = ["Secret", "Table", "Warned", "hide_logins"]
+__all__ = ["Secret", "Table", "Warned", "hide_logins", "read_address"]
 
 T = TypeVar("T")
 
@@ -40,6 +41,15 @@ SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 def hide_logins(text: str) -> str:
     """Return the text with user and password of each address in it replaced."""
     return LOGIN.sub("***@", text)
+
+
+def read_address(table: Table, text: str, schemes: Collection[str], example: str, key: str = "url") -> Address:
+    """Return the address under a key of a table. Raises InputError with the key and an example, and none of it."""
+    try:
+        return parse_address(text, schemes, example)
+    except InputError as error:
+        reason = str(error).removesuffix(f"; write {example}")
+        raise table.error(key, f"must be {example}" + ("" if reason == "not an address" else f" ({reason})")) from None
 
 
 class Secret(str):

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import SEEK_END
 from random import Random
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, Final
 
 import click
 
+from exchange.console import fail, timeout_option
+from exchange.display import dump_json, escape_lines
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.explain import describe, to_json
 from exchange.message import Message
 from exchange.partition.cli import partition_command
-from exchange.profile import PROFILES
+from exchange.profile import PROFILES, profile_by_name
 from exchange.route import Route
 from exchange.router import Router
 from exchange.selector.cli import selector_command
@@ -71,11 +73,11 @@ def commands(load: Load) -> list[click.Command]:
                 if line_buffered:
                     out.flush()
         except InputError as error:
-            _fail(error)
+            fail(error)
         finally:
             out.flush()
         if skipped is not None and skipped.count:
-            click.echo(f"{skipped.count} bad lines skipped, the first is {skipped.first}", err=True)
+            click.echo(escape_lines(f"{skipped.count} bad lines skipped, the first is {skipped.first}"), err=True)
 
     @click.command("explain")
     @topology_options
@@ -117,16 +119,40 @@ def commands(load: Load) -> list[click.Command]:
             )
             explanation = router.explain(message, queue)
         except HashstarError as error:
-            _fail(error)
-        click.echo(json.dumps(to_json(explanation), ensure_ascii=False) if as_json else describe(explanation))
+            fail(error)
+        click.echo(dump_json(to_json(explanation)) if as_json else describe(explanation))
 
     return [route_command, explain_command, partition_command, selector_command]
+
+
+class ProfileType(click.ParamType):
+    """The name of a profile, or a version of RabbitMQ."""
+
+    name = "release"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name as it is given, if there is such a profile."""
+        if profile_by_name(value) is None:
+            self.fail(f"{value!r} is no release of RabbitMQ: give {', '.join(PROFILES)} or a version as 4.1.3")
+        return str(value)
+
+
+def profile_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names the release of RabbitMQ."""
+    return click.option(
+        "--profile",
+        type=ProfileType(),
+        metavar="RELEASE",
+        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10 "
+        "[default: the one that the source names, else the newest].",
+    )
 
 
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name a topology, for every command that asks for one."""
     for option in (
-        click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest."),
+        timeout_option,
+        profile_option(),
         click.option("--vhost", help="The virtual host; needed only where the file has several."),
         click.option(
             "--topology",
@@ -147,7 +173,7 @@ def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> 
     try:
         return load(source, vhost, profile)
     except HashstarError as error:
-        _fail(error)
+        fail(error)
 
 
 @dataclass
@@ -221,8 +247,3 @@ def _field(option: str, given: str) -> tuple[str, Any]:
     except ValueError:
         return name, text
     return name, decode(value)
-
-
-def _fail(error: HashstarError) -> NoReturn:
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)

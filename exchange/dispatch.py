@@ -2,18 +2,19 @@
 
 No message passes in silence: each is handled by all the handlers its key calls for, or an exception says which one
 failed or that there was none, unless the owner chose otherwise by name. A delivery is acknowledged only after that.
+A handler is called: one that only returns something to be awaited or iterated has not run, and has failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from inspect import iscoroutinefunction
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Hashable, Sequence
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import chain
 from operator import attrgetter
-from threading import Lock
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from exchange.errors import HashstarError
+from exchange.forks import DISPATCHERS, lock_at_forks
 from exchange.matcher import Matcher
 from exchange.message import Message
 from exchange.pattern import AMQP, Dialect, Pattern, dialect_named
@@ -104,12 +105,12 @@ class Dispatcher(Generic[M]):
         if no_handler not in ("error", "ignore") and not callable(no_handler):
             raise ValueError(f'no_handler is "error", "ignore" or a callable, not {no_handler!r}')
         if callable(no_handler):
-            _check_waits_for_nothing(no_handler)
+            _check_runs_when_called(no_handler)
         self.dialect: Final = dialect_named(dialect)
         self._key: Final[Callable[[M], str]] = key or attrgetter("routing_key")
         self._first_only: Final = matching == "first"
         self._no_handler: Final = no_handler
-        self._lock: Final = Lock()
+        self._lock: Final = lock_at_forks(DISPATCHERS)
         self._matcher: Final[Matcher[tuple[int, Callable[[M], object]]]] = Matcher(self.dialect, cache=cache)
         # Each handler's place in the order and its patterns, a dict because that keeps theirs.
         self._handlers: Final[dict[Callable[[M], object], tuple[int, dict[Pattern, None]]]] = {}
@@ -129,10 +130,13 @@ class Dispatcher(Generic[M]):
         """Register a handler for a pattern; False when it is already.
 
         Raises `PatternError`, with a caret, when the dialect does not allow the pattern, ValueError when it is in
-        another dialect, TypeError when the handler is a coroutine function, which a call would not run.
+        another dialect, TypeError when the handler is no callable, not hashable, or a coroutine or generator function,
+        which a call would not run.
         """
         parsed = self._parsed(pattern)
-        _check_waits_for_nothing(handler)
+        _check_runs_when_called(handler)
+        if not isinstance(handler, Hashable):
+            raise TypeError(f"{handler!r} cannot be a handler: it has no hash, so it could not be found again")
         with self._lock:
             place, patterns = self._handlers.get(handler, (self._next_place, {}))
             if parsed in patterns:
@@ -175,11 +179,13 @@ class Dispatcher(Generic[M]):
     def dispatch(self, message: M) -> int:
         """Call the message's handlers; how many that were, a callable ``no_handler`` included.
 
-        Raises what a handler raises, and `NoHandler`.
+        Raises what a handler raises, `NoHandler`, and TypeError when a handler returns an awaitable or a generator:
+        nobody would run it.
         """
         handlers = self._called_for(message)
         for handler in handlers:
-            handler(message)
+            if (result := handler(message)) is not None:
+                _check_has_run(handler, result)
         return len(handlers)
 
     def _called_for(self, message: M) -> Sequence[Callable[[M], object]]:
@@ -233,7 +239,8 @@ class Dispatcher(Generic[M]):
             handler: object = None
             try:
                 for handler in self._called_for(message):
-                    handler(message)
+                    if (result := handler(message)) is not None:
+                        _check_has_run(handler, result)
             except Exception:
                 where = "before any handler" if handler is None else f"in {_name(handler)}"
                 text = "exchange %r, key %r, failed %s: %s"
@@ -250,6 +257,8 @@ class Dispatcher(Generic[M]):
         return tag
 
     def _parsed(self, pattern: str | Pattern) -> Pattern:
+        if not isinstance(pattern, (str, Pattern)):
+            raise TypeError(f'a pattern is a str or a Pattern, not {pattern!r}: write @dispatcher.on("order.#")')
         if isinstance(pattern, Pattern):
             if pattern.dialect is not self.dialect:
                 raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
@@ -291,7 +300,22 @@ def _name(handler: object) -> str:
     return getattr(handler, "__qualname__", None) or repr(handler)
 
 
-def _check_waits_for_nothing(handler: Callable[..., object]) -> None:
-    # Calling it would make a coroutine that nobody awaits: the message would count as handled.
-    if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
-        raise TypeError(f"{_name(handler)} is a coroutine function; a handler is called, not awaited")
+def _check_runs_when_called(handler: Callable[..., object]) -> None:
+    # Calling one of these makes an object that nobody awaits or iterates: the message would count as handled.
+    if not callable(handler):
+        raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
+    for function in (handler, type(handler).__call__):
+        if iscoroutinefunction(function):
+            raise TypeError(f"{_name(handler)} is a coroutine function; a handler is called, not awaited")
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise TypeError(f"{_name(handler)} is a generator function; a handler is called, not iterated")
+
+
+def _check_has_run(handler: object, result: object) -> None:
+    if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
+        if isinstance(result, (Coroutine, Generator)):
+            result.close()  # else Python warns of a coroutine that was never awaited
+        raise TypeError(
+            f"{_name(handler)} returned {type(result).__name__!r}, which nobody awaits or iterates: "
+            "the message was not handled"
+        )

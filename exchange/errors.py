@@ -6,8 +6,13 @@ that is wrong and draw a caret under it; errors a broker would answer carry the 
 
 from __future__ import annotations
 
+from typing import Any
+
+from exchange.display import escape_line
+
 __all__ = [
     "AccessRefused",
+    "BadRequest",
     "BrokerError",
     "CommandInvalid",
     "HashstarError",
@@ -20,7 +25,15 @@ __all__ = [
 
 
 class HashstarError(Exception):
-    """The root of the family."""
+    """The root of the family.
+
+    Each member can be copied and pickled, whatever its constructor takes: a worker of `multiprocessing` can raise it.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own way calls the class with ``args``. A constructor of another shape fails there, and with it
+        # the thread of a multiprocessing.Pool that reads results: the parent waits for ever.
+        return _restore, (type(self), self.args), self.__dict__
 
 
 class InputError(HashstarError):
@@ -40,9 +53,9 @@ class TextError(HashstarError):
         # The text is shown on one line whatever it holds, and the caret must stand under the same characters, so
         # both are made from the escaped text.
         start, end = self.span
-        before, wrong = (_visible(part) for part in (self.source[:start], self.source[start:end]))
+        before, wrong = (escape_line(part) for part in (self.source[:start], self.source[start:end]))
         caret = " " * len(before) + "^" * max(1, len(wrong))
-        return f"{self.message}\n    {_visible(self.source)}\n    {caret}"
+        return f"{escape_line(self.message)}\n    {escape_line(self.source)}\n    {caret}"
 
 
 class PatternError(TextError):
@@ -60,7 +73,13 @@ class BrokerError(HashstarError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"{self.code} {self.name} - {self.text}"
+        return escape_line(f"{self.code} {self.name} - {self.text}")
+
+
+class BadRequest(BrokerError):
+    """400: the management API refuses a policy; AMQP has none."""
+
+    code, name = 400, "BAD_REQUEST"
 
 
 class AccessRefused(BrokerError):
@@ -87,5 +106,6 @@ class CommandInvalid(BrokerError):
     code, name = 503, "COMMAND_INVALID"
 
 
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:
+    """Build an error without its constructor; the attributes are set from its state."""
+    return kind.__new__(kind, *args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from exchange.display import escape_line
 from exchange.kinds import KINDS
 from exchange.parts import Binding
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
@@ -15,7 +16,7 @@ __all__ = ["describe", "to_json"]
 
 def describe(explanation: Explanation) -> str:
     """The route and its reasons as lines of text, without a final newline."""
-    return "\n".join(_lines(explanation))
+    return "\n".join(map(escape_line, _lines(explanation)))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:

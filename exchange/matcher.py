@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from itertools import chain
-from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from exchange.conjunctions import with_value, without_value
-from exchange.pattern import AMQP, MQTT, ONE_PLAIN, Dialect, Pattern, ordered
+from exchange.forks import MATCHERS, lock_at_forks
+from exchange.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, ordered
 from exchange.wild import LONGEST, Wild, WildIndex
 
 __all__ = ["Matcher"]
@@ -51,7 +51,7 @@ class Matcher(Generic[V]):
         self.dialect: Final = dialect
         self._separator: Final = dialect.separator
         self._distinct: Final = distinct
-        self._lock: Final = Lock()
+        self._lock: Final = lock_at_forks(MATCHERS)
         self._literal: dict[str, Collection[V]] = {}
         self._wild: dict[str, Wild[V]] = {}
         self._indexes: dict[int | None, WildIndex[V]] = {}
@@ -160,6 +160,8 @@ class Matcher(Generic[V]):
             return self._search_wild(words)  # it is the key itself: one cache is enough
         if self.dialect is MQTT:
             signature = (key[:1] == "$", *signature)  # counts there, whether a pattern names the word or not
+        elif self.dialect is NATS:
+            signature = ("" in words, *signature)
         values = self._signatures.get(signature)
         if values is None:
             if len(self._signatures) >= self._cache_size:
@@ -177,6 +179,8 @@ class Matcher(Generic[V]):
         return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
 
     def _search_wild(self, words: list[str]) -> tuple[V, ...]:
+        if not self.dialect.has_key_of(words):
+            return ()
         length = len(words) if len(words) <= LONGEST else None
         index = self._indexes.get(length) or self._build(length)
         found = index.search(words)

@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from exchange.conjunctions import PRESENT
 from exchange.kinds.headers import comparable_headers, conditions_of, match_mode
+from exchange.limits import SHORTSTR_BYTES
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange
 from exchange.pattern import MANY, ONE, Pattern, Word
 from exchange.profile import Profile
 from exchange.route import Obstacle
 from exchange.tables import Tables
+from exchange.values import to_bytes
 
 __all__ = ["Walk", "Way", "nearest_binding", "nearest_way"]
 
@@ -94,7 +96,11 @@ def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Way]
             yield source, nearest_binding(walk, exchange, bindings)
     if destination.kind == "exchange":
         for source, alternate in walk.alternates.items():
-            if alternate == destination.name:
+            if alternate == destination.name and not source:
+                # Whatever comes to the default exchange as an alternate goes on; what is published to it never does.
+                if walk.message.exchange:
+                    yield source, Way(0.0, ())
+            elif alternate == destination.name:
                 reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
                 yield source, Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
     elif "" in walk.reached:
@@ -105,6 +111,9 @@ def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Way]
 
 def nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> Way:
     """Of some bindings of an exchange the one nearest to a message; of several as near, the first."""
+    too_long = _length_fault(walk.message)
+    if too_long:
+        return Way(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
     kind = exchange.type
     if kind == "x-delayed-message":
         kind = str(exchange.arguments.get("x-delayed-type", ""))
@@ -117,6 +126,16 @@ def nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding])
         return Way(distance, ())  # it would match, once its exchange is reached
     binding = bindings[place]
     return Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
+
+
+def _length_fault(message: Message) -> str:
+    """Why no client can have published the message. Comparing such keys word by word would take for ever."""
+    for key in message.routing_keys():
+        if len(key) * 4 > SHORTSTR_BYTES and len(to_bytes(key)) > SHORTSTR_BYTES:
+            return (
+                f"the routing key has {len(to_bytes(key))} bytes, AMQP allows {SHORTSTR_BYTES}: nobody can publish it"
+            )
+    return ""
 
 
 Look = Callable[[Binding, Message, Profile], tuple[float, str]]

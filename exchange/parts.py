@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from exchange.pcre import expression
 from exchange.values import EMPTY, FieldTable, type_and_value
@@ -52,6 +52,9 @@ class Queue:
         return str(self.arguments.get("x-queue-type", "classic"))
 
 
+_new_tuple: Final = tuple.__new__
+
+
 class Destination(NamedTuple):
     """Where a binding leads: a queue or an exchange."""
 
@@ -62,29 +65,45 @@ class Destination(NamedTuple):
         return f"{self.kind} '{self.name}'"
 
 
-class Binding(NamedTuple):
-    """A binding. Two are the same one when all four parts are equal, the types in the arguments included."""
-
+class _Binding(NamedTuple):
     source: str
     destination: Destination
-    routing_key: str = ""
-    arguments: FieldTable = EMPTY
+    routing_key: str
+    arguments: FieldTable
+
+
+class Binding(_Binding):
+    """A binding. Two are the same one when all four parts are equal, the types in the arguments included.
+
+    ``arguments`` become a `FieldTable`; any mapping can be given.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, source: str, destination: Destination, routing_key: str = "", arguments: Mapping[str, Any] = EMPTY
+    ) -> Self:
+        if type(arguments) is not FieldTable:
+            arguments = FieldTable(arguments)
+        return _new_tuple(cls, (source, destination, routing_key, arguments))
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # typeshed: of any NamedTuple
+        return cls(*iterable)
 
     @classmethod
     def to_queue(
         cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to a queue."""
-        return cls(source, Destination("queue", queue), routing_key, FieldTable(arguments) if arguments else EMPTY)
+        return cls(source, Destination("queue", queue), routing_key, arguments or EMPTY)
 
     @classmethod
     def to_exchange(
         cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to another one, or to itself."""
-        return cls(
-            source, Destination("exchange", exchange), routing_key, FieldTable(arguments) if arguments else EMPTY
-        )
+        return cls(source, Destination("exchange", exchange), routing_key, arguments or EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +112,14 @@ class Policy:
 
     name: str
     pattern: str
-    definition: Mapping[str, Any] = field(default_factory=dict)
+    definition: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
     apply_to: str = "all"
     priority: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.definition, FieldTable):
+            object.__setattr__(self, "definition", FieldTable(self.definition))
 
     def applies_to_exchange(self, name: str) -> bool | None:
         """Return whether the broker applies it to the exchange of this name; None where that is not known here.
@@ -126,6 +150,25 @@ def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> t
         return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
     alternates = [_alternate_of(policy) for policy in _policies_possible(exchange.name, policies)]
     return tuple(dict.fromkeys(alternates))
+
+
+def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+    """Return the alternate exchange that a message gets to: `alternate_exchange`, or what lies behind the default one.
+
+    The default exchange routes nothing that comes to it from an alternate, and so takes its own, which a policy can
+    give it. A message published to the default exchange never gets there.
+    """
+    possible = alternates_in_effect(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
+
+
+def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that a message may get to, None for none: one element where that is known."""
+    possible = possible_alternates(exchange, policies)
+    if "" not in possible:
+        return possible
+    behind = [name or "" for name in possible_alternates(PREDECLARED[0], policies)]
+    return tuple(dict.fromkeys([*(name for name in possible if name != ""), *behind]))
 
 
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:

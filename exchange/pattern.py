@@ -79,6 +79,12 @@ class Dialect:
         """The words of a key, which is data: wildcard characters in it mean nothing."""
         return key.split(self.separator) if key or self is not AMQP else []
 
+    def has_key_of(self, words: Sequence[str]) -> bool:
+        """Whether a key can have these words. NATS has no empty token, and MQTT no empty topic: nothing matches."""
+        if self is AMQP:
+            return True
+        return "" not in words if self is NATS else len(words) > 1 or words[0] != ""
+
     def __reduce__(self) -> tuple[Callable[[Dialect | str], Dialect], tuple[str]]:
         return dialect_named, (self.name,)
 
@@ -168,7 +174,8 @@ class Pattern:
 
     def matches(self, key: str) -> bool:
         """Whether this pattern matches the key: the definition, in time (words of pattern) x (words of key)."""
-        return _matches(self.words, self.dialect.split(key))
+        words = self.dialect.split(key)
+        return self.dialect.has_key_of(words) and _matches(self.words, words)
 
     def to(self, dialect: Dialect | str) -> Pattern:
         """The same words written in another dialect, as RabbitMQ's MQTT plugin does with topic filters.

@@ -7,12 +7,13 @@ route sees half a change, and no route from before a change is remembered after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from threading import Lock
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange import rules
-from exchange.errors import AccessRefused, NotFound
+from exchange.errors import AccessRefused, InputError, NotFound, PatternError
+from exchange.forks import ROUTERS, lock_at_forks
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
@@ -37,15 +38,19 @@ class Router:
 
     ``choose(n)`` gives the random kinds their integer below n; by default, chance does. ``cache`` bounds the
     remembered routes; 0 remembers none. The editing methods change the router's own copy of the topology in place,
-    under the rules of `Topology`'s, in time that does not grow with it. Safe to use from several threads.
+    under the rules of `Topology`'s, in time that does not grow with it; one that raises has changed nothing. Safe to
+    use from several threads, which may fork. A copy, also one that is pickled, is made anew from the topology.
+
+    Raises InputError, naming the binding, when a key of a topic exchange is longer than AMQP allows.
     """
 
     def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
-        self._lock: Final = Lock()
+        self._lock: Final = lock_at_forks(ROUTERS)
         self._vhost: Final = topology.vhost
         self._profile: Final = topology.profile
         self._place: Final = rules.Place(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
+        self._chosen: Final = choose
         self._choose: Final = choose if choose is not None else _chance()
         self._cache_size: Final = cache
         self._compiled: Final[dict[str, _Compiled]] = {}
@@ -63,6 +68,12 @@ class Router:
         """What it routes through, now."""
         with self._lock:
             return Topology.of_tables(self._tables.copy(), self._vhost, self._profile)
+
+    def __reduce__(self) -> tuple[Callable[[Topology], Router], tuple[Topology]]:
+        return partial(type(self), choose=self._chosen, cache=self._cache_size), (self.topology,)
+
+    def __repr__(self) -> str:
+        return f"<Router of {self.topology!r}>"
 
     def route(self, message: Message) -> Route:
         """Where the message goes.
@@ -127,7 +138,7 @@ class Router:
 
     def set_policy(self, policy: Policy) -> None:
         """As `Topology.set_policy`."""
-        self._edit(lambda: [Change(True, policy)])
+        self._edit(lambda: rules.set_policy(self._tables, self._place, policy))
 
     def clear_policy(self, name: str) -> None:
         """As `Topology.clear_policy`."""
@@ -152,11 +163,13 @@ class Router:
                 if hops is not None:
                     hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
                 continue
-            # The default exchange has no bindings of its own: reached as an alternate exchange, it routes nowhere.
+            # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
+            # there and takes its alternate, which a policy can give it. What is published to it always matches.
             matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
             if hops is not None:
                 chosen_by = kind.chosen_by(message, keys)
-                hops.append(self._hop(exchange, came_from, matched, queues, seen, chosen_by))
+                hop_alternate = alternate if exchange.name or came_from is not None else None
+                hops.append(self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by))
             onwards: list[str] = []
             for _, (destination_kind, name), _, _ in matched:
                 if destination_kind == "exchange":
@@ -188,6 +201,7 @@ class Router:
     def _hop(
         self,
         exchange: Exchange,
+        alternate_name: str | None,
         came_from: str | None,
         matched: Collection[Binding],
         queues: Collection[str],
@@ -195,7 +209,7 @@ class Router:
         chosen_by: str | None,
     ) -> Hop:
         """What this exchange is about to do, as `_walk` stands before it."""
-        alternate = self._alternate(exchange, taken=not matched)
+        alternate = self._alternate(exchange, alternate_name, taken=not matched)
         destinations = dict.fromkeys([binding.destination for binding in matched])
         if alternate is not None and alternate.taken:
             destinations = {Destination("exchange", alternate.name): None}
@@ -211,8 +225,7 @@ class Router:
             return "queued already" if destination.name in queues else "queued"
         return "seen already" if destination.name in seen else "followed"
 
-    def _alternate(self, exchange: Exchange, *, taken: bool) -> Alternate | None:
-        name = self._compiled[exchange.name].alternate
+    def _alternate(self, exchange: Exchange, name: str | None, *, taken: bool) -> Alternate | None:
         if name is None:
             return None
         by_argument = "alternate-exchange" in exchange.arguments
@@ -257,11 +270,47 @@ class Router:
 
     def _edit(self, rule: Callable[[], list[Change]]) -> None:
         with self._lock:
-            for change in rule():
-                self._tables.apply(change)
-                self._recompile(change)
+            changes = rule()
+            # What is compiled changes first: if that fails, it is made anew from tables which nothing has touched.
+            try:
+                for change in changes:
+                    self._recompile(change)
+            except BaseException:
+                self._recompile_all(changes)
+                raise
+            # This cannot fail but be interrupted. A change that is made twice is made once.
+            try:
+                self._apply(changes)
+            except BaseException:
+                self._apply(changes)
+                raise
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._tables.apply(change)
+
+    def _recompile_all(self, changes: Iterable[Change]) -> None:
+        """Compile everything that the changes concern as the tables have it."""
+        for _, part in changes:
+            if isinstance(part, Queue):
+                self._partitioned.pop(part.name, None)
+                before = self._tables.queues.get(part.name)
+                if before is not None:
+                    self._compile_queue(before)
+            elif isinstance(part, Policy):
+                self._compile_alternates(self._tables.policies)
+            else:
+                name = part.name if isinstance(part, Exchange) else part.source
+                exchange = self._tables.exchanges.get(name)
+                if exchange is not None:
+                    self._compile(exchange)
+                else:
+                    self._compiled.pop(name, None)
+        self._beyond_key_cache = None
+        self._forget()
 
     def _recompile(self, change: Change) -> None:
+        """Follow a change that the tables do not have yet."""
         part = change.part
         if isinstance(part, Binding):
             self._recompile_binding(part, change.added)
@@ -278,8 +327,10 @@ class Router:
                 self._remembered.get("", {}).pop(part.name, None)
                 return
         elif isinstance(part, Policy):
-            for name, compiled in self._compiled.items():
-                self._compiled[name] = self._with_alternate(compiled.exchange, compiled.kind)
+            policies = {**self._tables.policies, part.name: part}
+            if not change.added:
+                del policies[part.name]
+            self._compile_alternates(policies)
         elif change.added:
             self._compile(part)
         else:
@@ -309,17 +360,25 @@ class Router:
         if queue.partitioning is not None:
             self._partitioned[queue.name] = queue.partitioning
 
+    def _compile_alternates(self, policies: Mapping[str, Policy]) -> None:
+        compiled = [self._with_alternate(each.exchange, each.kind, policies) for each in self._compiled.values()]
+        self._compiled.update((each.exchange.name, each) for each in compiled)
+
     def _compile(self, exchange: Exchange) -> None:
         kind_class = Default if not exchange.name else KINDS.get(exchange.type)
         kind = None
         if kind_class is not None and kind_class.decides(exchange):
             kind = kind_class(exchange, self._profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
-                kind.bind(binding)
-        self._compiled[exchange.name] = self._with_alternate(exchange, kind)
+                try:
+                    kind.bind(binding)
+                except PatternError as error:
+                    what = f"binding {binding.source!r} -> {binding.destination}, key {binding.routing_key[:40]!r}..."
+                    raise InputError(f"{what}: {error.message}") from None
+        self._compiled[exchange.name] = self._with_alternate(exchange, kind, self._tables.policies)
 
-    def _with_alternate(self, exchange: Exchange, kind: Kind | None) -> _Compiled:
-        possible = possible_alternates(exchange, self._tables.policies) if exchange.name else (None,)
+    def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:
+        possible = possible_alternates(exchange, policies)
         return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
 
 

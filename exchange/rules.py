@@ -3,6 +3,9 @@
 Each rule reads the tables and answers with the changes to make, or raises the error the broker would answer with.
 Texts are those of RabbitMQ's `rabbit_channel.erl`, `rabbit_exchange.erl` and `rabbit_misc.erl`; a live broker is the
 oracle of the tests. Permissions, limits and exclusive queues need a server and are not here.
+
+A rule raises for everything that applying its changes could fail on later: a change that a rule returns can be made.
+What a client cannot even send, a name or key that is no AMQP short string, is an `InputError`.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from exchange.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
+from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS
-from exchange.parts import Binding, Destination, Exchange, Queue
+from exchange.limits import SHORTSTR_BYTES
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue
+from exchange.policy_definitions import refuse_policy
 from exchange.profile import Profile
+from exchange.queue_arguments import refuse_queue
 from exchange.tables import Change, Tables
-from exchange.values import type_and_value
+from exchange.values import FieldTable, to_bytes, type_and_value
 
 __all__ = [
     "Place",
@@ -27,6 +33,7 @@ __all__ = [
     "declare_queue",
     "delete_exchange",
     "delete_queue",
+    "set_policy",
     "unbind",
 ]
 
@@ -56,7 +63,8 @@ def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[C
     if kind is None or not kind.known_to(place.profile):
         text = f"unknown exchange type '{exchange.type}'"
         raise CommandInvalid(text) if place.profile.unknown_type_closes_connection else PreconditionFailed(text)
-    name = _stripped(exchange.name)
+    name = _stripped(_short(exchange.name, "the name of an exchange"))
+    _check_arguments(exchange.arguments)
     _refuse_default(name)
     what = place.named("exchange", name)
     existing = tables.exchanges.get(name)
@@ -76,7 +84,8 @@ def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[C
 
 def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
     """queue.declare, of a queue with a name."""
-    name = _stripped(queue.name)
+    name = _stripped(_short(queue.name, "the name of a queue"))
+    _check_arguments(queue.arguments)
     what = place.named("queue", name)
     existing = tables.queues.get(name)
     if existing is not None:
@@ -92,11 +101,16 @@ def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
     _refuse_reserved("queue", name)
+    refuse_queue(queue, what, place.profile)
     return [Change(True, _renamed(queue, name))]
 
 
 def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
     """queue.bind and exchange.bind."""
+    _short(binding.source, "the name of an exchange")
+    _short(binding.destination.name, f"the name of a {binding.destination.kind}")
+    _short(binding.routing_key, "the routing key of a binding")
+    _check_arguments(binding.arguments)
     binding = _checked(binding)
     source = tables.exchanges.get(binding.source)
     if source is None:
@@ -133,6 +147,15 @@ def delete_queue(tables: Tables, name: str) -> list[Change]:
     """queue.delete; of a queue that is not there too."""
     queue = tables.queues.get(_stripped(name))
     return [] if queue is None else _without(tables, [queue])
+
+
+def set_policy(tables: Tables, place: Place, policy: Policy) -> list[Change]:
+    """Set a policy, as the management API does."""
+    if not isinstance(policy.name, str):
+        raise BadRequest(f"the name of a policy should be a string but was {policy.name!r}")
+    refuse_policy(policy, place.profile)
+    _check_arguments(policy.definition)
+    return [Change(True, policy)]
 
 
 def clear_policy(tables: Tables, place: Place, name: str) -> list[Change]:
@@ -179,6 +202,24 @@ def _checked(binding: Binding) -> Binding:
     if source == binding.source and destination == binding.destination.name:
         return binding
     return binding._replace(source=source, destination=binding.destination._replace(name=destination))
+
+
+def _short(text: str, what: str) -> str:
+    """A text that fits in an AMQP short string."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be str, not {type(text).__name__}: {text!r:.60}")
+    if len(text) * 4 > SHORTSTR_BYTES and len(to_bytes(text)) > SHORTSTR_BYTES:
+        raise InputError(f"{what} has {len(to_bytes(text))} bytes; AMQP allows {SHORTSTR_BYTES}: {text[:40]!r}...")
+    return text
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise what comparing or hashing the table would raise: its values are no field values."""
+    if arguments and isinstance(arguments, FieldTable):
+        try:
+            hash(arguments)
+        except RecursionError:
+            raise InputError("arguments are nested too deeply") from None
 
 
 def _stripped(name: str) -> str:

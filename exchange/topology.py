@@ -8,7 +8,7 @@ from typing import Final
 
 from exchange import rules
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.profile import LATEST, PROFILES, Profile
+from exchange.profile import LATEST, PROFILES, Profile, profile_by_name
 from exchange.tables import Change, Tables
 
 __all__ = ["Topology"]
@@ -19,8 +19,9 @@ class Topology:
 
     The constructor takes what it is given, bindings to nowhere and exchanges of unknown types included, and adds the
     exchanges every virtual host has. The edits (``declare_exchange``, ``bind`` ...) return a new topology and obey
-    RabbitMQ's rules: they raise a ``BrokerError`` where the broker would answer with one. ``profile`` is the RabbitMQ
-    whose rules and routing are meant, a `Profile` or its name.
+    RabbitMQ's rules: they raise a ``BrokerError`` where the broker would answer with one, and InputError for names and
+    keys that no client can send. ``profile`` is the RabbitMQ whose rules and routing are meant, a `Profile` or its
+    name.
     """
 
     __slots__ = ("_tables", "profile", "vhost")
@@ -112,8 +113,8 @@ class Topology:
         return self._after(rules.unbind(self._tables, binding))
 
     def set_policy(self, policy: Policy) -> Topology:
-        """Add a policy or replace the one of its name."""
-        return self._after([Change(True, policy)])
+        """Add a policy or replace the one of its name: 400, or a topology that has it."""
+        return self._after(rules.set_policy(self._tables, self._place, policy))
 
     def clear_policy(self, name: str) -> Topology:
         """Remove a policy; 404 when there is none."""
@@ -139,7 +140,9 @@ class Topology:
             return NotImplemented
         return (self.vhost, self.profile) == (other.vhost, other.profile) and self._tables == other._tables
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        # Of the names: the hash of all bindings would take as long as comparing them.
+        return hash((self.vhost, self.profile, frozenset(self.exchanges), frozenset(self.queues)))
 
     def __repr__(self) -> str:
         counts = f"{len(self.exchanges)} exchanges, {len(self.queues)} queues, {len(self.bindings)} bindings"
@@ -150,7 +153,7 @@ def profile_named(profile: Profile | str) -> Profile:
     """A profile by its name, or itself. Raises ValueError naming the ones there are."""
     if isinstance(profile, Profile):
         return profile
-    try:
-        return PROFILES[profile]
-    except KeyError:
-        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}") from None
+    found = profile_by_name(profile)
+    if found is None:
+        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}, or a version as 4.1.3")
+    return found

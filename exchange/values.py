@@ -85,6 +85,12 @@ class Typed:
                 bits = 32 if self.type == "float" else 64
                 raise ValueError(f"it is not a {self.type}: that has {bits} bits") from None
 
+    def __hash__(self) -> int:
+        try:
+            return hash((self.type, self.value))
+        except TypeError:  # an array or a table
+            return hash(self.type)
+
 
 def type_and_value(value: Any) -> tuple[str, Any]:
     """The AMQP type of a field value and the value as the broker holds it once decoded.
@@ -195,6 +201,9 @@ class FieldTable(Mapping[str, Any]):
         if self._hash is None:  # asked for whenever a binding is hashed
             self._hash = hash(self.identity)
         return self._hash
+
+    def __reduce__(self) -> tuple[type[FieldTable], tuple[dict[str, Any]]]:
+        return FieldTable, (self._fields,)  # without the hash: strings have another one in each process
 
     def __repr__(self) -> str:
         return f"FieldTable({self._fields!r})"

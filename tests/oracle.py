@@ -37,7 +37,7 @@ def route(topology: Topology, message: Message, choose: Callable[[int], int]) ->
         onwards = [d.name for d in dict.fromkeys(destinations) if d.kind == "exchange"]
         queues.update(d.name for d in destinations if d.kind == "queue" and d.name in topology.queues)
         alternate = alternate_exchange(exchange, topology.policies)
-        if not destinations and alternate is not None and name != "":
+        if not destinations and alternate is not None:
             onwards = [alternate]
         for other in onwards:
             if other not in seen and other in topology.exchanges:

@@ -34,7 +34,7 @@ def all_keys(dialect: str) -> list[str]:
         words for length in range(LONGEST[dialect] + 1) for words in product(KEY_WORDS[dialect], repeat=length)
     )
     keys = dict.fromkeys(DIALECTS[dialect].separator.join(words) for words in sequences)
-    return [key for key in keys if key or dialect != "nats"]
+    return [key for key in keys if key or dialect == "amqp"]
 
 
 @cache

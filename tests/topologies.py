@@ -90,7 +90,10 @@ def policy(rng: Random, prefix: str, number: int) -> Policy:
     """A policy that names an alternate exchange for some of the prefix's exchanges, or does not."""
     definition = {"alternate-exchange": f"{prefix}x{rng.randint(0, 7)}"} if rng.random() < 0.8 else {"expires": 1000}
     apply_to = "exchanges" if "alternate-exchange" in definition else "queues"
-    pattern = rng.choice((f"^{prefix}x", f"^{prefix}x[0-3]$", f"{prefix}x1"))
+    # The default exchange has a policy too, where a pattern matches the empty name.
+    pattern = rng.choice(
+        (f"^{prefix}x", f"^{prefix}x[0-3]$", f"{prefix}x1", f"{prefix}x1" if prefix else "^(x[4-7])?$")
+    )
     return Policy(f"{prefix}p{number}", pattern, definition, apply_to, priority=number)
 
 

@@ -49,8 +49,9 @@ class Connection:
             logger.addHandler(logging.NullHandler())  # what it would print is raised here
         try:
             parameters = pika.URLParameters(address)
-        except ValueError as error:
-            raise Lost(f"not an AMQP address: {error}") from None
+        except (ValueError, TypeError, KeyError, AttributeError, OSError):
+            # pika's words may have what the query has, the password of a key for one.
+            raise Lost("not an AMQP address: what stands behind its ? is nothing that pika can use") from None
         parameters.credentials = pika.PlainCredentials(user, password)
         parameters.virtual_host = vhost
         parameters.connection_attempts = 1

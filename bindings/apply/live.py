@@ -40,7 +40,7 @@ class Live:
     @property
     def cluster(self) -> str:
         """The name that the broker gives its cluster."""
-        return str(self.management.request("GET", "/api/overview").get("cluster_name", ""))
+        return self.management.overview("cluster_name")
 
     def topology(self, wanted: Topology) -> Topology:
         """What it has now; bindings whose arguments are those of wanted ones, types included, are these."""
@@ -55,7 +55,7 @@ class Live:
             if binding.arguments
         }
         bindings = [binding for binding in shown.bindings if not binding.arguments]
-        for binding, name in self._named(self._get("bindings/{}", ())):
+        for binding, name in self._named(self._list("bindings/{}", ())):
             if binding.arguments and binding.source:
                 bindings.append(named.get((binding[:3], name.rpartition("~")[2]), binding))
         return Topology(
@@ -68,7 +68,10 @@ class Live:
 
         Durable queues get the virtual host's default type where they say none, and line ends go from names.
         """
-        default = (self._get("vhosts/{}", ()) or {}).get("default_queue_type")
+        known = self._get("vhosts/{}", ()) or {}
+        if not isinstance(known, dict):
+            raise self._foreign("vhosts")
+        default = known.get("default_queue_type")
         queue_type = None if default in UNDEFINED_TYPES else default
         if queue_type is None and not any(set("\r\n") & set(name) for name in (*topology.exchanges, *topology.queues)):
             return topology
@@ -99,7 +102,7 @@ class Live:
         try:
             self.management.request("DELETE", self._at("policies/{}/{}", (name,)))
         except InputError:
-            if any(policy["name"] == name for policy in self._get("policies/{}", ())):
+            if any(policy.get("name") == name for policy in self._list("policies/{}", ())):
                 raise
 
     def unbind(self, binding: Binding) -> bool:
@@ -112,7 +115,7 @@ class Live:
         where = f"bindings/{{}}/e/{{}}/{KINDS[kind]}/{{}}"
         alike = [
             key
-            for shown, key in self._named(self._get(where, ends))
+            for shown, key in self._named(self._list(where, ends))
             if (shown.routing_key, shown.arguments) == (binding.routing_key, binding.arguments)
         ]
         if not alike or name_of_arguments(binding.arguments) in [key.rpartition("~")[2] for key in alike]:
@@ -122,9 +125,23 @@ class Live:
 
     def _named(self, items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Binding, str]]:
         for item in items:
-            arguments = FieldTable(decode_table(item["arguments"])) if item["arguments"] else EMPTY
-            end = Destination("queue" if item["destination_type"] == "queue" else "exchange", item["destination"])
-            yield Binding(item["source"], end, item["routing_key"], arguments), item["properties_key"]
+            names = [item.get(key) for key in ("source", "destination", "routing_key", "properties_key")]
+            if not all(isinstance(name, str) for name in names):
+                raise self._foreign("bindings")
+            source, destination, routing_key, key = map(str, names)
+            given = item.get("arguments")
+            arguments = FieldTable(decode_table(given, "arguments of a binding")) if given else EMPTY
+            end = Destination("queue" if item.get("destination_type") == "queue" else "exchange", destination)
+            yield Binding(source, end, routing_key, arguments), key
+
+    def _list(self, path: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+        found = self._get(path, names)
+        if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+            raise self._foreign(path.partition("/")[0])
+        return found
+
+    def _foreign(self, what: str) -> InputError:
+        return InputError(f"{self.management.address}: what answers is no management API: it gives no {what}")
 
     def _get(self, path: str, names: tuple[str, ...]) -> Any:
         return self.management.request("GET", self._at(path, names))

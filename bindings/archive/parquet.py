@@ -7,6 +7,7 @@ name when it is complete, so what an interrupted writer leaves behind is no part
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ from bindings.archive.reading import (
     Split,
 )
 from bindings.archive.record import SCHEMA, empty_column
+from bindings.files import create_exclusively
 from exchange.errors import InputError
 
 __all__ = ["Parquet", "ParquetWriter"]
@@ -297,6 +299,7 @@ class _Part:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._partial = path.with_name(f".{path.name}.part")
+        os.close(create_exclusively(self._partial))
         self._writer: Any = pq.ParquetWriter(
             self._partial, schema, compression="zstd", write_page_checksum=True, use_dictionary=DICTIONARIES
         )

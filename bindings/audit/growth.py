@@ -28,6 +28,7 @@ from bindings.archive.detect import detect, formats
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import SPLIT_BYTES, Format, Settled, Split
 from bindings.archive.rocketmq_store import is_store, log_folder
+from bindings.files import replacing
 from exchange.errors import InputError
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
@@ -277,13 +278,15 @@ class _Look:
 
 def write_whole(path: Path, data: bytes, *, once: bool = False) -> None:
     """Write a file that is there with all its bytes or not at all; ``once`` raises FileExistsError if it is there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not once:
+        with replacing(path) as file:
+            file.write(data)
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}.once")
     try:
-        partial.write_bytes(data)
-        if once:
-            os.link(partial, path)
-        else:
-            partial.replace(path)
+        with replacing(partial) as file:
+            file.write(data)
+        os.link(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 

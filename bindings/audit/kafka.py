@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.address import parse_address
 from bindings.archive.kafka_batches import Places, Records, Spans
 from bindings.archive.kafka_segment import items_of
 from bindings.archive.mapping import USUAL, Mapping
@@ -53,11 +54,14 @@ class Topic(NamedTuple):
 
 def topic_at(url: str) -> Topic:
     """The topic of a URL. Raises InputError, which says what a URL is like."""
-    parts = urlsplit(url)
-    name = unquote(parts.path.removeprefix("/"))
-    if not url.startswith(SCHEME) or not parts.netloc or not name or "/" in name:
-        raise InputError(f"{url!r} is no topic: it is to be like kafka://localhost:9092/orders")
-    return Topic(parts.netloc, name, tuple(parse_qsl(parts.query, keep_blank_values=True)))
+    example = "kafka://localhost:9092/orders"
+    address = parse_address(url, ("kafka",), example)
+    name = unquote(address.path.removeprefix("/"))
+    if not name or "/" in name:
+        raise InputError(f"an address that names no topic; write {example}")
+    if address.login:
+        raise InputError("the address of a topic takes no user and password: give them to the connector by --conf")
+    return Topic(address.hosts, name, tuple(parse_qsl(address.query, keep_blank_values=True)))
 
 
 def run_on_topic(

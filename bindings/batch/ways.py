@@ -83,7 +83,8 @@ def reachable(topology: Topology, start: str) -> Iterator[Exchange]:
             for binding in topology.bindings_from(exchange.name)
             if binding.destination.kind == "exchange"
         ]
-        if exchange.name:
+        # What is published to the default exchange never takes its alternate; what comes there as an alternate does.
+        if exchange.name or start:
             onwards += [name for name in possible_alternates(exchange, topology.policies) if name is not None]
         for name in onwards:
             if name not in seen:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bindings.check.finding import Finding
 from bindings.expectations import Expectation
+from exchange.display import escape_line
 from exchange.errors import BrokerError
 from exchange.explain import describe
 from exchange.router import Router
@@ -23,7 +24,7 @@ def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Fi
         failure = expectation.failure(router)
         if failure is not None:
             part = topology.exchanges.get(expectation.exchange)
-            message = f"expected: {expectation}; but {failure}{_why(router, expectation)}"
+            message = escape_line(f"expected: {expectation}; but {failure}") + _why(router, expectation)
             yield Finding("HS801", part, message, expectation.routing_key, line=expectation.line)
 
 

@@ -10,6 +10,7 @@ from bindings.check.subject import Subject
 from bindings.check.words import several
 from exchange.parts import Exchange, Policy, Queue
 from exchange.pcre import expression
+from exchange.policy_definitions import wrong_settings
 
 __all__ = ["find"]
 
@@ -37,6 +38,8 @@ def find(subject: Subject) -> Iterator[Finding]:
         for part in parts:
             by_part.setdefault(part, []).append(policies[name])
     for policy in policies.values():
+        for wrong in wrong_settings(policy.definition, subject.topology.profile):
+            yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}")
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
         elif (error := expression(policy.pattern).error) != "":
@@ -53,6 +56,20 @@ def find(subject: Subject) -> Iterator[Finding]:
             yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has '{policy.pattern}'")
         else:
             yield from _priority(policy, matched[policy.name], by_part)
+    yield from _dead_letters(subject, by_part)
+
+
+def _dead_letters(subject: Subject, by_part: Mapping[Exchange | Queue, list[Policy]]) -> Iterator[Finding]:
+    for queue in subject.topology.queues.values():
+        if queue.type == "quorum":
+            policies = by_part.get(queue, ())
+            definition = max(policies, key=lambda policy: policy.priority).definition if policies else {}
+            strategy, overflow = (
+                queue.arguments.get(f"x-{name}", definition.get(name)) for name in ("dead-letter-strategy", "overflow")
+            )
+            if strategy == "at-least-once" and overflow != "reject-publish":
+                message = f"queue '{queue.name}' asks for dead letters at least once without overflow reject-publish"
+                yield Finding("HS313", queue, message)
 
 
 def _priority(

@@ -14,7 +14,7 @@ from bindings.algebra import Key
 from exchange.kinds import KINDS, Kind
 from exchange.kinds.headers import conditions_of, match_mode
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, possible_alternates
+from exchange.parts import Binding, Destination, Exchange, alternate_exchange, alternate_in_effect, alternates_in_effect
 from exchange.pattern import AMQP, Pattern
 from exchange.topology import Topology
 
@@ -38,11 +38,11 @@ class Subject:
         """Exchange -> its alternate exchange in force, whether that exists or not."""
         unsure = []
         for name, exchange in topology.exchanges.items():
-            possible = possible_alternates(exchange, topology.policies) if name else (None,)
-            if len(possible) > 1:
+            if name and len(alternates_in_effect(exchange, topology.policies)) > 1:
                 unsure.append(name)
-            elif possible[0] is not None:
-                self.alternates[name] = possible[0]
+            alternate = alternate_exchange(exchange, topology.policies) if name else None
+            if alternate is not None:
+                self.alternates[name] = alternate
         self.unsure: Final = frozenset(unsure)
         """Exchanges whose alternate depends on a policy whose pattern is not understood; they are opaque."""
         self._types: Final[dict[str, str]] = {}
@@ -105,8 +105,8 @@ class Subject:
         return kind.matched(Message(exchange, key), (key,))
 
     def alternate_of(self, exchange: str) -> str | None:
-        """Its alternate exchange, if that exists and can route anything; the default exchange cannot."""
-        name = self.alternates.get(exchange)
+        """Its alternate exchange, if that exists and can route anything; the default exchange cannot itself."""
+        name = alternate_in_effect(self.topology.exchanges[exchange], self.topology.policies) if exchange else None
         return name if name and name in self.topology.exchanges else None
 
     def always_matches(self, exchange: str) -> bool:
@@ -129,8 +129,9 @@ class Subject:
         for name, bindings in self.onwards.items():
             for binding in bindings:
                 back.setdefault(binding.destination.name, []).append(name)
-        for name, alternate in self.alternates.items():
-            if alternate:
+        for name in self.alternates:
+            alternate = self.alternate_of(name)
+            if alternate is not None:
                 back.setdefault(alternate, []).append(name)
         return frozenset(spread(found, back))
 

@@ -8,6 +8,7 @@ from textwrap import fill, indent
 
 from bindings.check.finding import Finding
 from bindings.check.report import Report, counted
+from exchange.display import escape_line
 
 __all__ = ["text"]
 
@@ -15,7 +16,11 @@ WIDTH = 100
 
 
 def text(report: Report) -> Iterator[str]:
-    """The lines; the last one has the counts."""
+    """Return the lines, escaped; the last one has the counts."""
+    return map(escape_line, _lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
     several = len(report.vhosts) > 1
     for vhost, findings in report.vhosts:
         if several and findings:
@@ -34,7 +39,8 @@ def _kind(name: str, findings: list[Finding]) -> Iterator[str]:
     yield from fill(rule.says, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
     for finding in findings:
         place = "" if finding.line is None else f"{name}:{finding.line}: "
-        first, *rest = finding.message.splitlines()
+        # A failed expectation alone has lines: below it stands how the message went. Any other break is of a name.
+        first, *rest = finding.message.split("\n") if finding.code == "HS801" else [finding.message]
         yield f"    {place}{first}{_witness(finding)}"
         yield from (indent(line, "      ") for line in rest)
     yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()

@@ -18,6 +18,8 @@ from bindings.diff.plan import Plan, keeping, plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.diff.step import Step
 from bindings.sources import open_source
+from exchange.console import echo_error, echo_line, seconds_to_answer, timeout_option
+from exchange.display import escape_lines
 from exchange.errors import HashstarError, InputError
 from exchange.topology import Topology
 
@@ -39,6 +41,7 @@ STOPPED: Final = 1
 @click.option("--force", is_flag=True, help="Delete queues though they have messages or consumers.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@timeout_option
 @click.argument("file", metavar="FILE")
 @click.argument("address", metavar="URL")
 def apply_command(
@@ -66,8 +69,8 @@ def apply_command(
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
     try:
-        addresses = Addresses.of(address, other_address)
-        given = open_source(file, vhost or addresses.management.vhost)
+        addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
+        given = open_source(file, vhost or addresses.management.vhost, seconds=seconds_to_answer())
         warn(given)
         wanted = given.topology(vhost or addresses.management.vhost)
         live = Live(addresses.management, wanted.vhost)
@@ -83,7 +86,7 @@ def apply_command(
     except HashstarError as error:
         fail(error)
     if not todo.steps:
-        click.echo("nothing to do")
+        echo_line("nothing to do")
         return
     if dry_run:
         return
@@ -115,22 +118,22 @@ def apply_command(
     _listed("still different:", left)
     if left:
         _stop(f"{_steps(len(todo.steps))} done, and the broker has something else all the same; run it again")
-    click.echo(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
+    echo_line(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
 
 
 def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if todo.steps:
-        click.echo(f"plan for {where}:")
+        echo_line(f"plan for {where}:")
     for line in plan_lines(todo):
-        click.echo(line)
+        echo_line(line)
     if not todo.steps:
         return
-    click.echo("meaning:")
+    echo_line("meaning:")
     lines = list(meaning_lines(meaning(before, after.with_profile(before.profile))))
     for line in lines[:MEANING_LINES]:
-        click.echo(line)
+        echo_line(line)
     if len(lines) > MEANING_LINES:
-        click.echo(f"  and {len(lines) - MEANING_LINES} more lines: hashstar diff tells all")
+        echo_line(f"  and {len(lines) - MEANING_LINES} more lines: hashstar diff tells all")
 
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:
@@ -143,7 +146,7 @@ def _show_unknown(before: Topology, wanted: Topology) -> None:
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if told:
-        click.echo(f"left alone, though the file does not have it: {told} (--prune deletes)")
+        echo_line(f"left alone, though the file does not have it: {told} (--prune deletes)")
 
 
 def _ask(todo: Plan, yes: bool) -> None:
@@ -176,7 +179,9 @@ def _tell(outcome: Outcome) -> None:
     failed, *left = outcome.left
     why = "interrupted" if isinstance(outcome.trouble, KeyboardInterrupt) else outcome.trouble
     unknown = "" if isinstance(outcome.trouble, Refused | InUse) else ", perhaps done"
-    click.echo(f"failed{unknown}:\n  {_line(failed)}\n      ! {why}")
+    echo_line(f"failed{unknown}:")
+    echo_line(f"  {_line(failed)}")
+    click.echo(escape_lines(f"      ! {why}"))
     _listed("not done:", left)
     total = len(outcome.done) + len(outcome.left)
     _stop(f"stopped after {len(outcome.done)} of {_steps(total)}; run it again to go on")
@@ -185,11 +190,11 @@ def _tell(outcome: Outcome) -> None:
 def _listed(title: str, steps: Iterable[Step]) -> None:
     steps = list(steps)
     if steps:
-        click.echo(title)
+        echo_line(title)
     for step in steps[:LISTED]:
-        click.echo(f"  {_line(step)}")
+        echo_line(f"  {_line(step)}")
     if len(steps) > LISTED:
-        click.echo(f"  and {len(steps) - LISTED} more")
+        echo_line(f"  and {len(steps) - LISTED} more")
 
 
 def _line(step: Step) -> str:
@@ -201,5 +206,5 @@ def _steps(count: int) -> str:
 
 
 def _stop(why: str) -> NoReturn:
-    click.echo(f"hashstar: {why}", err=True)
+    echo_error(why)
     sys.exit(STOPPED)

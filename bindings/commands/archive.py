@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,9 @@ from bindings.check.report import counted
 from bindings.commands.archive_store import inspect_a_store
 from bindings.commands.messages import fail
 from bindings.report.bad import bad_json, bad_lines
-from bindings.report.figures import moment, shown
+from bindings.report.figures import moment
+from exchange.console import echo_line
+from exchange.display import escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -91,7 +94,7 @@ def inspect_command(
     if as_json:
         click.echo(json.dumps(_as_json(archive, found), indent=2))
     else:
-        click.echo("\n".join(_lines(archive, found)))
+        click.echo("\n".join(map(escape_line, _lines(archive, found))))
     if not found.records:
         fail(InputError(f"{path}: {_why_nothing(found)}"))
 
@@ -122,12 +125,12 @@ def convert_command(
             (_write_lines if form == "jsonl" else _write_parquet)(items, archive, Path(target))
     except _TooManyBad:
         _tell_bad(found)
-        click.echo(f"hashstar: {source}: more than {max_bad} bad records; nothing was written", err=True)
+        echo_line(f"hashstar: {source}: more than {max_bad} bad records; nothing was written", err=True)
         sys.exit(STOPPED)
     except HashstarError as error:
         fail(error)
     _tell_bad(found)
-    click.echo(f"{target}: {counted(found.records, 'record')}", err=True)
+    echo_line(f"{target}: {counted(found.records, 'record')}", err=True)
 
 
 class _TooManyBad(Exception):
@@ -195,15 +198,17 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
     from bindings.archive.reading import COPIES, Bias
 
     _must_be_new(target)
-    partial = target.with_name(f".{target.name}.part")
+    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
     biases = archive.biases
     try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        _remove(partial)  # of a run that was killed; a link stays, and then the next line raises
+        partial.mkdir(mode=0o750)
         bias = biases[0] if len(biases) == 1 else Bias.UNKNOWN
         with ParquetWriter(partial, bias, copies=COPIES in archive.notes) as writer:
             for item in items:
                 if isinstance(item, pa.RecordBatch):
                     writer.write(item)
-        partial.mkdir(parents=True, exist_ok=True)
         partial.rename(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from None
@@ -236,7 +241,7 @@ def _remove(folder: Path) -> None:
 
 def _tell_bad(found: Inspection) -> None:
     for line in [*_skipped_lines(found), *bad_lines(found)]:
-        click.echo(line, err=True)
+        echo_line(line, err=True)
 
 
 def _why_nothing(found: Inspection) -> str:
@@ -266,7 +271,7 @@ def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
         yield "exchanges:"
         for (vhost, name), count in found.exchanges.most_common(LISTED):
             where = "" if vhost is None else f"  in {vhost!r}"
-            yield f"  {count:>12,}  {shown(name) or '(default exchange)'}{where}"
+            yield f"  {count:>12,}  {escape_line(name) or '(default exchange)'}{where}"
         if len(found.exchanges) > LISTED:
             yield f"  and {len(found.exchanges) - LISTED} more"
     yield from _skipped_lines(found)

@@ -12,7 +12,9 @@ import click
 
 from bindings.check.report import counted
 from bindings.report.bad import bad_json, bad_lines
-from bindings.report.figures import clipped, moment, shown
+from bindings.report.figures import moment
+from exchange.console import echo_line
+from exchange.display import clip_line, escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
     if not matches.messages:
         wanted = f"key {key!r}" if key is not None else f"id {message_id!r}"
         index = "" if store.index else ", and the store has no index"
-        click.echo(f"hashstar: {path}: no message with the {wanted}{index}", err=True)
+        echo_line(f"hashstar: {path}: no message with the {wanted}{index}", err=True)
         sys.exit(NOT_FOUND)
 
 
@@ -65,7 +67,7 @@ def _print(told: dict[str, Any] | Iterator[str]) -> None:
         click.echo(json.dumps(told, indent=2))
         return
     for line in told:
-        click.echo(line)
+        echo_line(line)
 
 
 def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
@@ -109,11 +111,11 @@ def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
 def _topic_lines(topic: TopicFacts) -> Iterator[str]:
     kind = "" if topic.kind.name == "USER" else f"  ({topic.kind.value})"
     sums = f"{counted(topic.messages, 'message')}, {topic.size:,} bytes in {counted(len(topic.queues), 'queue')}"
-    yield f"  {clipped(topic.name, WIDTH)}: {sums}{kind}"
+    yield f"  {clip_line(topic.name, WIDTH)}: {sums}{kind}"
     for queue in topic.queues:
         yield f"    queue {queue.queue}: {_queue_line(queue)}"
     tags = [
-        f"{'none' if tag is None else clipped(tag, WIDTH)} {count:,}{'' if tag is None else f' ({_code(tag)})'}"
+        f"{'none' if tag is None else clip_line(tag, WIDTH)} {count:,}{'' if tag is None else f' ({_code(tag)})'}"
         for tag, count in topic.tags.items()
     ]
     if list(topic.tags) != [None] and tags:
@@ -146,7 +148,7 @@ def _group_lines(found: StoreInspection) -> Iterator[str]:
     for (group, topic), queues in rows[:LISTED]:
         offsets = ", ".join([f"{each.queue}: {each.offset:,}" for each in queues[:LISTED]])
         lag = sum(each.lag for each in queues)
-        yield f"  {clipped(group, WIDTH)} of {clipped(topic, WIDTH)}: {lag:,} behind (queue: offset; {offsets})"
+        yield f"  {clip_line(group, WIDTH)} of {clip_line(topic, WIDTH)}: {lag:,} behind (queue: offset; {offsets})"
     if len(rows) > LISTED:
         yield f"  and {len(rows) - LISTED} more"
 
@@ -243,8 +245,8 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
     for number, message in enumerate(matches.messages[:LISTED]):
         if number:
             yield ""
-        yield f"{shown(message.topic)}, queue {message.queue}, offset {message.offset:,}"
-        yield f"  id: {message.message_id}; unique id: {shown(message.unique_id or 'none')}"
+        yield f"{escape_line(message.topic)}, queue {message.queue}, offset {message.offset:,}"
+        yield f"  id: {message.message_id}; unique id: {escape_line(message.unique_id or 'none')}"
         yield f"  commit log: byte {message.place:,}, {message.size:,} bytes"
         yield f"  stored: {_time(message.stored)} at {message.stored_host}"
         yield f"  born: {_time(message.born)} at {message.born_host}"
@@ -252,7 +254,7 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
             yield f"  sent back by consumers: {message.reconsumed:,} times"
         for name, value in message.properties.items():
             if name != "UNIQ_KEY":
-                yield f"  {shown(name)}: {clipped(value, BODY)}"
+                yield f"  {escape_line(name)}: {clip_line(value, BODY)}"
         for size, text in _bodies(message):
             yield f"  body: {text}" if size is None else f"  body: {counted(size, 'byte')}: {text}"
     if len(matches.messages) > LISTED:
@@ -262,7 +264,7 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
     if matches.others:
         yield f"passed over: {counted(matches.others, 'message')} with another key of the same hash"
     for bad in matches.problems:
-        yield f"bad: {shown(bad.reason)}: {shown(bad.source)} at {bad.offset}"
+        yield f"bad: {escape_line(bad.reason)}: {escape_line(bad.source)} at {bad.offset}"
 
 
 def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
@@ -274,7 +276,7 @@ def _bodies(message: Stored) -> Iterator[tuple[int | None, str]]:
         return
     for part in parts:
         try:
-            text = clipped(part.body.decode("utf-8"), BODY)
+            text = clip_line(part.body.decode("utf-8"), BODY)
         except UnicodeDecodeError:
             text = f"0x{part.body[: BODY // 4].hex()}{'...' if len(part.body) > BODY // 4 else ''}"
         yield len(part.body), text

@@ -25,6 +25,7 @@ from bindings.commands.audit_output import failing, need_arrow, progress, put_ou
 from bindings.commands.messages import warn
 from bindings.sources import Source, open_source
 from exchange.cli import topology_options
+from exchange.console import echo_line, seconds_to_answer
 from exchange.errors import InputError
 from exchange.topology import Topology
 
@@ -105,9 +106,9 @@ def run_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
-        other = None if compare is None else open_source(compare, vhost)
+        other = None if compare is None else open_source(compare, vhost, seconds=seconds_to_answer())
         topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
         warn(given)
         need_arrow()
@@ -151,7 +152,7 @@ def merge_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
         warn(given)
         need_arrow()
@@ -209,7 +210,7 @@ def follow_command(
     """
     with failing():
         judge = judged.all()
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         topology = given.topology(vhost, profile)
         warn(given)
         need_arrow()
@@ -230,8 +231,8 @@ def follow_command(
 
         def told(update: Update) -> None:
             for notice in update.notices:
-                click.echo(f"{archive}: {notice}", err=True)
-            click.echo(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
+                echo_line(f"{archive}: {notice}", err=True)
+            echo_line(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
             if every is not None:
                 write_out(report_on(update.total), update.total.values[0], outputs)
 
@@ -241,7 +242,7 @@ def follow_command(
                 mapping=mapping, on_update=told,
             )  # fmt: skip
             if following.begun is not None:
-                click.echo(following.begun, err=True)
+                echo_line(following.begun, err=True)
             try:
                 following.wait()
             except KeyboardInterrupt:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from bindings.commands.audit_options import Outputs
 from bindings.commands.messages import fail
+from bindings.files import replacing
+from exchange.console import echo_error
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def failing() -> Iterator[None]:
         yield
     except HashstarError as error:
         if type(error).__name__ == "TooManyBad":
-            click.echo(f"hashstar: {error}", err=True)
+            echo_error(error)
             sys.exit(1)
         fail(error)
 
@@ -102,9 +102,10 @@ def _make_folder(path: Path) -> None:
 def _write(path: Path, data: bytes) -> None:
     _make_folder(path)
     try:
-        path.write_bytes(data)
+        with replacing(path.resolve()) as file:
+            file.write(data)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def _print(report: Report, form: str) -> None:

@@ -25,8 +25,8 @@ from bindings.files import content, decoded
 from bindings.findings import of_part
 from bindings.management import is_address
 from bindings.sources import STDIN, Source, open_source
+from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
-from exchange.profile import PROFILES
 from exchange.topology import Topology
 
 __all__ = ["check_command"]
@@ -66,9 +66,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     help="End with 1 if there are such or graver; error.",
 )
 @click.option("--vhost", help="This virtual host only.")
-@click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ it is for; what the file says, else the newest."
-)
+@profile_option()
 @click.option(
     "--explain",
     metavar="CODE",
@@ -77,6 +75,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     expose_value=False,
     help="Tell what CODE means, and end.",
 )
+@timeout_option
 @click.argument("source", metavar="TOPOLOGY")
 def check_command(
     form: str,
@@ -100,7 +99,7 @@ def check_command(
     try:
         selection = Selection(_codes(select), _codes(ignore))
         _status("reading ...")
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         vhosts = given.vhosts if vhost is None else (given.topology(vhost).vhost,)
         found: list[VhostFindings] = []
         for name in vhosts:

@@ -11,6 +11,7 @@ from bindings.commands.messages import fail, tell, warn
 from bindings.definitions import Definitions
 from bindings.document import Document
 from bindings.sources import Source, open_source
+from exchange.console import echo_line, seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["convert_command"]
@@ -28,6 +29,7 @@ STDOUT: Final = "-"
     metavar="FILE",
     help="Definitions to put the topologies into; users, permissions, policies of operators and all else in them stay.",
 )
+@timeout_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", default=STDOUT)
 def convert_command(form: str | None, vhost: str | None, base: str | None, source: str, target: str) -> None:
@@ -40,7 +42,7 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
     """
     try:
-        given = open_source(source, vhost)
+        given = open_source(source, vhost, seconds=seconds_to_answer())
         warn(given)
         form = form or _form_of(target) or ("definitions" if isinstance(given.content, Document) else "bindings")
         if base is not None and form == "bindings":
@@ -70,7 +72,7 @@ def _document(given: Source, vhost: str | None) -> Document:
 def _definitions(given: Source, vhost: str | None, base: str | None) -> Definitions:
     if vhost is None and base is None and isinstance(given.content, Definitions):
         return given.content
-    into = None if base is None else open_source(base).content
+    into = None if base is None else open_source(base, seconds=seconds_to_answer()).content
     if isinstance(into, Document):
         raise InputError(f"{base}: --into wants definitions, and this is a .bindings file")
     return _document(given, vhost).definitions(into)
@@ -80,5 +82,5 @@ def _tell_left_out(definitions: Definitions, name: str) -> None:
     others = definitions.others
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
-        click.echo(f"left out, as a .bindings file has no place for them: {listed}", err=True)
-        click.echo(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)
+        echo_line(f"left out, as a .bindings file has no place for them: {listed}", err=True)
+        echo_line(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from bindings.diff.meaning import meaning
 from bindings.diff.plan import plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources import open_source
+from exchange.console import echo_line, seconds_to_answer, timeout_option
+from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.message import Message
 from exchange.router import Router
@@ -32,6 +33,7 @@ LISTED: Final = 20
     "--messages", type=click.File("rb"), help="Messages as hashstar route takes them: tell which go elsewhere."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@timeout_option
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, before: str, after: str) -> None:
@@ -54,22 +56,22 @@ def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, b
         result: dict[str, Any] = {"plan": plan_to_json(todo), "meaning": meaning_to_json(difference)}
         if moved is not None:
             result["messages"] = moved.to_json()
-        click.echo(json.dumps(result, ensure_ascii=False))
+        click.echo(dump_json(result))
     else:
         click.echo("plan:" if todo.steps or todo.refused or todo.left_alone else "plan: nothing to do")
         for line in plan_lines(todo):
-            click.echo(line)
+            echo_line(line)
         click.echo("meaning:")
         for line in meaning_lines(difference):
-            click.echo(line)
+            echo_line(line)
         if moved is not None:
             for line in moved.lines():
-                click.echo(line)
+                echo_line(line)
     sys.exit(1 if todo.steps or difference.verdict != "same" else 0)
 
 
 def _topology(where: str, vhost: str | None) -> Topology:
-    source = open_source(where, vhost)
+    source = open_source(where, vhost, seconds=seconds_to_answer())
     topology = source.topology(vhost)
     warn(source)
     return topology

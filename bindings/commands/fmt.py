@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from bindings.files import content, decoded, gunzipped, save_lines
+from bindings.files import content, decoded, gunzipped, save_lines, whole
 from bindings.language.formatter import formatted
+from exchange.console import echo_error, echo_line
 from exchange.errors import HashstarError
 
 __all__ = ["fmt_command"]
@@ -27,19 +28,19 @@ def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
     for file in files:
         name = "standard input" if file == "-" else file
         try:
-            data = gunzipped(sys.stdin.buffer.read(), name) if file == "-" else content(file)
+            data = gunzipped(whole(sys.stdin.buffer, name), name) if file == "-" else content(file)
             before = decoded(data, name)
             after = formatted(before, name)
             if check:
                 if before != after:
                     unformatted = True
-                    click.echo(f"not formatted: {name}")
+                    echo_line(f"not formatted: {name}")
             elif stdout or file == "-":
                 sys.stdout.buffer.write(after.encode())
             elif before != after:
                 save_lines(file, [after])
-                click.echo(f"formatted: {name}", err=True)
+                echo_line(f"formatted: {name}", err=True)
         except HashstarError as error:
-            click.echo(f"hashstar: {error}", err=True)
+            echo_error(error)
             failed = True
     sys.exit(2 if failed else 1 if unformatted else 0)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
-
-import click
+from typing import Final
 
 from bindings.sources import Source
-from exchange.errors import HashstarError
+from exchange.console import echo_line, fail
 
 __all__ = ["fail", "tell", "warn"]
 
 SHOWN: Final = 10
-
-
-def fail(error: HashstarError) -> NoReturn:
-    """Tell the error and end with 2, the exit code of bad usage and bad input."""
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)
 
 
 def warn(source: Source) -> None:
@@ -30,6 +21,6 @@ def warn(source: Source) -> None:
 def tell(name: str, warnings: Sequence[str]) -> None:
     """Tell warnings about a file, the first ones if there are many."""
     for warning in warnings[:SHOWN]:
-        click.echo(f"{name}: warning: {warning}", err=True)
+        echo_line(f"{name}: warning: {warning}", err=True)
     if len(warnings) > SHOWN:
-        click.echo(f"{name}: warning: and {len(warnings) - SHOWN} more", err=True)
+        echo_line(f"{name}: warning: and {len(warnings) - SHOWN} more", err=True)

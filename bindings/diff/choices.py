@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from bindings.diff.reach import Side, kind_of
 from exchange.errors import BrokerError
 from exchange.message import Message
-from exchange.parts import Binding, Exchange, possible_alternates
+from exchange.parts import Binding, Exchange, alternates_in_effect
 from exchange.router import Router
 from exchange.topology import Topology
 
@@ -43,7 +43,7 @@ def leads_to(side: Side, name: str) -> set[str]:
     found = {b.destination.name for b in side.topology.bindings_from(name) if b.destination.kind == "exchange"}
     exchange = side.topology.exchanges.get(name)
     if exchange is not None:
-        found.update([other or "" for other in possible_alternates(exchange, side.topology.policies)])
+        found.update([other or "" for other in alternates_in_effect(exchange, side.topology.policies)])
     return {other for other in found if other and other in side.topology.exchanges}
 
 
@@ -53,7 +53,7 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     if exchange is None:
         return None
     kind = kind_of(exchange)
-    possible = possible_alternates(exchange, side.topology.policies)
+    possible = alternates_in_effect(exchange, side.topology.policies)
     alternate = tuple([other for other in possible if other in side.topology.exchanges])
     bindings = [(b, side.exists(b.destination)) for b in side.topology.bindings_from(name)]
     if choosing(exchange) == "chance":
@@ -126,7 +126,7 @@ class Trial:
                 leaving = topology.bindings_from(name)
                 bindings += leaving
                 onwards = [b.destination.name for b in leaving if b.destination.kind == "exchange"]
-                onwards += [other or "" for other in possible_alternates(topology.exchanges[name], topology.policies)]
+                onwards += [other or "" for other in alternates_in_effect(topology.exchanges[name], topology.policies)]
                 for other in onwards:
                     if other in topology.exchanges and other not in seen:
                         seen.add(other)

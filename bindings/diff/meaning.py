@@ -22,7 +22,7 @@ from bindings.diff.routes import Way, from_exchange, through
 from bindings.diff.search import Demand, shortest_message
 from bindings.diff.terms import Term, terms
 from exchange.message import Message
-from exchange.parts import Destination, possible_alternates
+from exchange.parts import Destination, alternates_in_effect
 from exchange.topology import Topology
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable", "meaning"]
@@ -160,7 +160,7 @@ class _Comparison:
             name
             for topology in (before, after)
             for name, x in topology.exchanges.items()
-            if not conditional(x) or (name and len(possible_alternates(x, topology.policies)) > 1)
+            if not conditional(x) or (name and len(alternates_in_effect(x, topology.policies)) > 1)
         )
         self._sides = (Side(before, loose), Side(after, loose))
         self._loose = loose

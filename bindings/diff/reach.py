@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe, condition_of
 from exchange.kinds import KINDS
-from exchange.parts import Binding, Destination, Exchange, alternate_exchange
+from exchange.parts import Binding, Destination, Exchange, alternate_in_effect
 from exchange.topology import Topology
 
 __all__ = ["Anywhere", "Leg", "Side", "Ways", "conditional", "kind_of"]
@@ -57,8 +57,7 @@ class Side:
             if name in loose:
                 continue
             self.kinds[name] = CONDITIONAL[kind_of(exchange)]
-            # The default exchange, reached as an alternate one, routes nowhere.
-            alternate = alternate_exchange(exchange, topology.policies) if name else None
+            alternate = alternate_in_effect(exchange, topology.policies) if name else None
             if alternate and alternate in topology.exchanges:
                 self.alternates[name] = alternate
                 self._alternate_of.setdefault(alternate, []).append(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -11,6 +10,7 @@ from typing import Final, Literal
 
 from bindings.graph.drawing import Drawing, Edge, Node
 from bindings.graph.layout import Layout, Point, Size, lay_out
+from exchange.display import escape_line, escape_lines
 
 __all__ = ["svg"]
 
@@ -172,12 +172,10 @@ def _width(text: str) -> float:
     return LETTER * sum(2 if ord(letter) > 0x1100 else 1 for letter in text)
 
 
-def _shortened(text: str) -> str:
+def _shortened(name: str) -> str:
+    text = escape_line(name)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def _text(text: str) -> str:
-    return escape(NOT_XML.sub("\ufffd", text))
+    return escape(escape_lines(text))

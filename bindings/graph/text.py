@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.graph.drawing import Drawing, Edge, Node
+from exchange.display import escape_line
 from exchange.parts import Destination
 
 __all__ = ["text"]
@@ -17,7 +18,7 @@ MARKS: Final = {"error": " ✗", "warning": " !", "note": " ·", None: ""}
 
 
 def text(drawing: Drawing) -> str:
-    """The lines, without a final newline. What was drawn before is named again and not drawn again."""
+    """Return the lines, escaped, without a final newline. What was drawn before is named again and not drawn again."""
     nodes = {node.id: node for node in drawing.nodes}
     out: dict[Destination, list[Edge]] = {}
     for edge in drawing.edges:
@@ -37,7 +38,7 @@ def text(drawing: Drawing) -> str:
             *(f"  {_title(n)}" for n in alone),
             "",
         ]
-    return "\n".join(lines[:-1])
+    return "\n".join(map(escape_line, lines[:-1]))
 
 
 def _below(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.report.figures import shown
+from exchange.display import escape_line
 
 if TYPE_CHECKING:
     from bindings.archive.inspection import Inspection
@@ -19,10 +19,10 @@ LISTED: Final = 20
 def bad_lines(found: Inspection) -> Iterator[str]:
     """For people."""
     for reason, count in found.bad.most_common(LISTED):
-        yield f"bad: {count:,}: {shown(reason)}"
+        yield f"bad: {count:,}: {escape_line(reason)}"
         for bad in found.samples[reason]:
-            sample = f": {shown(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
-            yield f"  {shown(bad.source)} at {bad.offset}{sample}"
+            sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
+            yield f"  {escape_line(bad.source)} at {bad.offset}{sample}"
     if len(found.bad) > LISTED:
         yield f"bad: and {len(found.bad) - LISTED} more reasons"
 

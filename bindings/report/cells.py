@@ -11,9 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bindings.report.figures import clipped, percent
+from bindings.report.figures import percent
 from bindings.report.report import BindingRow, Count, FindingRow, Shape
 from bindings.report.words import conditions, destination, exchange
+from exchange.display import clip_line
 
 __all__ = [
     "LONGEST", "bar", "binding_line", "columns", "coverage_cell", "finding_cell", "heading", "hot_key", "indented",
@@ -57,14 +58,14 @@ def pairs() -> Table:
 
 def named(name: str) -> Text:
     """Any name, in a cell."""
-    return Text(clipped(name, LONGEST), overflow="fold")
+    return Text(clip_line(name, LONGEST), overflow="fold")
 
 
 def binding_line(row: BindingRow) -> Text:
     """A binding in a line: from where to where, and what it asks for."""
     binding = row.use.binding
     ends = f"{exchange(binding.source)} -> {destination(binding.destination)}"
-    return Text(f"{clipped(ends, LONGEST)}: {clipped(conditions(binding), LONGEST)}")
+    return Text(f"{clip_line(ends, LONGEST)}: {clip_line(conditions(binding), LONGEST)}")
 
 
 def coverage_cell(part: int, whole: int, digits: int) -> Text:
@@ -94,26 +95,26 @@ def steps(counts: Sequence[int]) -> str:
 def hot_key(key: Count) -> str:
     """A frequent key, how often, and in which partition."""
     where = "" if key.partition is None else f" in {key.partition}"
-    return f"{clipped(key.text, LONGEST)} {key.messages:,}{where}"
+    return f"{clip_line(key.text, LONGEST)} {key.messages:,}{where}"
 
 
 def shape_cell(shape: Shape, *, wide: bool) -> Text:
     """What unroutable keys look like, and what is near to them."""
-    told = Text(clipped(shape.shape, LONGEST))
+    told = Text(clip_line(shape.shape, LONGEST))
     if shape.example != shape.shape:
-        told.append(f"{'  ' if wide else chr(10)}e.g. {clipped(shape.example, LONGEST)}", style="dim")
+        told.append(f"{'  ' if wide else chr(10)}e.g. {clip_line(shape.example, LONGEST)}", style="dim")
     near = shape.nearest
     if near is not None:
-        what = f"{clipped(conditions(near.binding), LONGEST)} -> " if near.binding is not None else ""
+        what = f"{clip_line(conditions(near.binding), LONGEST)} -> " if near.binding is not None else ""
         told.append("\nnearest: ", style="dim")
-        told.append(f"{what}{clipped(destination(near.destination), LONGEST)}")
-        told.append(f": {clipped(near.reason, 2 * LONGEST)}", style="yellow")
+        told.append(f"{what}{clip_line(destination(near.destination), LONGEST)}")
+        told.append(f": {clip_line(near.reason, 2 * LONGEST)}", style="yellow")
     return told
 
 
 def finding_cell(row: FindingRow) -> Text:
     """A finding, and what the traffic says of it."""
-    told = Text(clipped(row.finding.message.replace("\n", "; "), 3 * LONGEST))
+    told = Text(clip_line(row.finding.message.replace("\n", "; "), 3 * LONGEST))
     if row.says:
         told.append(f"\n{row.evidence}: " if row.evidence else "\n", style=STYLES[row.evidence])
         told.append(row.says, style=STYLES[row.evidence])

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-__all__ = ["clipped", "minute", "moment", "percent", "share", "shown"]
+__all__ = ["minute", "moment", "percent", "share"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,22 +28,9 @@ def percent(part: int, whole: int, precision: int) -> Decimal:
     return Decimal(rounded).scaleb(-precision)
 
 
-def shown(text: str) -> str:
-    """A text that any terminal and any markup can show in a line: what cannot be printed stands escaped."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text])
-
-
 def share(part: float, digits: int = 2) -> str:
     """A part of 1 as per cent with so many digits that count: ``0.41 %``, ``0.000030 %``, ``37 %``."""
     return f"{Decimal(f'{100 * part:.{digits - 1}e}'):f} %"
-
-
-def clipped(text: str, most: int) -> str:
-    """A text that any terminal shows, without its middle if it is longer."""
-    told = shown(text)
-    return told if len(told) <= most else f"{told[: most - most // 3 - 3]}...{told[-(most // 3) :]}"
 
 
 def minute(time: int) -> str:

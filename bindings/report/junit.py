@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from bindings.check.report import counted
-from bindings.report.figures import moment, share, shown
+from bindings.report.figures import moment, share
 from bindings.report.gates import Gate
 from bindings.report.report import BindingRow, Report
 from bindings.report.words import conditions, exchange
+from exchange.display import escape_line
 
 __all__ = ["junit"]
 
@@ -67,7 +68,7 @@ def _of_gate(gate: Gate) -> _Case:
 def _suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: str) -> None:
     listed = list(_apart(cases))
     suite = SubElement(root, "testsuite", {
-        "name": shown(name),
+        "name": escape_line(name),
         "package": "hashstar.audit",
         "id": str(number),
         "timestamp": made,
@@ -80,12 +81,14 @@ def _suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: 
     })  # fmt: skip
     SubElement(suite, "properties")
     for case in listed:
-        element = SubElement(suite, "testcase", {"name": shown(case.name), "classname": shown(name), "time": "0"})
+        element = SubElement(
+            suite, "testcase", {"name": escape_line(case.name), "classname": escape_line(name), "time": "0"}
+        )
         if case.failure is not None:
-            kind, told = map(shown, case.failure)
+            kind, told = map(escape_line, case.failure)
             SubElement(element, "failure", {"message": told, "type": kind}).text = told
         elif case.skipped is not None:
-            SubElement(element, "skipped", {"message": shown(case.skipped)})
+            SubElement(element, "skipped", {"message": escape_line(case.skipped)})
     SubElement(suite, "system-out")
     SubElement(suite, "system-err")
 
@@ -94,6 +97,6 @@ def _apart(cases: Iterable[_Case]) -> Iterator[_Case]:
     """The same with names that differ, as readers tell cases by them."""
     seen: dict[str, int] = {}
     for case in cases:
-        name = shown(case.name)
+        name = escape_line(case.name)
         seen[name] = seen.get(name, 0) + 1
         yield case if seen[name] == 1 else case._replace(name=f"{case.name} ({seen[name]})")

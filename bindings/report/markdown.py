@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bindings.check.report import counted
-from bindings.report.figures import clipped, percent, share
+from bindings.report.figures import percent, share
 from bindings.report.report import STATES, Report
 from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
+from exchange.display import clip_line
 
 __all__ = ["markdown", "total"]
 
@@ -171,7 +172,7 @@ def _percent(part: int, whole: int, digits: int) -> str:
 
 def _code(text: str) -> str:
     """Any text as it stands, in a table's cell."""
-    told = clipped(text, LONGEST).replace("|", "\\|")
+    told = clip_line(text, LONGEST).replace("|", "\\|")
     fence = "`" * (max([len(run) for run in told.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
     while fence in told:
         fence += "`"
@@ -181,5 +182,5 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     """A sentence with the names in it, none of which is markup."""
-    told = clipped(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
+    told = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
     return "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])

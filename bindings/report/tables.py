@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bindings.archive.names import escaped
+from bindings.files import replacing
 from bindings.report.report import Report
 from exchange.errors import InputError
 from exchange.parts import Binding
@@ -267,9 +268,8 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables(report).items():
             path = folder / f"{name}.parquet"
-            partial = folder / f".{name}.parquet.part"
-            pq.write_table(table, partial)
-            partial.replace(path)
+            with replacing(path) as file:
+                pq.write_table(table, file)
             written.append(path)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from None

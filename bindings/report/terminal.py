@@ -33,7 +33,7 @@ from bindings.report.cells import (
     shape_cell,
     steps,
 )
-from bindings.report.figures import clipped, minute, percent, share
+from bindings.report.figures import minute, percent, share
 from bindings.report.report import (
     STATES,
     ExchangeRow,
@@ -53,6 +53,7 @@ from bindings.report.words import (
     window,
 )
 from bindings.sketch import ERROR
+from exchange.display import clip_line
 
 __all__ = ["LISTED", "show", "text"]
 
@@ -126,10 +127,10 @@ class _Writer:
         yield grid
         found = report.audited.records
         for reason, count in sorted(found.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
-            yield indented(Text(f"bad: {count:,}: {clipped(reason, LONGEST)}"), 2)
+            yield indented(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
             for bad in found.samples.get(reason, ())[:1]:
-                sample = clipped(bad.sample.decode("utf-8", "replace"), LONGEST)
-                yield indented(Text(f"{clipped(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
+                sample = clip_line(bad.sample.decode("utf-8", "replace"), LONGEST)
+                yield indented(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
         yield from self._more(len(found.bad))
         for caveat in report.caveats:
             grid = Table.grid(padding=(0, 1))
@@ -234,10 +235,10 @@ class _Writer:
     def _lost(self, row: UnroutableRow) -> Iterator[RenderableType]:
         when = "" if row.first is None or row.last is None else f", {minute(row.first)} to {minute(row.last)}"
         told = Text(
-            f"published to {clipped(exchange(row.exchange), LONGEST)}: {counted(row.messages, 'message')}{when}"
+            f"published to {clip_line(exchange(row.exchange), LONGEST)}: {counted(row.messages, 'message')}{when}"
         )
         if row.refused:
-            told.append(f"\nrefused: {clipped(row.refused, 2 * LONGEST)}", style="red")
+            told.append(f"\nrefused: {clip_line(row.refused, 2 * LONGEST)}", style="red")
         yield indented(told, 2)
         grid = pairs()
         for shape in row.shapes[: self._listed]:
@@ -275,7 +276,7 @@ class _Writer:
             yield from self._more(len(got))
         silent = sorted([row.use.queue for row in rows[len(got) :]])
         if silent:
-            names = ", ".join([clipped(name, LONGEST // 2) for name in silent[: self._listed]])
+            names = ", ".join([clip_line(name, LONGEST // 2) for name in silent[: self._listed]])
             more = f" and {len(silent) - self._listed:,} more" if len(silent) > self._listed else ""
             yield indented(Text(f"got nothing: {names}{more}"), 2)
 
@@ -303,7 +304,7 @@ class _Writer:
 
     def _partitioned(self, row: QueueRow) -> Iterator[RenderableType]:
         skew = row.skew
-        told = Text(f"{clipped(row.use.queue, LONGEST)}: {row.partitioning}")
+        told = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
         if skew is None:
             told.append("; no message has a partition that its key decides")
             yield indented(told, 2)
@@ -338,17 +339,17 @@ class _Writer:
         rows = sorted(found.differences.items(), key=lambda row: (row[0].only_unknown, -row[1].messages, row[0]))
         grid = pairs()
         for difference, evidence in rows[: self._listed]:
-            text = Text(clipped(differs(difference), 3 * LONGEST))
+            text = Text(clip_line(differs(difference), 3 * LONGEST))
             for witness in evidence.witnesses[:1]:
-                key = clipped(witness.message.routing_key, LONGEST)
-                place = f"{clipped(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
+                key = clip_line(witness.message.routing_key, LONGEST)
+                place = f"{clip_line(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
                 text.append(f"\nas '{key}' {place}", style="dim")
             grid.add_row(f"{evidence.messages:,}", text)
         yield indented(grid, 2)
         yield from self._more(found.sorts, "sorts of difference")
         strangers = found.strangers.items[: self._listed // 2]
         if strangers:
-            listed = ", ".join([f"{clipped(item.text, LONGEST)} {item.count:,}" for item in strangers])
+            listed = ", ".join([f"{clip_line(item.text, LONGEST)} {item.count:,}" for item in strangers])
             yield indented(Text(f"queues that the topology does not have: {listed}", style="dim"), 2)
 
     def _comparison(self) -> Iterator[RenderableType]:
@@ -356,12 +357,12 @@ class _Writer:
         if compared is None:
             return
         found = compared.changes
-        yield heading(f"With {clipped(compared.topology, LONGEST)} instead", summary(found.totals))
+        yield heading(f"With {clip_line(compared.topology, LONGEST)} instead", summary(found.totals))
         grid = pairs()
         for row in found.rerouted[: self._listed]:
-            text = Text(clipped(rerouted(row.change), 3 * LONGEST))
+            text = Text(clip_line(rerouted(row.change), 3 * LONGEST))
             if row.shapes.items:
-                text.append(f"\nas '{clipped(row.shapes.items[0].example, LONGEST)}'", style="dim")
+                text.append(f"\nas '{clip_line(row.shapes.items[0].example, LONGEST)}'", style="dim")
             grid.add_row(f"{row.messages:,}", text)
         yield indented(grid, 2)
         yield from self._more(len(found.rerouted))
@@ -369,7 +370,7 @@ class _Writer:
         for moves in [each for each in found.partitions if each.moved][: self._listed]:
             part = f", {share(moves.share)} of those whose key decides it" if moves.share else ""
             grid.add_row(
-                f"{moves.moved:,}", Text(f"move to another partition of {clipped(moves.queue, LONGEST)}{part}")
+                f"{moves.moved:,}", Text(f"move to another partition of {clip_line(moves.queue, LONGEST)}{part}")
             )
         yield indented(grid, 2)
 
@@ -394,7 +395,7 @@ class _Writer:
         grid = pairs()
         for use in rows[: self._listed]:
             entry = use.entry
-            told = Text(f"{clipped(str(entry), LONGEST)}: {clipped(entry.reason, LONGEST)}, until {entry.until}")
+            told = Text(f"{clip_line(str(entry), LONGEST)}: {clip_line(entry.reason, LONGEST)}, until {entry.until}")
             if use.expired:
                 told.append("; expired, so that it ignores nothing", style="red")
             elif not use.bindings:
@@ -415,8 +416,8 @@ class _Writer:
         grid.add_column(overflow="fold")
         for gate in gates[: self._listed]:
             word = Text("passed", style="green") if gate.passed else Text("FAILED", style="bold red")
-            scope = f"{gate.of} '{clipped(gate.scope, LONGEST)}': " if gate.of else ""
-            grid.add_row(word, Text(f"{scope}{clipped(gate.message, 4 * LONGEST)}"))
+            scope = f"{gate.of} '{clip_line(gate.scope, LONGEST)}': " if gate.of else ""
+            grid.add_row(word, Text(f"{scope}{clip_line(gate.message, 4 * LONGEST)}"))
         yield indented(grid, 2)
         yield from self._more(len(gates))
 

@@ -23,6 +23,7 @@ from bindings.archive.detect import Archive, detect
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import Bad, Format, Skipped, Split
 from bindings.archive.record import Record, records_of
+from bindings.files import replacing
 from exchange.errors import InputError
 
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
@@ -102,12 +103,8 @@ class Settled:
         """Keep these, all or nothing. Raises OSError."""
         if self.path is None:
             return
-        partial = self.path.with_name(f"{self.path.name}.part")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, "files": files}, file, separators=(",", ":"))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+        with replacing(self.path, durable=True) as file:
+            file.write(json.dumps({"version": VERSION, "files": files}, separators=(",", ":")).encode())
 
 
 class Replay:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Place
-from bridge.table import Secret, Table
+from bridge.table import Secret, Table, read_address
 
 __all__ = ["QUIET", "Settings", "offline", "place_of", "refuse_wrong", "settings_of"]
 
@@ -21,6 +20,8 @@ Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 FILES: Final = {"ca_file": "ssl.ca.location", "cert_file": "ssl.certificate.location", "key_file": "ssl.key.location"}
 """Key of a table -> the setting that it is."""
+
+EXAMPLE: Final = "kafka://HOST:PORT, several hosts with commas between"
 
 ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 
@@ -35,18 +36,12 @@ def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
 
     Settings in the table's ``librdkafka`` win, but for what the bridge depends on.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise table.error("url", str(error)) from None
-    hosts = parts.netloc.rpartition("@")[2]
-    if not hosts or parts.path not in ("", "/") or parts.query or parts.fragment:
-        problem = (
-            "must be kafka://HOST:PORT, several hosts with commas between; all else has keys of its own, topics too"
-        )
-        raise table.error("url", problem)
-    user = table.maybe("user") or (unquote(parts.username) if parts.username else None)
-    password = table.secret("password") or (unquote(parts.password) if parts.password else None)
+    address = read_address(table, url, ("kafka",), EXAMPLE)
+    if address.path not in ("", "/") or address.query or address.fragment:
+        raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
+    hosts = address.hosts
+    user = table.maybe("user") or address.user
+    password = table.secret("password") or address.password or None
     tls = table.flag("tls", default=False)
     mechanism = table.choice("mechanism", MECHANISMS, "PLAIN")
     settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}

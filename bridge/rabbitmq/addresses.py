@@ -6,11 +6,12 @@ import ssl
 from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Final, overload
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import pika
 
-from bridge.table import Secret, Table
+from bindings.address import parse_address
+from bridge.table import Secret, Table, read_address
 from exchange.errors import InputError
 
 __all__ = ["broker_of", "brokers_of", "cluster_of", "management_of"]
@@ -18,7 +19,9 @@ __all__ = ["broker_of", "brokers_of", "cluster_of", "management_of"]
 SECONDS: Final = 30.0
 """How long connecting to a host may take."""
 
-NO_ADDRESS: Final = "not an AMQP address; write amqp://USER@HOST:PORT/VHOST"
+EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
+
+PIKA: Final = "what stands behind its ? is nothing that pika can use"
 
 HEARTBEAT: Final = 10
 """Seconds; after two of silence a connection is lost."""
@@ -32,22 +35,25 @@ def broker_of(
     Without a path the virtual host is ``/``. Raises InputError, which never shows a password.
     """
     try:
-        parts = urlsplit(url)
-        _ = parts.port
-        # pika takes a user for one with a password.
-        parameters = pika.URLParameters(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-    except (ValueError, TypeError):
-        raise InputError(NO_ADDRESS) from None
-    if not parts.hostname:  # pika would take localhost
-        raise InputError(NO_ADDRESS)
-    parameters.virtual_host = unquote(parts.path[1:]) or "/"
+        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+    except InputError as error:
+        raise InputError(str(error).replace("not an address", "not an AMQP address")) from None
+    if "," in address.hosts:
+        raise InputError(f'not an AMQP address: further hosts are hosts = ["..."]; write {EXAMPLE}')
+    query = f"?{address.query}" if address.query else ""
+    try:
+        # pika takes a user for one with a password, and no host for localhost.
+        parameters = pika.URLParameters(f"{address.scheme}://{address.hosts}{address.path}{query}")
+    except (ValueError, TypeError, KeyError, AttributeError, OSError):
+        raise InputError(f"not an AMQP address: {PIKA}; write {EXAMPLE}") from None
+    parameters.virtual_host = unquote(address.path[1:]) or "/"
     parameters.credentials = pika.PlainCredentials(
-        user or unquote(parts.username or "guest"), str(password) if password else unquote(parts.password or "guest")
+        user or address.user or "guest", str(password) if password else address.password or "guest"
     )
     parameters.client_properties = {"connection_name": name, "product": "hashstar"}
     parameters.connection_attempts = 1
     parameters.stack_timeout = parameters.socket_timeout = SECONDS
-    if "heartbeat" not in parts.query:
+    if "heartbeat" not in address.query:
         parameters.heartbeat = HEARTBEAT
     return parameters
 
@@ -124,7 +130,8 @@ def management_of(table: Table) -> str | None:
     url = table.maybe("management")
     if url is None:
         return None
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise table.error("management", "must be http://HOST:PORT or https://HOST:PORT; user and password are AMQP's")
+    example = "http://HOST:PORT or https://HOST:PORT; user and password are AMQP's"
+    address = read_address(table, url, ("http", "https"), example, "management")
+    if address.login or "," in address.hosts:
+        raise table.error("management", f"must be {example}")
     return url.rstrip("/")

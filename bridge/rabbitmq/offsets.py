@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from bindings.files import replacing
 from exchange.errors import InputError
 
 __all__ = ["Offsets"]
@@ -82,10 +83,6 @@ class Offsets:
         """Write what is not written. Raises OSError."""
         if self._path is None or self._last in (None, self._written):
             return
-        new = self._path.with_name(f"{self._path.name}.new")
-        with new.open("w", encoding="ascii") as file:
-            file.write(f"{self._last} {self.fingerprint}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        with replacing(self._path, durable=True) as file:
+            file.write(f"{self._last} {self.fingerprint}\n".encode())
         self._written = self._last

@@ -9,15 +9,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from bridge.rocketmq.acl import Credentials
 from bridge.rocketmq.channel import ChannelSettings
 from bridge.rocketmq.client import ClientSettings
-from bridge.table import Secret, Table
+from bridge.table import Secret, Table, read_address
 from exchange.errors import InputError
 
 __all__ = ["settings_of"]
+
+EXAMPLE: Final = "rocketmq://HOST:9876, several name servers with commas between"
 
 PORT: Final = 9876
 """Of a name server, where the address does not say one."""
@@ -25,18 +26,12 @@ PORT: Final = 9876
 
 def settings_of(url: str, table: Table) -> ClientSettings:
     """Return the settings of the client that a table describes. Raises InputError."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise table.error("url", str(error)) from None
-    login, _, hosts = parts.netloc.rpartition("@")
-    if not hosts or parts.path not in ("", "/") or parts.query or parts.fragment:
-        told = "must be rocketmq://HOST:9876, several name servers with commas between; all else has keys of its own"
-        raise table.error("url", told)
-    servers = ";".join(_with_port(host) for host in hosts.split(","))
-    access, _, secret = login.partition(":")
-    access_key = table.maybe("access_key") or unquote(access)
-    secret_key = table.secret("secret_key") or unquote(secret)
+    address = read_address(table, url, ("rocketmq",), EXAMPLE)
+    if address.path not in ("", "/") or address.query or address.fragment:
+        raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
+    servers = ";".join(_with_port(host) for host in address.hosts.split(","))
+    access_key = table.maybe("access_key") or address.user
+    secret_key = table.secret("secret_key") or address.password
     token = table.secret("security_token")
     if access_key and not secret_key:
         raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
@@ -44,7 +39,7 @@ def settings_of(url: str, table: Table) -> ClientSettings:
 
     def channel() -> ChannelSettings:
         credentials = None
-        if access_key:
+        if access_key and secret_key:
             credentials = Credentials(access_key, _current(secret_key), None if token is None else _current(token))
         return ChannelSettings(tls=tls(), credentials=credentials)
 

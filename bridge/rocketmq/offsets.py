@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from bindings.files import replacing
 from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.errors import BrokerError, RemotingError
 from bridge.rocketmq.pulling import BrokerQueues
@@ -167,11 +168,11 @@ class LocalOffsets:
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(f"{self.path}.tmp")
-        new.write_text(text, encoding="utf-8")
-        if self.path.exists():
-            self.path.replace(f"{self.path}.bak")
-        new.replace(self.path)
+        with replacing(self.path) as file:
+            file.write(text.encode())
+            file.flush()  # the old file goes only when the new one is written
+            if self.path.exists():
+                self.path.replace(f"{self.path}.bak")
 
 
 def written(offsets: Mapping[TopicQueue, int]) -> str:

@@ -7,10 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from random import Random
-from typing import IO, Any, Final, NamedTuple, NoReturn
+from typing import IO, Any, Final, NamedTuple
 
 import click
 
+from exchange.console import fail
+from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.partition import picture
 from exchange.partition.key_source import KeySource
@@ -83,7 +85,7 @@ def partition_command(
         else:
             _choose(lines, before, seed)
     except HashstarError as error:
-        _fail(error)
+        fail(error)
 
 
 def _way(strategy: str, partitions: str) -> _Named:
@@ -188,11 +190,6 @@ def _report(lines: Iterator[_Line], before: _Named, after: _Named, as_json: bool
             click.echo(f"\r{number:,} messages, {len(counts):,} keys", nl=False, err=True)
     moved = moves(counts, before.way, after.way)
     if as_json:
-        click.echo(json.dumps(picture.to_json(moved, str(before), str(after)), ensure_ascii=False))
+        click.echo(dump_json(picture.to_json(moved, str(before), str(after))))
     else:
         click.echo(picture.describe(moved, str(before), str(after)))
-
-
-def _fail(error: HashstarError) -> NoReturn:
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)

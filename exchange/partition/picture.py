@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from exchange.display import escape_line
 from exchange.partition.moves import Moves, Skew
 
 __all__ = ["describe", "to_json"]
@@ -22,7 +23,7 @@ FLOWS: Final = 10
 
 def describe(moves: Moves, before: str, after: str) -> str:
     """The report as lines; ``before`` and ``after`` name the two ways."""
-    return "\n".join(_lines(moves, before, after))
+    return "\n".join(map(escape_line, _lines(moves, before, after)))
 
 
 def to_json(moves: Moves, before: str, after: str) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 
+from exchange.console import echo_line, fail
+from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.selector import explanation
 from exchange.selector.selector import LATEST, RELEASES, Selector
@@ -48,12 +49,12 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
     rest = selector.ignored if isinstance(selector, Selector) else None
     if as_json:
         told = {"ignored": rest, "remarks": [{"message": each.message, "span": each.span} for each in remarks]}
-        click.echo(json.dumps(_head(selector) | told, ensure_ascii=False))
+        click.echo(dump_json(_head(selector) | told))
     else:
         for name, value in _head(selector).items():
-            click.echo(f"{name}: {', '.join(map(str, value)) or 'none'}")
+            echo_line(f"{name}: {', '.join(map(str, value)) or 'none'}")
         if rest is not None:
-            click.echo(f"the broker ignores: {expression[rest[0] :]}")
+            echo_line(f"the broker ignores: {expression[rest[0] :]}")
         for remark in remarks:
             click.echo(str(remark))
     sys.exit(1 if remarks or rest else 0)
@@ -74,13 +75,13 @@ def match_command(
     try:
         properties = dict([_property(each) for each in given])
     except InputError as error:
-        _fail(error)
+        fail(error)
     matches = selector(properties)
     parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
     if as_json:
         told: dict[str, Any] = {"matches": matches}
         told |= {"parts": explanation.to_json(parts)} if isinstance(selector, Selector) else _sent(selector, properties)
-        click.echo(json.dumps(told, ensure_ascii=False))
+        click.echo(dump_json(told))
     else:
         click.echo("matches" if matches else "does not match")
         if isinstance(selector, Selector):
@@ -104,7 +105,7 @@ def _parsed(expression: str, by_tags: bool, release: str, exact: bool) -> Select
     try:
         return Tags.parse(expression, exact=exact) if by_tags else Selector.parse(expression, release, exact=exact)
     except HashstarError as error:
-        _fail(error)
+        fail(error)
 
 
 def _property(given: str) -> tuple[str, str]:
@@ -112,8 +113,3 @@ def _property(given: str) -> tuple[str, str]:
     if not separator:
         raise InputError(f"--property {given!r}: NAME=VALUE is wanted")
     return name, value
-
-
-def _fail(error: HashstarError) -> NoReturn:
-    click.echo(f"hashstar: {error}", err=True)
-    sys.exit(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from exchange.display import escape_line
 from exchange.errors import HashstarError
 from exchange.selector.expression import And, Expression, Not, Or, Property, children, walk
 from exchange.selector.meaning import evaluate
@@ -61,7 +62,7 @@ def describe(parts: list[Part]) -> str:
     texts = ["  " * part.depth + part.text for part in parts]
     width = min(60, max(map(len, texts)))
     lines = [f"{text:<{width}}  {part.outcome:<7}  {part.why}" for text, part in zip(texts, parts, strict=True)]
-    return "\n".join(map(str.rstrip, lines))
+    return "\n".join([escape_line(line.rstrip()) for line in lines])
 
 
 def to_json(parts: list[Part]) -> list[dict[str, Any]]:

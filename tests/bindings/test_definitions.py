@@ -295,9 +295,9 @@ def test_an_edit_rewrites_what_it_changes_and_nothing_else() -> None:
 
 def test_of_what_is_there_twice_an_edit_rewrites_the_one_that_counts() -> None:
     """The other one stays as it is until both go."""
-    first, last = ({"name": "p", "vhost": "/", "pattern": text, "definition": {}} for text in "ab")
+    first, last = ({"name": "p", "vhost": "/", "pattern": text, "definition": {"max-length": 1}} for text in "ab")
     definitions = loads({"policies": [first, last]})
-    edited = definitions.with_topology(definitions.topology().set_policy(Policy("p", "c")))
+    edited = definitions.with_topology(definitions.topology().set_policy(Policy("p", "c", {"max-length": 1})))
     assert dumped(edited) == {"policies": [first, {**last, "pattern": "c"}]}
     assert dumped(edited.with_topology(Topology()))["policies"] == []
 
@@ -464,7 +464,7 @@ def test_what_is_there_twice_counts_as_in_rabbitmqs_import() -> None:
     """An exchange that exists is not declared again, a policy is set again."""
     file = {
         "exchanges": [{"name": "e", "type": "topic"}, {"name": "e", "type": "fanout"}],
-        "policies": [{"name": "p", "pattern": text, "definition": {}} for text in "ab"],
+        "policies": [{"name": "p", "pattern": text, "definition": {"max-length": 1}} for text in "ab"],
     }
     topology = loads(file).topology()
     assert (topology.exchanges["e"].type, topology.policies["p"].pattern) == ("topic", "b")
@@ -620,3 +620,20 @@ def test_the_profile_is_the_newest_unless_one_is_given(tmp_path: Path) -> None:
     assert topology_from(path, "prod").vhost == "prod"
     assert Definitions.load(path).rabbitmq_version == "3.10.7"
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"),
+    [
+        ("3.10.8", "rabbitmq-3.10"),
+        ("4.1.2", "rabbitmq-4.0"),
+        ("4.3.6", "rabbitmq-4.3"),
+        ("3.13.7-rc.1", "rabbitmq-3.13"),
+    ],
+)
+def test_the_release_that_exported_a_file_chooses_the_profile(version: str, profile: str) -> None:
+    """Unless one is given; a version that is none is not looked at."""
+    definitions = loads({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/", "durable": True}]})
+    assert definitions.topology().profile == PROFILES[profile]
+    assert definitions.topology(profile="3.12").profile == PROFILES["rabbitmq-3.12"]
+    assert loads({"rabbitmq_version": "unknown"}).topology().profile == Topology().profile

@@ -15,6 +15,7 @@ from bindings.graph.layout import Size, lay_out
 from bindings.graph.svg import svg
 from bindings.graph.text import text
 from exchange import Binding, Exchange, Queue, Topology
+from exchange.display import escape_line
 from exchange.partition.partitioning import Partitioning
 
 names = st.text(max_size=6)
@@ -94,7 +95,7 @@ def test_everything_is_drawn_whatever_its_name(topology: Topology) -> None:
     ends = {(edge.source, edge.target) for edge in drawn.edges if not edge.alternate}
     assert ends == {(("exchange", binding.source), binding.destination) for binding in topology.bindings}
     for name in topology.queues:
-        assert f"{name or '(the default exchange)'} (queue: classic)" in text(drawn)
+        assert f"{escape_line(name) or '(the default exchange)'} (queue: classic)" in text(drawn)
 
 
 def test_cycles_and_long_chains_end() -> None:

@@ -12,14 +12,18 @@ import json
 import socket
 import sys
 import threading
+import time
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from bindings import management
+from bindings.apply.live import Live
+from bindings.definitions import Definitions
 from bindings.document import Document
 from bindings.management import LOGIN, PASSWORD, USER, Management, ask_at_terminal
 from bindings.sources import load, open_source
@@ -352,3 +356,104 @@ def test_a_live_broker_is_a_source(rabbitmq_servers: list[Server]) -> None:
                 open_source(f"http://a:b@{login.hostname}:{login.port}")
         finally:
             broker.request("DELETE", f"/api/vhosts/{quoted}")
+
+
+class Dripping:
+    """A server that answers a connection with its first piece, and then with its second for as long as it is read."""
+
+    def __init__(self, pieces: Iterable[bytes], pause: float) -> None:
+        self._pieces, self._pause = list(pieces), pause
+        self._over = threading.Event()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run)
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._server.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection, _ = self._server.accept()
+        with connection, suppress(OSError):
+            connection.recv(10_000)
+            connection.sendall(self._pieces[0])
+            while not self._over.wait(self._pause):
+                connection.sendall(self._pieces[1])
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("pieces", [(HEAD + b"\r\n[", b" "), (HEAD, b"X-Drip: 1\r\n"), (b"HTTP/1.1 2", b"0")])
+def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(pieces: tuple[bytes, bytes]) -> None:
+    """A byte now and then never lets a socket's own timeout come."""
+    with Dripping(pieces, 0.02) as server:
+        began = time.monotonic()
+        with pytest.raises(InputError, match=r"no whole answer in 0\.3 seconds; --timeout gives it more"):
+            open_source(f"http://a:b@{server.address}", seconds=0.3)
+        assert time.monotonic() - began < 5
+
+
+def test_an_answer_without_an_end_is_given_up_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management, "ANSWER_BYTES", 1 << 20)
+    with (
+        Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
+        pytest.raises(InputError, match="its answer does not end"),
+    ):
+        open_source(f"http://a:b@{server.address}")
+
+
+def test_a_proxy_of_the_environment_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request goes to the server that was named."""
+    with answering(200, "{}") as (proxy, got), answering(200, '{"exchanges": []}') as (address, asked):
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://{proxy}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        open_source(f"http://ann:s3cret@{address}")
+        assert asked
+        assert got == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[1]",
+        '[{"internal": true}]',
+        "[]",
+        "[null]",
+        "{}",
+        "null",
+        '{"rabbitmq_version": [1]}',
+        "[" * 100_000,
+        '"x"',
+        "",
+    ],
+)
+def test_an_answer_of_another_shape_is_an_error_that_names_the_server(body: str) -> None:
+    """From every path of the API, as another server at the port may answer."""
+    with answering(200, body, exchanges=body) as (address, _):
+        broker = Management.at(f"http://a:b@{address}")
+        asks: list[Callable[[], object]] = [
+            broker.definitions,
+            broker.version,
+            lambda: broker._with_internal_exchanges(Definitions(), None),
+            lambda: Live(broker, "/").cluster,
+            lambda: Live(broker, "/").topology(Topology()),
+            lambda: Live(broker, "/").as_declared(Topology()),
+            lambda: Live(broker, "/").clear_policy("x"),
+            lambda: Live(broker, "/").unbind(Binding.to_queue("a", "b")),
+            lambda: list(Live(broker, "/")._named(Live(broker, "/")._list("bindings/{}", ()))),
+        ]
+        for ask in asks:
+            with suppress(InputError):  # which names the server; any other exception fails
+                ask()
+
+
+def test_a_server_may_send_elsewhere_in_words_that_are_no_address() -> None:
+    with answering(302, "", {"Location": "http://[::1"}) as (address, _), pytest.raises(InputError, match="elsewhere"):
+        open_source(f"http://ann:s3cret@{address}")

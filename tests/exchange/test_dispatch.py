@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -448,3 +448,100 @@ def test_a_failing_acknowledgement_is_not_taken_for_a_failing_handler() -> None:
     with pytest.raises(pika.exceptions.ChannelWrongStateError):
         channel.deliver("order.created")
     assert channel.calls == []
+
+
+async def _handle_later(_: object) -> None:
+    raise AssertionError("nobody awaits it")
+
+
+def _handle_lazily(_: object) -> Iterator[None]:
+    yield
+
+
+async def _handle_both(_: object) -> AsyncIterator[None]:
+    yield
+
+
+class _Awaited:
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize("lazy", [_handle_later, _handle_lazily, _handle_both, lambda _: _Awaited()])
+@pytest.mark.parametrize("place", ["handler", "no_handler"])
+@pytest.mark.parametrize("on_error", ["raise", "requeue"])
+def test_a_handler_that_only_returns_what_nobody_runs_has_failed(
+    lazy: Callable[[object], object], place: str, on_error: OnError
+) -> None:
+    """An awaitable or a generator, whatever wraps the function that makes it: nothing is acknowledged."""
+    calls: list[str] = []
+
+    def wrapped(message: object) -> object:
+        return lazy(message)
+
+    if place == "handler":
+        dispatcher = Dispatcher()
+        dispatcher.add("#", wrapped)
+        dispatcher.add("#", lambda _: calls.append("next"))
+    else:
+        dispatcher = Dispatcher(no_handler=wrapped)
+    with pytest.raises(TypeError, match="the message was not handled"):
+        dispatcher.dispatch(message("order"))
+    channel = _Channel()
+    dispatcher.consume(channel, "q", on_error=on_error)
+    deliver = SimpleNamespace(exchange="orders", routing_key="order", delivery_tag=7)
+    if on_error == "raise":
+        with pytest.raises(TypeError, match="nobody awaits or iterates"):
+            channel.receive(channel, deliver, pika.BasicProperties(), b"")
+        assert channel.answers == []
+    else:
+        channel.receive(channel, deliver, pika.BasicProperties(), b"")
+        assert channel.answers == ["requeued"]
+    assert calls == []
+
+
+class _Channel:
+    """What a consumer needs of pika's channel, noting what becomes of a delivery."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+        self.receive: Callable[..., None] = lambda *_: None
+
+    def basic_qos(self, prefetch_count: int) -> None:
+        pass
+
+    def basic_consume(self, queue: str, receive: Callable[..., None], *, auto_ack: bool) -> str:
+        self.receive = receive
+        return "tag"
+
+    def basic_ack(self, delivery_tag: int) -> None:
+        self.answers.append("acknowledged")
+
+    def basic_nack(self, delivery_tag: int, *, requeue: bool) -> None:
+        self.answers.append("requeued" if requeue else "rejected")
+
+
+@pytest.mark.parametrize("handler", [5, None, "text", [], _handle_lazily, _handle_both, _handle_later])
+def test_what_cannot_be_called_to_handle_a_message_is_refused(handler: Any) -> None:
+    """At registration, with what is wrong; nothing is registered."""
+    dispatcher: Dispatcher[Any] = Dispatcher()
+    with pytest.raises(TypeError, match=r"cannot be called|a handler is called"):
+        dispatcher.add("#", handler)
+    assert dispatcher.patterns == ()
+
+
+def test_a_decorator_without_a_pattern_is_refused() -> None:
+    """``@dispatcher.on`` without parentheses shows how it is written."""
+    with pytest.raises(TypeError, match=r'write @dispatcher.on\("order.#"\)'):
+        Dispatcher().on(lambda _: None)  # type: ignore[arg-type]
+
+
+def test_a_callable_without_a_hash_is_refused() -> None:
+    """It could not be removed."""
+
+    class Unhashable(list[object]):
+        def __call__(self, _: object) -> None:
+            pass
+
+    with pytest.raises(TypeError, match="it has no hash"):
+        Dispatcher().add("#", Unhashable())

@@ -72,7 +72,8 @@ def test_an_amqp_pattern_has_at_most_255_bytes(text: str) -> None:
 MQTT_TRUTHS = [
     ("sport/tennis/+", ["sport/tennis/player1", "sport/tennis/"], ["sport/tennis", "sport/tennis/a/b"]),
     ("sport/#", ["sport", "sport/a/b", "sport/"], ["sports"]),
-    ("#", ["a", "/a", ""], ["$SYS/x", "$SYS"]),
+    ("#", ["a", "/a", "/"], ["$SYS/x", "$SYS", ""]),
+    ("+", ["a"], ["", "/", "a/"]),
     ("+/monitor", ["a/monitor", "/monitor"], ["$SYS/monitor"]),
     ("$SYS/#", ["$SYS", "$SYS/a"], ["a"]),
     ("a/+/$x", ["a/$b/$x"], []),
@@ -83,7 +84,10 @@ MQTT_TRUTHS = [
 
 @pytest.mark.parametrize(("pattern", "matched", "others"), MQTT_TRUTHS)
 def test_mqtt_filters_mean_what_the_standard_says(pattern: str, matched: list[str], others: list[str]) -> None:
-    """MQTT 5.0, section 4.7: "#" also matches the parent, wildcards do not see first levels that start with "$"."""
+    """MQTT 5.0, section 4.7: "#" also matches the parent, wildcards do not see first levels that start with "$".
+
+    A topic has at least one character: nothing matches the empty one.
+    """
     for key in matched:
         assert Pattern(pattern, "mqtt").matches(key), key
     for key in others:
@@ -93,7 +97,10 @@ def test_mqtt_filters_mean_what_the_standard_says(pattern: str, matched: list[st
 NATS_TRUTHS = [
     ("time.*.east", ["time.us.east"], ["time.us.east.x", "time.east"]),
     ("time.us.>", ["time.us.a", "time.us.a.b"], ["time.us"]),
-    (">", ["a", "a.b"], []),
+    (">", ["a", "a.b"], ["", ".foo", "foo.", "a..b", "."]),
+    ("*", ["a"], ["", "."]),
+    ("*.*", ["a.b"], ["foo.", ".foo", "."]),
+    ("foo.>", ["foo.a"], ["foo..", "foo."]),
     ("a.foo*", ["a.foo*"], ["a.food"]),
     ("a.#", ["a.#"], ["a", "a.b"]),
 ]
@@ -101,7 +108,7 @@ NATS_TRUTHS = [
 
 @pytest.mark.parametrize(("pattern", "matched", "others"), NATS_TRUTHS)
 def test_nats_subjects_mean_what_its_documentation_says(pattern: str, matched: list[str], others: list[str]) -> None:
-    """A final ">" is one token or more, "*" is one; both only as whole tokens."""
+    """A final ">" is one token or more, "*" is one; both only as whole tokens. No subject has an empty token."""
     for key in matched:
         assert Pattern(pattern, "nats").matches(key), key
     for key in others:

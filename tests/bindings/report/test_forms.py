@@ -25,13 +25,14 @@ from bindings.check.report import counted
 from bindings.report import terminal
 from bindings.report.as_json import to_json, written
 from bindings.report.build import Sources, reported
-from bindings.report.figures import clipped, minute, moment, share, shown
+from bindings.report.figures import minute, moment, share
 from bindings.report.junit import junit
 from bindings.report.markdown import markdown, total
 from bindings.report.report import Compared, Report
 from bindings.report.tables import TABLES, tables, write_tables
 from bindings.report.terminal import text
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Topology
+from exchange.display import clip_line, escape_line
 from tests import topologies
 from tests.bindings.report.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
 from tests.documented import fields_of, words_of
@@ -309,8 +310,8 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
         (share(0.375), "38 %"),
         (counted(1, "message"), "1 message"),
         (counted(2000, "message"), "2,000 messages"),
-        (clipped("x" * 99, 20), f"{'x' * 11}...{'x' * 6}"),
-        (shown("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
+        (clip_line("x" * 99, 20), f"{'x' * 11}...{'x' * 6}"),
+        (escape_line("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
     ],
 )
 def test_figures(told: str, expected: str) -> None:

@@ -1,0 +1,106 @@
+"""Addresses of servers, ``SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST ...][/PATH][?QUERY]``: all are parsed here.
+
+An address may hold a password, so no error has any piece of one. Of a password that is not escaped, a part would be
+read as host, port or path, which later messages show; so an address with an ``@`` behind the host is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from exchange.errors import InputError
+
+__all__ = ["Address", "has_scheme", "parse_address"]
+
+UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
+"""What no address has, and `urlsplit` removes without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address, escapes undone in user and password; its text form has neither."""
+
+    scheme: str
+    """In lower case."""
+    hosts: str
+    """``HOST:PORT``, or several with commas between, as they were written."""
+    path: str = ""
+    query: str = ""
+    fragment: str = ""
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    login: str = field(default="", repr=False)
+    """``USER:PASSWORD@`` as it was written."""
+
+    @property
+    def host(self) -> str:
+        """The first host, in brackets if it is an address of IPv6."""
+        return _split(self.hosts.partition(",")[0])[0]
+
+    @property
+    def port(self) -> int | None:
+        """The port of the first host."""
+        return _split(self.hosts.partition(",")[0])[1]
+
+
+def has_scheme(text: str, schemes: Collection[str]) -> bool:
+    """Return whether the text is to be an address with one of these schemes."""
+    scheme, separator, _ = text.partition("://")
+    return bool(separator) and scheme.lower() in schemes
+
+
+def parse_address(text: str, schemes: Collection[str], example: str) -> Address:
+    """Return the address that a text is. Raises InputError, which has nothing of the text, only how to write one."""
+    try:
+        return _parsed(text, schemes)
+    except _Wrong as error:
+        reason = str(error)
+    except ValueError:  # of urlsplit, whose words have pieces of the text
+        reason = "not an address"
+    raise InputError(f"{reason}; write {example}")
+
+
+class _Wrong(Exception):
+    """What is wrong with an address, in words that have nothing of it."""
+
+
+def _parsed(text: str, schemes: Collection[str]) -> Address:
+    if not has_scheme(text, schemes):
+        raise _Wrong("not an address")
+    if UNSEEN.search(text):
+        raise _Wrong("not an address: it has a blank or a control character; escape it, %20")
+    parts = urlsplit(text)
+    login, at, hosts = parts.netloc.rpartition("@")
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise _Wrong("not an address: in a password, @ / ? # are written %40 %2F %3F %23, and @ so everywhere")
+    if not hosts.strip(":"):
+        raise _Wrong("an address without a host")
+    for host in hosts.split(","):
+        _split(host)
+    user, colon, password = login.partition(":")
+    return Address(
+        parts.scheme.lower(), hosts, parts.path, parts.query, parts.fragment,
+        unquote(user) if user else None, unquote(password) if colon else None, login + at,
+    )  # fmt: skip
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Return host and port. Raises _Wrong."""
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]"):
+        host, port = text, ""
+    if port and not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
+        raise _Wrong("not an address: its port is a number up to 65535, and a : in a password is escaped, %3A")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not host.strip("[]") or (":" in host) != bracketed:
+        raise _Wrong("not an address")
+    if not bracketed:
+        try:
+            host.encode("idna")
+        except UnicodeError:
+            raise _Wrong("not an address: a part of its host is empty or has more than 63 characters") from None
+    return host, int(port) if port else None

@@ -1,0 +1,45 @@
+"""Escape text from outside for people: on a terminal, in a CI log, in a report.
+
+Names, routing keys and values are chosen by publishers and by whoever writes a topology. Printed raw, a control
+character moves the cursor over lines that are there already, a newline forges a line of its own (which a CI runner
+takes for a command when it begins with ``::``), and a bidirectional mark shows a name as another. So each line that a
+command prints for people goes through `escape_line`, and nothing else decides what can be shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["clip_line", "dump_json", "escape_line", "escape_lines"]
+
+
+def escape_line(text: str) -> str:
+    r"""Return the text as one line: what cannot be printed stands escaped, ``\n``, ``\x1b``, ``\u202e``, ``\udcff``.
+
+    Printable is what `str.isprintable` holds for it: no control, format, surrogate or unassigned character, and no
+    white space but the blank. The answer can be encoded in UTF-8 and shown by any markup.
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])
+
+
+def escape_lines(text: str) -> str:
+    """Return a text of ours that has lines, each escaped. What it quotes must have been escaped before."""
+    return text if text.isprintable() else "\n".join(map(escape_line, text.split("\n")))
+
+
+def clip_line(text: str, most: int) -> str:
+    """Return the text as one line of at most ``most`` characters, without its middle if it is longer."""
+    line = escape_line(text)
+    return line if len(line) <= most else f"{line[: most - most // 3 - 3]}...{line[-(most // 3) :]}"
+
+
+def dump_json(value: Any) -> str:
+    """Return a value as one line of JSON in which only what cannot be printed is escaped: the same JSON value."""
+    from json import dumps  # not at the top: errors import this module, and the engine starts without JSON
+
+    text = dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else dumps(c)[1:-1] for c in text])

@@ -1,0 +1,102 @@
+"""Files from outside are bounded, and files of ours come whole, with their final mode, never through a planted link."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from bindings import files
+from bindings.files import PRIVATE, content, create_exclusively, gunzipped, replacing, save_lines
+from bindings.sources import open_source
+from exchange.errors import InputError
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_unpacks_to_too_much_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "DOCUMENT_BYTES", 3 << 20)
+    fits = gzip.compress(b" " * (3 << 20))
+    assert len(gunzipped(fits, "x")) == 3 << 20
+    with pytest.raises(InputError, match=r"x: unpacked: too large"):
+        gunzipped(gzip.compress(b" " * ((3 << 20) + 1)), "x")
+
+
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "DOCUMENT_BYTES", 3 << 20)
+    with pytest.raises(InputError, match=r"/dev/zero: too large"):
+        content("/dev/zero")
+
+
+def test_a_name_that_no_file_can_have_is_an_error_that_names_it() -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        content("a\0b")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_source("x" * 5000)
+
+
+def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for planted in (".out.json.part", "out.json.part", f".out.json.{os.getpid()}.part"):
+        (tmp_path / planted).symlink_to(victim)
+    save_lines(str(tmp_path / "out.json"), ["{}"])
+    assert victim.read_text() == "kept"
+    assert (tmp_path / "out.json").read_text() == "{}"
+    assert not (tmp_path / "out.json").is_symlink()
+    with open(create_exclusively(tmp_path / "out.json.part"), "wb") as file:  # noqa: PTH123
+        file.write(b"x")
+    assert victim.read_text() == "kept"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o666])
+def test_a_file_has_its_final_mode_before_its_first_byte(tmp_path: Path, mode: int) -> None:
+    target = tmp_path / "out.json"
+    target.write_text("old")
+    target.chmod(mode)
+    with replacing(target) as file:
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode
+        assert target.read_text() == "old"
+        file.write(b"new")
+    assert (target.read_text(), mode_of(target)) == ("new", mode)
+
+
+def test_a_new_file_is_not_for_everybody(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        save_lines(str(tmp_path / "out.json.gz"), ["{}"])
+    finally:
+        os.umask(old)
+    assert mode_of(tmp_path / "out.json.gz") == PRIVATE
+
+
+def test_after_an_exception_nothing_has_changed(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    target.write_text("old")
+
+    def break_off() -> None:
+        with replacing(target) as file:
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    assert target.read_text() == "old"
+
+
+def test_a_link_to_a_file_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
+    target, link = tmp_path / "real", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    save_lines(str(link), ["new"])
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+    save_lines("/dev/null", ["gone"])
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    with pytest.raises(InputError, match="/dev/full: cannot be written: No space left"):
+        save_lines("/dev/full", ["x"])
