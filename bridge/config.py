@@ -8,7 +8,6 @@ allowed and will cost something one day is among the warnings.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

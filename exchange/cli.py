@@ -125,7 +125,7 @@ def commands(load: Load) -> list[click.Command]:
     return [route_command, explain_command, partition_command, selector_command]
 
 
-class ProfileType(click.ParamType):
+class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """The name of a profile, or a version of RabbitMQ."""
 
     name = "release"

@@ -1,7 +1,7 @@
 """Which policies RabbitMQ accepts, by the release: their patterns, what they apply to, and their settings.
 
-The tables are those of `rabbit_policies.erl` and of the validators of queue types; what is refused is recorded from live
-servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-policies-*.json``. Settings of plugins are accepted.
+The tables are those of `rabbit_policies.erl` and of the validators of queue types; what is refused is recorded from
+live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-policies-*.json``. Settings of plugins are accepted.
 """
 
 from __future__ import annotations
@@ -129,10 +129,11 @@ def refuse_policy(policy: Policy, profile: Profile) -> None:
 
 def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     wrong = []
-    if not isinstance(policy.pattern, str):
-        wrong.append(f"pattern should be a binary but was {show_json(policy.pattern)}")
-    elif expression(policy.pattern).error:
-        error = expression(policy.pattern).error
+    pattern: object = policy.pattern  # which a caller may have made from anything
+    if not isinstance(pattern, str):
+        wrong.append(f"pattern should be a binary but was {show_json(pattern)}")
+    elif expression(pattern).error:
+        error = expression(pattern).error
         wrong.append(f"pattern should be regular expression but is invalid: {error}")
     known = APPLY_TO[profile.settings]
     if policy.apply_to not in known:

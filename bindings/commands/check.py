@@ -25,6 +25,7 @@ from bindings.files import content, decoded
 from bindings.findings import of_part
 from bindings.management import is_address
 from bindings.sources import STDIN, Source, open_source
+from exchange.cli import profile_option
 from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
 from exchange.topology import Topology

@@ -185,9 +185,6 @@ def with_property(name: str) -> int | None:
 
 def with_both_cases(mask: int, dialect: Dialect) -> int:
     """Return the set with the other case of each of its letters."""
-    if dialect == "pcre2":
-        pairs = _UPPER & ASCII
-    else:
-        pairs = _UPPER
+    pairs = _UPPER & ASCII if dialect == "pcre2" else _UPPER
     lower = pairs << 32
     return mask | (mask & pairs) << 32 | (mask & lower) >> 32

@@ -285,10 +285,12 @@ class _Parser:
                 self.at = digits.end()
                 return 1 << int(digits[1] or digits[2], 16)
         if sign == "0":
-            octal = re.compile(rb"[0-7]{0,2}").match(self.pattern, self.at)
-            assert octal is not None
-            self.at = octal.end()
-            return 1 << int(octal[0] or b"0", 8)
+            code = 0
+            for _ in range(2):
+                if self._peek() and self._peek() in b"01234567":
+                    code = code * 8 + int(self._peek())
+                    self.at += 1
+            return 1 << code
         raise Unknown(f"it has \\{sign}, which is not understood")
 
     def _property(self, *, negative: bool, caseless: bool) -> int:

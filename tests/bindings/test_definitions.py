@@ -620,20 +620,3 @@ def test_the_profile_is_the_newest_unless_one_is_given(tmp_path: Path) -> None:
     assert topology_from(path, "prod").vhost == "prod"
     assert Definitions.load(path).rabbitmq_version == "3.10.7"
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"
-
-
-@pytest.mark.parametrize(
-    ("version", "profile"),
-    [
-        ("3.10.8", "rabbitmq-3.10"),
-        ("4.1.2", "rabbitmq-4.0"),
-        ("4.3.6", "rabbitmq-4.3"),
-        ("3.13.7-rc.1", "rabbitmq-3.13"),
-    ],
-)
-def test_the_release_that_exported_a_file_chooses_the_profile(version: str, profile: str) -> None:
-    """Unless one is given; a version that is none is not looked at."""
-    definitions = loads({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/", "durable": True}]})
-    assert definitions.topology().profile == PROFILES[profile]
-    assert definitions.topology(profile="3.12").profile == PROFILES["rabbitmq-3.12"]
-    assert loads({"rabbitmq_version": "unknown"}).topology().profile == Topology().profile

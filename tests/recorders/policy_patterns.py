@@ -53,7 +53,11 @@ def applied(server: Server, pattern: str) -> list[str] | None:
     except HTTPError:
         return None
     try:
-        found = {queue["name"] for queue in manage(server, "GET", "queues/%2F") if queue.get("policy") == POLICY}
+        found = {
+            queue["name"]
+            for queue in manage(server, "GET", "queues/%2F?disable_stats=true")
+            if queue.get("policy") == POLICY
+        }
         return [name for name in NAMES if name in found]
     finally:
         manage(server, "DELETE", f"policies/%2F/{POLICY}")
