@@ -8,7 +8,8 @@ from typing import Any, Final
 __all__ = ["show_json", "show_string"]
 
 _ESCAPES: Final = {
-    "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\b": r"\b", "\f": r"\f", "\x1b": r"\e", '"': r"\"", "\\": r"\\",
+    "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\b": r"\b", "\f": r"\f", "\x1b": r"\e",
+    '"': r"\"", "\\": r"\\",
 }  # fmt: skip
 
 

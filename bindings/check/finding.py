@@ -260,8 +260,8 @@ TABLE: Final = (
          "depend on it are undecided.",
          "write a simpler pattern: anchors, classes, groups, alternatives and quantifiers are understood"),
     Rule("HS707", "refused-policy", "error",
-         "RabbitMQ refuses the settings of this policy: a value is not valid, or the release does not know them (ha-* is "
-         "gone since 4.0).",
+         "RabbitMQ refuses the settings of this policy: a value is not valid, or the release does not know them. "
+         "Those of mirrored queues, ha-*, are gone since 4.0.",
          "change what it complains of, or name the release that is meant with --profile"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",

@@ -2,10 +2,10 @@
 
 Whether the rest of an expression matches from a position on does not depend on how that position was reached, since
 there are no back references. So each pair of instruction and position fails once, and what failed is not tried again:
-the work is linear in expression times name. PCRE remembers nothing and gives up after 10,000,000 steps, and then
-RabbitMQ (which allows 50,000 since 4.3.2) takes the name for one that does not match. What PCRE would have spent is known here all the same: a failure
-is remembered with its cost, which is added each time it would be repeated. A match that might have cost too much is
-not known.
+the work is linear in expression times name. PCRE remembers nothing and gives up after 10,000,000 steps (since RabbitMQ
+4.3.2, 50,000), and then RabbitMQ takes the name for one that does not match. What PCRE would have spent is known here
+all the same: a failure is remembered with its cost, which is added each time it would be repeated. A match that might
+have cost too much is not known.
 """
 
 from __future__ import annotations
@@ -107,11 +107,10 @@ class _Compiler:
 
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
-            if _can_be_empty(node.part):
-                # PCRE leaves a loop that matched nothing, the machine fails there and leaves it one round before. That
-                # makes no difference but to which match comes first, and only an atomic group asks for that.
-                if self._atomic:
-                    raise Unknown("an atomic group repeats what can be empty")
+            # PCRE leaves a loop that matched nothing, the machine fails there and leaves it one round before. That
+            # makes no difference but to which match comes first, and only an atomic group asks for that.
+            if self._atomic and _can_be_empty(node.part):
+                raise Unknown("an atomic group repeats what can be empty")
             loop = self.add(Instruction("split"))
             body = self.compile(node.part, loop)
             ways = (body, then) if node.greedy else (then, body)

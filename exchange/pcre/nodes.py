@@ -117,7 +117,7 @@ _VERTICAL: Final = of([10, 11, 12, 13, 133])
 
 
 def shorthand(name: str, dialect: Dialect) -> int | None:
-    """Return the set of a POSIX class, or of ``\\d``, ``\\h`` and others by their letter; None when there is none."""
+    r"""Return the set of a POSIX class, or of ``\d``, ``\h`` and others by their letter; None when there is none."""
     letters = {"d": "digit", "w": "word", "s": "space"}
     if name in ("h", "v"):
         return _HORIZONTAL if name == "h" else _VERTICAL
@@ -171,7 +171,7 @@ _CATEGORIES: Final = frozenset(
 
 
 def with_property(name: str) -> int | None:
-    """Return the set of ``\\p{name}`` for a general category; None for another property."""
+    r"""Return the set of ``\p{name}`` for a general category; None for another property."""
     if name == "Any":
         return ALL
     if name == "L&":
