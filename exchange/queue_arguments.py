@@ -2,7 +2,7 @@
 
 The tables are those of `rabbit_amqqueue.erl` and of the queue types' capabilities; what is refused, with which words,
 is recorded from live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-arguments-*.json``. An argument that no
-type knows is a plugin's or an application's own and is accepted. Whether a queue is exclusive is not part of a topology.
+type knows is a plugin's or an application's own and is accepted. Whether a queue is exclusive is no part of a topology.
 """
 
 from __future__ import annotations
