@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint live chaos soak bench clean
+.PHONY: help demo test lint live chaos soak damage mutants fuzz bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,15 @@ chaos: $(VENV)/.test  ## bridge and brokers killed and restarted, connections cu
 soak: $(VENV)/.test  ## 10,000 starts and stops of the bridge at random moments: none may hang
 	$(BIN)/python -m tests.soak_start_stop $(ARGS)
 
+mutants: $(VENV)/.test  ## the code broken on purpose, one change at a time: a test must notice each
+	$(BIN)/python -m tests.mutants $(ARGS)
+
+damage: $(VENV)/.test  ## 2,000 damaged copies of archives: what stands unchanged is read, the rest is reported
+	HASHSTAR_DAMAGED_COPIES=2000 $(BIN)/python -m pytest tests/bindings/archive/test_damage.py $(ARGS)
+
+fuzz: $(VENV)/.fuzz  ## inputs guided by coverage for all that is read from outside; without atheris, nothing
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
 bench: $(VENV)/.bench  ## how fast, side by side with a floor and the peers
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -45,6 +54,6 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	touch $@
 
 # The groups of pyproject.toml.
-$(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.%: $(VENV)/.demo pyproject.toml
+$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/.demo pyproject.toml
 	$(BIN)/python -m pip install --quiet --group $*
 	touch $@

@@ -26,7 +26,7 @@ __all__ = ["COMMANDS"]
 def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     """Read a source; what RabbitMQ would read otherwise, or routing cannot follow, goes to standard error."""
     source = open_source(where, vhost, seconds=seconds_to_answer())
-    topology = source.topology(vhost, profile)
+    topology = source.routable(vhost, profile)
     warn(source)
     return topology
 

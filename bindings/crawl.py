@@ -17,6 +17,7 @@ The worst patterns need exponentially many steps, so a search has a budget.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, count, product
@@ -25,7 +26,7 @@ from typing import Final, TypeAlias
 
 from exchange.pattern import AMQP, MANY, MQTT, NATS, ONE, Dialect, Pattern, Word, ordered
 
-__all__ = ["Budget", "OutOfBudget", "fresh_word", "shortest_key"]
+__all__ = ["Budget", "Deadline", "OutOfBudget", "fresh_word", "shortest_key"]
 
 Words: TypeAlias = tuple[Word, ...]
 
@@ -40,19 +41,53 @@ class OutOfBudget(Exception):
     """Raised where a search has used up its steps; the question stays undecided."""
 
 
+class Deadline:
+    """A moment after which searches stop; ``seconds`` from now, None for never."""
+
+    __slots__ = ("_clock", "_end")
+
+    def __init__(self, seconds: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock() + seconds
+
+    def share(self, parts: int) -> Deadline:
+        """Return an earlier deadline: a part of the time that is left, so that what comes after has some, too."""
+        if self._end is None:
+            return self
+        return Deadline(max(0.0, self._end - self._clock()) / parts, self._clock)
+
+    def passed(self) -> bool:
+        """Return whether the moment has come."""
+        return self._end is not None and self._clock() >= self._end
+
+
+LOOK_EVERY: Final = 1_000
+"""Number of steps between two looks at the clock: at most some milliseconds."""
+
+
 class Budget:
-    """How many steps searches may still take; a step reaches a state or compares two, some 5 or 0.1 microseconds."""
+    """How many steps searches may still take; a step reaches a state or compares two, some 5 or 0.1 microseconds.
 
-    __slots__ = ("left",)
+    A budget with a deadline ends with it, whatever is left.
+    """
 
-    def __init__(self, steps: int) -> None:
+    __slots__ = ("_deadline", "_look_below", "left")
+
+    def __init__(self, steps: int, deadline: Deadline | None = None) -> None:
         self.left = steps
+        self._deadline = deadline
+        self._look_below = 0 if deadline is None else steps
 
     def spend(self, steps: int) -> None:
         """Take so many steps. Raises OutOfBudget."""
         self.left -= steps
-        if self.left < 0:
+        if self.left < self._look_below:
+            self._look()
+
+    def _look(self) -> None:
+        if self.left < 0 or (self._deadline is not None and self._deadline.passed()):
             raise OutOfBudget
+        self._look_below = max(0, self.left - LOOK_EVERY)
 
 
 def shortest_key(

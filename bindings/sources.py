@@ -15,10 +15,13 @@ from bindings.entries import Part
 from bindings.expectations import Expectation
 from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
+from exchange.display import clip_line
 from exchange.errors import InputError
-from exchange.limits import ANSWER_SECONDS
+from exchange.limits import ANSWER_SECONDS, SHORTSTR_BYTES
+from exchange.parts import Binding
 from exchange.profile import Profile, profile_by_name, profile_for
 from exchange.topology import Topology
+from exchange.values import to_bytes
 
 __all__ = ["Source", "load", "open_source"]
 
@@ -50,6 +53,20 @@ class Source:
         except InputError as error:
             raise InputError(f"{self.name}: {error}; choose with --vhost") from None
 
+    def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The same topology, which a router can be made of.
+
+        Raises InputError also when a topic exchange has a binding with a key longer than AMQP allows. No client can
+        make it, but the management API can, and a file can hold it.
+        """
+        topology = self.topology(vhost, profile)
+        for exchange in topology.exchanges.values():
+            if "topic" in (exchange.type, exchange.arguments.get("x-delayed-type")):
+                for binding in topology.bindings_from(exchange.name):
+                    if len(binding.routing_key) * 4 > SHORTSTR_BYTES:
+                        _check_length(self.name, binding)
+        return topology
+
     def expectations(self, vhost: str) -> tuple[Expectation, ...]:
         """What is expected of a virtual host."""
         return self.content.expectations(vhost)
@@ -70,6 +87,14 @@ class Source:
             return self.content
         document = Document.of_definitions(self.content, self.name)
         return document if self.profile is None else document.with_profile(self.profile)
+
+
+def _check_length(name: str, binding: Binding) -> None:
+    size = len(to_bytes(binding.routing_key))
+    if size > SHORTSTR_BYTES:
+        what = f"binding of exchange {binding.source!r} to {binding.destination}"
+        key = clip_line(binding.routing_key, 60)
+        raise InputError(f"{name}: {what}: its key has {size} bytes, AMQP allows {SHORTSTR_BYTES}: '{key}'")
 
 
 def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
 
 from bridge.commands import bridge_command
+from exchange.display import escape_lines
 
 __all__ = ["main"]
 
@@ -35,22 +39,54 @@ def hashstar() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program; no traceback reaches its user for what the user or the machine did."""
+    if sys.stdout is None:  # closed: what writes to a file that can only be read gets an error with a reason
+        sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # whatever the locale, a name that it lacks is visible
     try:
-        hashstar.main(arguments, standalone_mode=False)
+        try:
+            hashstar.main(arguments, standalone_mode=False)
+        finally:
+            if sys.stdout.writable():
+                sys.stdout.flush()  # here, where its errors can still be reported
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
     except click.Abort:
         raise SystemExit(130) from None
     except click.ClickException as error:
-        error.show()
+        _show_usage(error)
         raise SystemExit(2) from None
     except BrokenPipeError:
-        # Whoever read the output has read enough. What is still buffered has nowhere to go.
-        import os
-        import sys
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has read enough.
+        _discard_output()
         raise SystemExit(0) from None
+    except OSError as error:  # what a command reads and writes by name it reports itself
+        _discard_output()
+        text = (
+            str(error)
+            if error.filename is not None
+            else (f"standard output cannot be written: {error.strerror or 'it is closed'}")
+        )
+        click.echo(escape_lines(f"hashstar: {text}"), err=True)
+        raise SystemExit(2) from None
+    except MemoryError:
+        click.echo("hashstar: not enough memory for this; give it more, or less to read", err=True)
+        raise SystemExit(2) from None
+
+
+def _show_usage(error: click.ClickException) -> None:
+    """Print what click says of arguments; one of them may be an address with a password, in the wrong place."""
+    from bridge.table import hide_logins
+
+    text = io.StringIO()
+    error.show(file=text)
+    click.echo(hide_logins(escape_lines(text.getvalue().rstrip("\n"))), err=True)
+
+
+def _discard_output() -> None:
+    """Give what is still buffered somewhere to go, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

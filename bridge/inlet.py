@@ -193,10 +193,26 @@ class Reading:
                 return
             if rate is not None:
                 free_at += len(deliveries) / rate
-            self._take(inlet, deliveries)
+            await self._admit(deliveries)
+            await asyncio.sleep(0)  # a source that always has some must not keep others from their turn
+
+    async def _admit(self, deliveries: Sequence[Delivery]) -> None:
+        """Take in what was read, as much at once as the bytes of the window allow. Raises Disconnected."""
+        window = self.inlet.window
+
+        def ready() -> bool:
+            return not self._is_paused() and window.fitting(deliveries) > 0
+
+        while True:
+            count = window.fitting(deliveries)
+            if count:
+                self._take(self.inlet, deliveries if count == len(deliveries) else deliveries[:count])
             if self._fault is not None:
                 raise self._fault
-            await asyncio.sleep(0)  # a source that always has some must not keep others from their turn
+            if count == len(deliveries):
+                return
+            deliveries = deliveries[count:]
+            await self._wait(ready)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:
         """Wait until ``ready``. Raises Disconnected as soon as the connection of a source that is open is gone."""

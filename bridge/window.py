@@ -68,6 +68,22 @@ class Window:
         by_size = self._most if not self._size else max(1, left // self._size)
         return min(self._most - self.messages, by_size)
 
+    def fitting(self, deliveries: Sequence[Delivery]) -> int:
+        """Return how many of these, from the first one on, may be admitted now.
+
+        Into an empty window goes at least one, as one that is larger than all of it would never go.
+        """
+        left = self._most_bytes - self.bytes
+        if sum([delivery.size for delivery in deliveries]) <= left:
+            return len(deliveries)
+        count = 0
+        for delivery in deliveries:
+            left -= delivery.size
+            if left < 0 and (count or self.messages):
+                break
+            count += 1
+        return count
+
     def oldest(self) -> Pending | None:
         """Return the delivery that is not settled for the longest time; None: all are."""
         firsts = [lane[0] for lane in self._lanes.values() if lane]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import SEEK_END
 from random import Random
 from typing import IO, Any, Final
@@ -16,9 +16,11 @@ from typing import IO, Any, Final
 import click
 
 from exchange.console import fail, timeout_option
-from exchange.display import dump_json, escape_lines
+from exchange.display import clip_line, dump_json, escape_lines
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.explain import describe, to_json
+from exchange.limits import INTEGER_DIGITS, SHORTSTR_BYTES
+from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.partition.cli import partition_command
 from exchange.profile import PROFILES, profile_by_name
@@ -26,14 +28,24 @@ from exchange.route import Route
 from exchange.router import Router
 from exchange.selector.cli import selector_command
 from exchange.topology import Topology
-from exchange.typed_json import decode, json_line, message_from_line
+from exchange.typed_json import decode, json_line, message_from_json, value_from_line
+from exchange.values import to_bytes
 
 __all__ = ["Load", "commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
-"""A source of topologies, a virtual host or None, a profile's name or None -> the topology; raises InputError."""
+"""A source of topologies, a virtual host or None, a profile's name or None -> a topology that a router can be made of.
+
+Raises InputError, which names the source.
+"""
 
 REMEMBERED_LINES: Final = 65_536
+FIELDS: Final = frozenset({"exchange", "routing_key", "headers", "properties", "body"})
+"""The fields of a message that routing reads."""
+MEANT: Final = {name.replace("_", ""): name for name in FIELDS}
+"""A field's name as a slip leaves it, without case and separators -> the name."""
+LISTED: Final = 5
+"""Maximum number of ignored fields that a warning names."""
 
 
 def commands(load: Load) -> list[click.Command]:
@@ -42,7 +54,7 @@ def commands(load: Load) -> list[click.Command]:
     @click.command("route")
     @topology_options
     @click.option("--seed", type=int, help="Make the random exchange types choose the same way every time.")
-    @click.option("--skip-bad", is_flag=True, help="Count lines that cannot be routed and go on, instead of stopping.")
+    @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, go on, and exit with 1.")
     @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
     @click.argument("file", type=click.File("rb"), default="-")
     def route_command(
@@ -56,19 +68,25 @@ def commands(load: Load) -> list[click.Command]:
     ) -> None:
         """Route messages: a line of JSON each in, a line of JSON each out, in the same order.
 
-        In: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties": {...}}; other
-        fields are ignored. Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and
-        "undecided", with the names of exchanges whose type is unknown, where there are any ("unroutable" is then null
-        if it depends on them); "partitions", where queues are partitioned: queue -> partition, null where the key does
-        not decide. AMQP types that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+        In, also gzipped: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties":
+        {...}}. Other fields are ignored with a warning; one that a slip made of these, such as "routingKey", is an
+        error. Blank lines have no answer.
+
+        Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and "undecided", with the names
+        of exchanges whose type is unknown, where there are any ("unroutable" is then null if it depends on them);
+        "partitions", where queues are partitioned: queue -> partition, null where the key does not decide. AMQP types
+        that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+
+        The first line that cannot be routed ends the command with 2; with --skip-bad, {"error": ...} stands in the
+        place of its answer.
         """
         if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
             raise click.UsageError("the topology and the messages cannot both come from standard input")
         router = Router(_loaded(load, source, vhost, profile), choose=Random(seed).randrange)
         out = sys.stdout.buffer
-        skipped = _Skipped() if skip_bad else None
+        notes = _Notes(skip_bad)
         try:
-            for line in _with_progress(file, _routed(router, file, skipped)):
+            for line in _with_progress(file, _routed(router, file, notes)):
                 out.write(line)
                 if line_buffered:
                     out.flush()
@@ -76,8 +94,13 @@ def commands(load: Load) -> list[click.Command]:
             fail(error)
         finally:
             out.flush()
-        if skipped is not None and skipped.count:
-            click.echo(escape_lines(f"{skipped.count} bad lines skipped, the first is {skipped.first}"), err=True)
+        if notes.ignored:
+            names = ", ".join(map(json.dumps, sorted(notes.ignored)[:LISTED]))
+            more = f" and {len(notes.ignored) - LISTED} more" if len(notes.ignored) > LISTED else ""
+            click.echo(escape_lines(f"fields that are ignored: {names}{more}"), err=True)
+        if notes.bad:
+            click.echo(escape_lines(f"bad lines: {notes.bad}, the first is {notes.first}"), err=True)
+            sys.exit(1)
 
     @click.command("explain")
     @topology_options
@@ -110,6 +133,9 @@ def commands(load: Load) -> list[click.Command]:
         """
         router = Router(_loaded(load, source, vhost, profile))
         try:
+            for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
+                if len(to_bytes(text)) > SHORTSTR_BYTES:
+                    raise InputError(f"{name} has {len(to_bytes(text))} bytes; AMQP allows {SHORTSTR_BYTES}")
             message = Message(
                 exchange,
                 routing_key,
@@ -177,28 +203,35 @@ def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> 
 
 
 @dataclass
-class _Skipped:
-    """How many lines could not be routed, and the place and reason of the first."""
+class _Notes:
+    """What is to be reported after the last line."""
 
-    count: int = 0
+    go_on: bool
+    """Whether a bad line is answered and counted, and does not end the command."""
+    bad: int = 0
     first: str = ""
+    """The place and reason of the first bad line."""
+    ignored: set[str] = field(default_factory=set)
+    """Names of fields that are no message's; at most `REMEMBERED_LINES`."""
 
 
-def _routed(router: Router, file: IO[bytes], skipped: _Skipped | None) -> Iterator[bytes]:
-    """The output lines. What cannot be routed raises InputError, or is counted in ``skipped`` when that is given."""
+def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
+    """Yield the output lines. What cannot be routed raises InputError, or is noted and answered with its error."""
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
-    for number, raw in enumerate(file, 1):
+    for number, raw in read_lines(file):
         try:
-            message = message_from_line(raw)
+            value = value_from_line(raw)
+            if type(value) is dict and not FIELDS.issuperset(value):
+                _check_fields(value, notes)
+            message = message_from_json(value)
             route = router.route(message)
         except (InputError, BrokerError) as error:
-            if not raw.strip():
-                continue
             place = f"{getattr(file, 'name', '-')}:{number}: {error}"
-            if skipped is None:
+            if not notes.go_on:
                 raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
-            skipped.count += 1
-            skipped.first = skipped.first or place
+            notes.bad += 1
+            notes.first = notes.first or place
+            yield json_line({"error": str(error)})
             continue
         key = (message.exchange, message.routing_key)
         known = lines.get(key)
@@ -207,6 +240,15 @@ def _routed(router: Router, file: IO[bytes], skipped: _Skipped | None) -> Iterat
                 lines.clear()
             known = lines[key] = route, _line(message, route)
         yield known[1]
+
+
+def _check_fields(value: dict[str, Any], notes: _Notes) -> None:
+    for name in value.keys() - FIELDS:
+        meant = MEANT.get(name.casefold().replace("_", "").replace("-", "").replace(" ", ""))
+        if meant is not None and meant not in value:
+            raise InputError(f"{json.dumps(name)} is no field of a message: {json.dumps(meant)} is")
+        if len(notes.ignored) < REMEMBERED_LINES:
+            notes.ignored.add(name)
 
 
 def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -241,9 +283,19 @@ def _line(message: Message, route: Route) -> bytes:
 def _field(option: str, given: str) -> tuple[str, Any]:
     name, separator, text = given.partition("=")
     if not separator:
-        raise InputError(f"{option} {given!r}: NAME=VALUE is wanted; for one without a value, {given}=null")
+        raise InputError(
+            f"{option} {_clipped(given)!r}: NAME=VALUE is wanted; for one without a value, {_clipped(given)}=null"
+        )
     try:
         value = json.loads(text)
-    except ValueError:
+    except json.JSONDecodeError:
         return name, text
-    return name, decode(value)
+    except RecursionError:
+        raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
+    except ValueError:  # Python's own limit
+        raise InputError(f"{option} {_clipped(name)}: a number of more than {INTEGER_DIGITS} digits") from None
+    return name, decode(value, f"{option} {_clipped(name)}")
+
+
+def _clipped(name: str) -> str:
+    return clip_line(name, 60)

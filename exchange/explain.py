@@ -7,7 +7,10 @@ from typing import Any
 
 from exchange.display import escape_line
 from exchange.kinds import KINDS
-from exchange.parts import Binding
+from exchange.message import Message
+from exchange.notation import write_arguments, write_value
+from exchange.parts import Binding, Exchange
+from exchange.pattern import Pattern
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
 from exchange.typed_json import encode
 
@@ -25,11 +28,12 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
     result: dict[str, Any] = {
         "exchange": explanation.message.exchange,
         "routing_key": explanation.message.routing_key,
+        "copied_to": [{"header": header, "key": key} for header, key in explanation.message.copied_to()],
         "queues": list(route.queues),
         "unroutable": route.unroutable,
         "undecided": list(route.undecided),
         "placements": [_placement_json(placement) for placement in route.placements],
-        "hops": [_hop_json(hop) for hop in explanation.hops],
+        "hops": [_hop_json(hop, explanation.message) for hop in explanation.hops],
     }
     if explanation.asked is not None:
         result["asked"] = {
@@ -43,9 +47,10 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     message, route = explanation.message, explanation.route
-    yield f"{_name(message.exchange)} <- '{message.routing_key}'"
+    copied = "".join([f", {header} '{key}'" for header, key in message.copied_to()])
+    yield f"{_name(message.exchange)} <- '{message.routing_key}'{copied}"
     for hop in explanation.hops:
-        yield from _hop_lines(hop)
+        yield from _hop_lines(hop, message)
     if route.queues:
         count = "1 queue" if len(route.queues) == 1 else f"{len(route.queues)} queues"
         yield f"routed to {count}: {', '.join(route.queues)}"
@@ -60,7 +65,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield from _asked_lines(explanation, explanation.asked)
 
 
-def _hop_lines(hop: Hop) -> Iterator[str]:
+def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     came_from = "" if hop.came_from is None else f", from {_name(hop.came_from)}"
     yield f"  {_name(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
     if hop.undecided and (hop.exchange.type not in KINDS or not KINDS[hop.exchange.type].decides(hop.exchange)):
@@ -68,7 +73,9 @@ def _hop_lines(hop: Hop) -> Iterator[str]:
         return
     outcomes = dict(hop.steps)
     for binding in hop.matched:
-        yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}"
+        header, key = _matching_key(hop.exchange, binding, message) or (None, "")
+        by = f" by {header} '{key}'" if header is not None else ""
+        yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
     if not hop.matched:
         yield "    no binding matches"
     if hop.chosen_by is not None:
@@ -77,6 +84,21 @@ def _hop_lines(hop: Hop) -> Iterator[str]:
         yield "    ? its alternate exchange depends on a policy whose pattern is not understood here"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
+
+
+def _matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
+    """The first of the message's keys that the binding matches, and the header that has it: None of the routing key.
+
+    None where keys do not decide.
+    """
+    kind = str(exchange.arguments.get("x-delayed-type", "")) if exchange.type == "x-delayed-message" else exchange.type
+    if kind not in ("direct", "topic"):
+        return None
+    pattern = Pattern.of_binding_key(binding.routing_key) if kind == "topic" else None
+    for header, key in [(None, message.routing_key), *message.copied_to()]:
+        if key == binding.routing_key if pattern is None else pattern.matches(key):
+            return header, key
+    return None
 
 
 _OUTCOMES = {
@@ -99,7 +121,12 @@ def _placement_lines(placement: Placement) -> Iterator[str]:
     where = f"partition {placement.name}" if placement.name is not None else "some partition"
     yield f"  {placement.queue} -> {where} ({placement.partitioning})"
     hashed = "" if placement.hash is None else f", hash {placement.hash}"
-    yield f"    key {placement.key!r}{hashed}: {placement.rule}"
+    yield f"    key {_key_text(placement.key)}{hashed}: {placement.rule}"
+
+
+def _key_text(key: Any) -> str:
+    # A number in a body has more than 64 bits if it likes.
+    return str(key) if type(key) is int else write_value(key)
 
 
 def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
@@ -120,8 +147,8 @@ def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
 
 
 def _binding(binding: Binding) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in binding.arguments.items())
-    return f"'{binding.routing_key}'{f' [{arguments}]' if arguments else ''} -> {binding.destination}"
+    arguments = f" {write_arguments(binding.arguments)}" if binding.arguments else ""
+    return f"'{binding.routing_key}'{arguments} -> {binding.destination}"
 
 
 def _name(exchange: str) -> str:
@@ -133,14 +160,14 @@ def _placement_json(placement: Placement) -> dict[str, Any]:
         "queue": placement.queue,
         "partition": placement.partition,
         "name": placement.name,
-        "key": encode(placement.key),
+        "key": placement.key if type(placement.key) is int else encode(placement.key),
         "hash": placement.hash,
         "rule": placement.rule,
         "partitioning": str(placement.partitioning),
     }
 
 
-def _hop_json(hop: Hop) -> dict[str, Any]:
+def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
     outcomes = dict(hop.steps)
     alternate = None
     if hop.alternate is not None:
@@ -152,9 +179,21 @@ def _hop_json(hop: Hop) -> dict[str, Any]:
         "came_from": hop.came_from,
         "undecided": hop.undecided,
         "chosen_by": hop.chosen_by,
-        "matched": [{**_binding_json(b), "outcome": outcomes[b.destination]} for b in hop.matched],
+        "matched": [
+            {
+                **_binding_json(binding),
+                "outcome": outcomes[binding.destination],
+                **_key_json(_matching_key(hop.exchange, binding, message)),
+            }
+            for binding in hop.matched
+        ],
         "alternate": alternate,
     }
+
+
+def _key_json(matching: tuple[str | None, str] | None) -> dict[str, Any]:
+    header, key = matching or (None, None)
+    return {"matched_key": key, "matched_header": header}
 
 
 def _obstacle_json(obstacle: Obstacle) -> dict[str, Any]:

@@ -18,18 +18,23 @@ TABLE_ITEMS: Final = 100_000
 """Maximum number of fields and array items of one field table, nested ones included."""
 BODY_BYTES: Final = 32 << 20
 """Maximum size in bytes of one message body after decompression: eight times the default maximum of RocketMQ."""
-BATCH_BYTES: Final = 1 << 30
-"""Maximum size in bytes of a batch of Kafka records after decompression."""
+MESSAGE_BYTES: Final = 512 << 20
+"""Maximum size in bytes of the body of an AMQP message: the most that RabbitMQ can be set to."""
+BATCH_BYTES: Final = 256 << 20
+"""Maximum size in bytes of a batch of Kafka records after decompression: brokers take 1 MiB packed by default, and
+reading takes several times this in memory."""
+FILE_BYTES: Final = 4 << 30
+"""Maximum size in bytes of a gzipped segment or log after decompression: segments of Kafka have 2 GiB at most."""
 RECORD_BYTES: Final = 256 << 20
 """Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
 DOCUMENT_BYTES: Final = 512 << 20
 """Maximum size in bytes of a topology file after decompression."""
-PARTITIONS: Final = 1_000_000
-"""Maximum number of partitions of one queue or topic."""
-STATEMENTS: Final = 1_000_000
-"""Maximum number of statements that the loops of a .bindings file expand to."""
-TEXT_BYTES: Final = 16 << 20
-"""Maximum size in bytes of the values of all `let` variables of a .bindings file."""
+PARTITIONS: Final = 200_000
+"""Maximum number of partitions of one queue or topic: what a whole cluster of Kafka was recommended to have at most."""
+STATEMENTS: Final = 250_000
+"""Maximum number of statements and bindings that the loops and lists of a .bindings file expand to."""
+TEXT_BYTES: Final = 64 << 20
+"""Maximum size in characters of all that the variables of a .bindings file are replaced with."""
 ANSWER_BYTES: Final = 1 << 30
 """Maximum size in bytes of one answer of the management API."""
 ANSWER_SECONDS: Final = 60.0

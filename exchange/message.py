@@ -70,6 +70,10 @@ class Message:
             return (self.routing_key,)
         return (self.routing_key, *self._keys_in("CC"), *self._keys_in("BCC"))
 
+    def copied_to(self) -> list[tuple[str, str]]:
+        """The header and the key of each further routing key: ``("CC", "a.b")``. Raises as `routing_keys`."""
+        return [(header, key) for header in ("CC", "BCC") for key in self._keys_in(header)]
+
     def _keys_in(self, header: str) -> list[str]:
         if header not in self.headers:
             return []

@@ -16,6 +16,7 @@ from exchange.conjunctions import PRESENT
 from exchange.kinds.headers import comparable_headers, conditions_of, match_mode
 from exchange.limits import SHORTSTR_BYTES
 from exchange.message import Message
+from exchange.notation import write_value
 from exchange.parts import Binding, Destination, Exchange
 from exchange.pattern import MANY, ONE, Pattern, Word
 from exchange.profile import Profile
@@ -161,7 +162,9 @@ def _look_at_headers(binding: Binding, message: Message, profile: Profile) -> tu
             failed.append(f"header '{name}' is not there")
         elif wanted is not PRESENT and headers[name] != wanted:
             is_, wants = message.headers[name], binding.arguments[name]
-            failed.append(f"header '{name}' is {is_!r}, it wants {wants!r}{_type_hint(is_, wants)}")
+            failed.append(
+                f"header '{name}' is {write_value(is_)}, it wants {write_value(wants)}{_type_hint(is_, wants)}"
+            )
     if match_mode(binding).startswith("any"):
         if not conditions:
             return 2.0, "it asks for any of no headers, which never matches"

@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from json import JSONDecodeError, JSONDecoder, dumps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from exchange.display import clip_line
 from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS, NESTING
 from exchange.message import Message
 from exchange.values import RANGES, Typed, float32, to_bytes, type_and_value
 
@@ -31,44 +33,84 @@ __all__ = [
     "message_from_json",
     "message_from_line",
     "message_to_json",
+    "value_from_line",
 ]
 
 SAME: Final = frozenset({str, float, bool, type(None)})
 """The types of JSON values that are field values as they stand."""
 
 LOWEST, HIGHEST = RANGES["long"]
+LONGEST_PLACE: Final = 200
+"""Maximum number of characters of a place in an error: names of fields are chosen by publishers."""
 NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 
 
 def decode(value: Any, place: str = "value") -> Any:
     """The field value that a value parsed from JSON stands for.
 
-    Raises InputError, which calls the value ``place``, for integers beyond 64 bits and for typed values that are
-    unknown or do not fit their type.
+    Raises InputError, which calls the value ``place``, for integers beyond 64 bits, for typed values that are unknown
+    or do not fit their type, and for arrays and tables deeper than `exchange.limits.NESTING`.
     """
-    kind = type(value)
-    if kind in SAME:
-        return value
-    if kind is int:
-        if LOWEST <= value <= HIGHEST:
-            return value
-        raise InputError(f"{place}: {value} does not fit in a long, AMQP's largest integer: 64 bits, signed")
-    if kind is list:
-        return [item if type(item) in SAME else decode(item, f"{place}[{n}]") for n, item in enumerate(value)]
-    if kind is dict:
-        if len(value) == 1:
-            (key,) = value
-            if key.startswith("!"):
-                return _decode_typed(key, value[key], place)
-        return decode_table(value, place)
-    raise InputError(f"{place}: {value!r} is not a JSON value")
+    return value if type(value) in SAME else _decode(value, (None, place), 0)
 
 
 def decode_table(value: Any, place: str = "value") -> dict[str, Any]:
     """The table that an object stands for, whatever its keys; raises InputError as `decode`, or if it is no object."""
+    return _decode_table(value, (None, place), 0)
+
+
+class Place(NamedTuple):
+    """Where a value stands; the text is made only for an error, since a place in a place ... may be long."""
+
+    within: Place | tuple[None, str]
+    step: str | int
+
+
+def _text_of(place: Place | tuple[None, str]) -> str:
+    steps: list[str] = []
+    while isinstance(place, Place):
+        steps.append(f"[{place.step}]" if isinstance(place.step, int) else f".{place.step}")
+        place = place.within
+    return clip_line("".join((place[1], *reversed(steps))), LONGEST_PLACE)
+
+
+def _check_depth(place: Place | tuple[None, str], depth: int) -> None:
+    if depth >= NESTING:
+        raise InputError(f"{_text_of(place)}: nested too deeply, beyond {NESTING} arrays and tables")
+
+
+def _decode(value: Any, place: Place | tuple[None, str], depth: int) -> Any:
+    """The field value of what is not in `SAME`."""
+    kind = type(value)
+    if kind is int:
+        if LOWEST <= value <= HIGHEST:
+            return value
+        shown = clip_line(str(value), 60)
+        raise InputError(f"{_text_of(place)}: {shown} does not fit in a long, AMQP's largest integer: 64 bits, signed")
+    if kind is list:
+        _check_depth(place, depth)
+        return [
+            item if type(item) in SAME else _decode(item, Place(place, n), depth + 1) for n, item in enumerate(value)
+        ]
+    if kind is dict:
+        if len(value) == 1:
+            (key,) = value
+            if key.startswith("!"):
+                _check_depth(place, depth)
+                return _decode_typed(key, value[key], place, depth)
+        return _decode_table(value, place, depth)
+    if kind in SAME:
+        return value
+    raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")
+
+
+def _decode_table(value: Any, place: Place | tuple[None, str], depth: int) -> dict[str, Any]:
     if type(value) is not dict:
-        raise InputError(f"{place}: {_shown(value)} is not an object")
-    return {key: item if type(item) in SAME else decode(item, f"{place}.{key}") for key, item in value.items()}
+        raise InputError(f"{_text_of(place)}: {_shown(value)} is not an object")
+    _check_depth(place, depth)
+    return {
+        key: item if type(item) in SAME else _decode(item, Place(place, key), depth + 1) for key, item in value.items()
+    }
 
 
 def encode(value: Any) -> Any:
@@ -129,9 +171,9 @@ def message_from_json(value: Any) -> Message:
     if type(routing_key) is not str:
         _not_a_string(routing_key, "routing_key")
     headers = get("headers")
-    headers = {} if headers is None or headers == {} else _fields(headers, "headers")
+    headers = {} if headers is None or headers == {} else _decode_table(headers, HEADERS, 0)
     properties = get("properties")
-    properties = {} if properties is None or properties == {} else _fields(properties, "properties")
+    properties = {} if properties is None or properties == {} else _decode_table(properties, PROPERTIES, 0)
     body = get("body")
     body = b"" if body is None else _body(body)
     message = new(Message)
@@ -148,6 +190,11 @@ def message_from_line(raw: bytes) -> Message:
 
     Raises InputError saying why it is none.
     """
+    return message_from_json(value_from_line(raw))
+
+
+def value_from_line(raw: bytes) -> Any:
+    """The value in a line of JSON in UTF-8, its line end included or not. Raises InputError saying why it is none."""
     try:
         text = raw.decode()
         try:
@@ -159,15 +206,20 @@ def message_from_line(raw: bytes) -> Message:
     except JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg} at column {error.colno}") from None
     except UnicodeDecodeError as error:
+        if raw[:2] in UTF_16:
+            raise InputError("UTF-16 and not UTF-8, in which JSON lines are written") from None
         raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise InputError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}") from None
-    return message_from_json(value)
+    except ValueError:  # Python's own limit, which keeps reading them linear
+        raise InputError(f"not JSON that can be read: a number of more than {INTEGER_DIGITS} digits") from None
+    return value
 
 
 LINE_ENDS: Final = ("\n", "", "\r\n")
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+HEADERS: Final = (None, "headers")
+PROPERTIES: Final = (None, "properties")
 
 _raw_decode: Final = JSONDecoder().raw_decode
 _decode_all: Final = JSONDecoder().decode
@@ -202,13 +254,6 @@ def json_line(fields: Mapping[str, Any]) -> bytes:
         return dumps(fields).encode() + b"\n"
 
 
-def _fields(value: Any, place: str) -> Mapping[str, Any]:
-    try:
-        return decode_table(value, place)
-    except RecursionError:
-        raise InputError(f"{place}: nested too deeply") from None
-
-
 def _body(value: Any) -> bytes:
     if type(value) is str:
         return to_bytes(value)
@@ -223,7 +268,10 @@ def _not_a_string(value: Any, place: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = dumps(value, default=repr)
+    try:
+        text = dumps(value, default=repr)
+    except RecursionError:
+        return "a value nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -270,18 +318,22 @@ PLAIN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {
 """The types that plain Python has -> the plain value of a `Typed` one."""
 
 
-def _decode_typed(key: str, item: Any, place: str) -> Any:
+def _decode_typed(key: str, item: Any, place: Place | tuple[None, str], depth: int) -> Any:
     reader = READERS.get(key)
     if reader is None:
-        table = f'{{"!table": {{{dumps(key)}: ...}}}}'
+        table = f'{{"!table": {{{_shown(key)}: ...}}}}'
         raise InputError(
-            f"{place}: {dumps(key)} is not an AMQP type; there are {', '.join(READERS)}. "
+            f"{_text_of(place)}: {_shown(key)} is not an AMQP type; there are {', '.join(READERS)}. "
             f"A table with this only key is written {table}"
         )
     try:
-        return reader(item, f"{place}.{key}")
+        return reader(item, Place(place, key), depth)
     except (ValueError, ArithmeticError) as error:
-        raise InputError(f"{place}.{key}: {_shown(item)} does not fit: {error}") from None
+        raise InputError(f"{_text_of(Place(place, key))}: {_shown(item)} does not fit: {error}") from None
+
+
+Reader = Callable[[Any, Place, int], Any]
+"""The value of a typed value's only key, where that stands and at which depth -> the field value."""
 
 
 def _must(fits: bool, wanted: str) -> None:
@@ -289,59 +341,59 @@ def _must(fits: bool, wanted: str) -> None:
         raise ValueError(f"it must be {wanted}")
 
 
-def _void(item: Any, _: str) -> None:
+def _void(item: Any, *_: Any) -> None:
     _must(item is None, "null")
 
 
-def _bool(item: Any, _: str) -> bool:
+def _bool(item: Any, *_: Any) -> bool:
     _must(isinstance(item, bool), "true or false")
     return bool(item)
 
 
-def _float(item: Any, _: str) -> float:
+def _float(item: Any, *_: Any) -> float:
     named = item in ("NaN", "Infinity", "-Infinity")
     _must(named or (isinstance(item, (int, float)) and not isinstance(item, bool)), 'a number, "NaN" or "±Infinity"')
     return float(item)
 
 
-def _single(item: Any, place: str) -> Typed:
-    number = _float(item, place)
+def _single(item: Any, *_: Any) -> Typed:
+    number = _float(item)
     float32(number)  # raises OverflowError when 32 bits do not hold it
     return Typed("float", number)
 
 
-def _decimal(item: Any, _: str) -> Decimal:
+def _decimal(item: Any, *_: Any) -> Decimal:
     _must(isinstance(item, str) and NUMBER.fullmatch(item) is not None, 'a number in a string, such as "1.25"')
     value = Decimal(item)
     type_and_value(value)  # raises ValueError when AMQP cannot hold it
     return value
 
 
-def _bytes(item: Any, _: str) -> bytes:
+def _bytes(item: Any, *_: Any) -> bytes:
     _must(isinstance(item, str), "a string in base64")
     return b64decode(item, validate=True)
 
 
-def _longstr(item: Any, place: str) -> str | Typed:
+def _longstr(item: Any, place: Place, depth: int) -> str | Typed:
     if isinstance(item, str):
         return item
-    inner = decode(item, place) if type(item) is dict else None
+    inner = _decode(item, place, depth + 1) if type(item) is dict else None
     _must(isinstance(inner, bytes), 'a string, or {"!bytes": "<base64>"} when it is not UTF-8')
     return Typed("longstr", inner)
 
 
-def _array(item: Any, place: str) -> Any:
+def _array(item: Any, place: Place, depth: int) -> Any:
     _must(isinstance(item, list), "an array")
-    return decode(item, place)
+    return _decode(item, place, depth)
 
 
-def _integer(kind: str) -> Callable[[Any, str], Any]:
-    return lambda item, _: Typed(kind, item)
+def _integer(kind: str) -> Reader:
+    return lambda item, *_: Typed(kind, item)
 
 
-READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+READERS: Final[Mapping[str, Reader]] = {
     **{f"!{kind}": _integer(kind) for kind in RANGES},
-    "!long": lambda item, _: Typed("long", item).value,
+    "!long": lambda item, *_: Typed("long", item).value,
     "!void": _void,
     "!bool": _bool,
     "!float": _single,
@@ -351,6 +403,6 @@ READERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "!bytes": _bytes,
     "!binary": _bytes,
     "!array": _array,
-    "!table": decode_table,
+    "!table": _decode_table,
 }
 """The only key of a typed value -> what reads it: one for every type in `exchange.values.TYPES`, and ``!bytes``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.rocketmq_cluster import Cluster, cluster_with
 from tests.servers import SERVERS, Server, running
@@ -15,6 +15,11 @@ pytest.register_assert_rewrite("tests.bridge.behaviour")
 
 # How long an example takes says how busy the machine is, not whether the law holds.
 settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make mutants` asks the same of each mutant, so that what one is killed by is no luck; how simply does not matter.
+settings.register_profile(
+    "mutants", settings.get_profile("untimed"), derandomize=True, database=None, max_examples=200,
+    phases=(Phase.explicit, Phase.generate),
+)  # fmt: skip
 settings.load_profile("untimed")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from bridge.cli import main
 from exchange import Binding, Exchange, Queue, Topology
 
 ROOT = Path(__file__).parent.parent
-DEFINITIONS = {
+DEFINITIONS: dict[str, Any] = {
     "vhosts": [{"name": "/"}],
     "queues": [
         {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}} for name in ("b", "a", "h")
@@ -121,7 +123,10 @@ def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(def
 def test_a_bad_line_stops_with_its_place_or_is_counted(
     in_here: Callable[..., Done], definitions: str, tmp_path: Path, line: str, reason: str
 ) -> None:
-    """What came before it is answered; the message names file, line and reason; --skip-bad counts and goes on."""
+    """What came before it is answered; the message names file, line and reason.
+
+    --skip-bad answers in its place, counts, goes on, and ends with 1.
+    """
     good = '{"exchange": "x", "routing_key": "k.1"}'
     path = tmp_path / "in.jsonl"
     path.write_text(f"{good}\n\n{line}\n{good}\n{line}\n")
@@ -132,9 +137,11 @@ def test_a_bad_line_stops_with_its_place_or_is_counted(
     assert reason in result.stderr
     assert "Traceback" not in result.stderr
     result = in_here("route", "--skip-bad", "-d", definitions, str(path))
-    assert result.returncode == 0
-    assert len(result.stdout.splitlines()) == 2
-    assert f"2 bad lines skipped, the first is {path}:3: " in result.stderr
+    assert result.returncode == 1
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert ["error" in answer for answer in answers] == [False, True, False, True]
+    assert reason in answers[1]["error"]
+    assert f"bad lines: 2, the first is {path}:3: " in result.stderr
 
 
 def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path) -> None:
@@ -153,7 +160,7 @@ def test_a_line_that_is_not_utf8_is_a_bad_line(definitions: str, tmp_path: Path)
         (["route", "-d", "/nowhere.json"], "/nowhere.json: cannot be read"),
         (["route", "-d", "DEFINITIONS", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["route", "-d", "DEFINITIONS", "--vhost", "other"], "there is no virtual host 'other'"),
-        (["route", "-d", "DEFINITIONS", "--profile", "rabbitmq-1.0"], "rabbitmq-4.3"),
+        (["route", "-d", "DEFINITIONS", "--profile", "rabbitmq-x"], "rabbitmq-4.3"),
         (["explain", "-d", "DEFINITIONS", "nope"], "404 NOT_FOUND"),
         (["explain", "-d", "DEFINITIONS", "x", "-H", "nonsense"], "NAME=VALUE"),
         (["nonsense"], "No such command"),
@@ -182,7 +189,187 @@ def test_explain_is_readable_and_has_json(in_here: Callable[..., Done], definiti
     assert explained["hops"][0]["matched"][0]["routing_key"] == "k.#"
     assert explained["asked"]["obstacles"][0]["binding"]["routing_key"] == "k.*"
     result = in_here("explain", "-d", definitions, "h", "-H", 'n="1"', "-q", "h")
-    assert "header 'n' is '1', it wants 1 (of another type)" in result.stdout
+    assert "header 'n' is \"1\", it wants 1 (of another type)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("routingKey", "routing_key"), ("routing-key", "routing_key"), ("Exchange", "exchange"), ("HEADERS", "headers")],
+)
+def test_a_slip_in_the_name_of_a_field_is_an_error(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path, name: str, meant: str
+) -> None:
+    """It would route the empty key in silence; a field that is no slip is named in a warning."""
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps({"exchange": "x", "routing_key": "k.1", "time": 5, "Queue": "q"}))
+    result = in_here("route", "-d", definitions, str(path))
+    assert result.returncode == 0
+    assert result.stderr.endswith('\nfields that are ignored: "Queue", "time"\n')
+    message = {key: value for key, value in {"exchange": "x", "routing_key": "k.1"}.items() if key != meant}
+    path.write_text(json.dumps({**message, name: {} if meant == "headers" else "k.1"}))
+    result = in_here("route", "-d", definitions, str(path))
+    assert result.returncode == 2
+    assert f'in.jsonl:1: "{name}" is no field of a message: "{meant}" is' in result.stderr
+
+
+def test_messages_are_read_gzipped_and_with_a_byte_order_mark(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path
+) -> None:
+    """By their content; what is cut off or UTF-16 is an error with the way out, after what could be routed."""
+    line = b'{"exchange": "x", "routing_key": "k.1"}\r\n'
+    path = tmp_path / "in.jsonl"
+    for content in (b"\xef\xbb\xbf" + line * 2, gzip.compress(line * 2), gzip.compress(b"\xef\xbb\xbf" + line * 2)):
+        path.write_bytes(content)
+        result = in_here("route", "-d", definitions, str(path))
+        assert result.returncode == 0
+        assert [json.loads(each)["queues"] for each in result.stdout.splitlines()] == [["a", "b"]] * 2
+    path.write_bytes(line.decode().encode("utf-16"))
+    assert "in.jsonl:1: UTF-16 and not UTF-8" in in_here("route", "-d", definitions, str(path)).stderr
+    noise = b"".join(b'{"exchange": "x", "routing_key": "k.%d"}\n' % (n * n) for n in range(10_000))
+    for damaged in (gzip.compress(noise)[:-200], gzip.compress(noise)[:-8] + b"checksum", b"\x1f\x8b\x08 no"):
+        path.write_bytes(damaged)
+        result = in_here("route", "-d", definitions, str(path))
+        assert result.returncode == 2
+        assert re.search(r"in\.jsonl: cannot be unpacked after line \d+: ", result.stderr)
+
+
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-H", "k=" + "[" * 5_000], "--header k: nested too deeply"),
+        (["-P", "k=" + "[" * 900 + "]" * 900], "nested too deeply, beyond 100 arrays and tables"),
+        (["-H", f"k={DIGITS}"], "--header k: a number of more than 4300 digits"),
+        (["-H", f"k={DIGITS[:3000]}"], "does not fit in a long"),
+        (["-H", 'k={"!long": ' + DIGITS + "}"], "--header k: a number of more than 4300 digits"),
+        (["-H", "k=" + '{"!table": ' * 91 + "1" + "}" * 91], "1 is not an object"),
+        (["-H", "k=" + '{"!longstr": ' * 300 + "1" + "}" * 300], "nested too deeply"),
+        ([".".join("a" * 20_000)], "ROUTING_KEY has 39999 bytes; AMQP allows 255"),
+        (["é" * 128], "ROUTING_KEY has 256 bytes"),
+    ],
+)
+def test_explain_refuses_what_no_client_can_send(
+    in_here: Callable[..., Done], definitions: str, arguments: list[str], reason: str
+) -> None:
+    """In one short line, whatever size it has."""
+    result = in_here("explain", "-d", definitions, "-q", "a", "x", *arguments)
+    assert result.returncode == 2
+    told = result.stderr.splitlines()[-1]
+    assert told.startswith("hashstar: ")
+    assert reason in told
+    assert len(told) < 600
+
+
+def test_a_number_with_5000_digits_is_a_bad_line(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path
+) -> None:
+    """The user did not write the program that sys.set_int_max_str_digits would be for."""
+    path = tmp_path / "in.jsonl"
+    path.write_text(f'{{"exchange": "h", "headers": {{"n": {DIGITS}}}}}\n')
+    result = in_here("route", "-d", definitions, str(path))
+    assert result.returncode == 2
+    assert "in.jsonl:1: not JSON that can be read: a number of more than 4300 digits" in result.stderr
+
+
+def test_explain_names_the_key_that_matched_and_shows_values_as_the_language_does(
+    in_here: Callable[..., Done], definitions: str
+) -> None:
+    """A key of CC or BCC, in the text and in JSON; values can be pasted into a .bindings file."""
+    arguments = ["explain", "-d", definitions, "-H", 'CC=["k.2", "z"]', "-H", 'BCC=["k.3.4"]', "x", "nobody"]
+    text = in_here(*arguments).stdout
+    assert "exchange 'x' <- 'nobody', CC 'k.2', CC 'z', BCC 'k.3.4'" in text
+    assert "'k.#' -> queue 'b': queued by CC 'k.2'" in text
+    explained = json.loads(in_here(*arguments, "--json").stdout)
+    assert explained["copied_to"][2] == {"header": "BCC", "key": "k.3.4"}
+    matched = explained["hops"][0]["matched"]
+    assert [(each["matched_header"], each["matched_key"]) for each in matched] == [("CC", "k.2")] * 2
+    text = in_here("explain", "-d", definitions, "x", "k.1").stdout
+    assert "'k.#' -> queue 'b': queued\n" in text
+    for given, shown in [
+        ('{"!timestamp": 5}', "!timestamp 5"), ('{"!decimal": "1.5"}', "!decimal 1.5"),
+        ('{"!bytes": "/w=="}', '!bytes "/w=="'),
+        ('[1, "a", null]', '[1, "a", null]'), ('{"a": true}', '{ "a" = true }'), ("1.0", "1.0"),
+    ]:  # fmt: skip
+        text = in_here("explain", "-d", definitions, "h", "-q", "h", "-H", f"n={given}").stdout
+        assert f"header 'n' is {shown}, it wants 1" in text
+
+
+def test_names_with_lone_surrogates_can_be_printed(tmp_path: Path) -> None:
+    """JSON can write them; they leave escaped."""
+    path = tmp_path / "d.json"
+    name = "\ud800"
+    path.write_text(json.dumps({
+        "exchanges": [{**DEFINITIONS["exchanges"][0], "name": name}],
+        "queues": [{**DEFINITIONS["queues"][0], "name": name}],
+        "bindings": [{**DEFINITIONS["bindings"][0], "source": name, "destination": name, "routing_key": name}],
+    }))  # fmt: skip
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(DEFINITIONS))
+    for arguments in (["diff", str(path), str(other)], ["graph", str(path)], ["check", str(path)]):
+        result = hashstar(*arguments)
+        assert result.returncode in (0, 1), result.stderr
+        assert "Traceback" not in result.stderr
+    escaped = json.dumps({"exchange": name, "routing_key": name})
+    assert json.loads(hashstar("route", "-t", str(path), given=escaped).stdout)["queues"] == [name]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "command", ["route -d D messages", "explain -d D x k.1", "explain -d D x k.1 --json", "check D"]
+)
+@pytest.mark.parametrize(
+    ("redirected", "reason"), [("> /dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_an_output_that_cannot_be_written_is_told_in_one_line(
+    definitions: str, tmp_path: Path, command: str, redirected: str, reason: str
+) -> None:
+    """A full disk, and a standard output that is closed: exit code 2, no traceback."""
+    messages = tmp_path / "messages"
+    messages.write_text('{"exchange": "x", "routing_key": "k.1"}\n' * 3)
+    command = command.replace("D", definitions).replace("messages", str(messages))
+    result = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m bridge.cli {command} {redirected}"],
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 2
+    lines = [line for line in result.stderr.splitlines() if "is unknown here" not in line]
+    assert len(lines) == 1
+    assert reason in lines[0]
+
+
+LONG = [
+    {**DEFINITIONS["bindings"][0], "routing_key": f"a.{'b' * 300}"},
+    {**DEFINITIONS["bindings"][0], "routing_key": "a.#." + "é" * 150},
+]
+
+
+@pytest.mark.parametrize("binding", LONG)
+def test_a_key_longer_than_amqp_allows_is_named_with_its_file_and_binding(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path, binding: dict[str, Any]
+) -> None:
+    """By what routes; `check` has it as a finding, and what only reads and writes a topology takes it."""
+    path = str(tmp_path / "long.json")
+    Path(path).write_text(json.dumps({**DEFINITIONS, "bindings": [*DEFINITIONS["bindings"], binding]}))
+    messages = tmp_path / "messages"
+    messages.write_text('{"exchange": "x", "routing_key": "k.1"}\n')
+    for arguments in (
+        ["route", "-d", path, str(messages)], ["explain", "-d", path, "x", "k"],
+        ["diff", path, definitions], ["diff", definitions, path],
+    ):  # fmt: skip
+        result = in_here(*arguments)
+        assert result.returncode == 2, arguments
+        assert re.search(
+            r"long\.json: binding of exchange 'x' to queue 'b': its key has 30\d bytes, AMQP allows 255: 'a\.",
+            result.stderr,
+        )
+        assert "Traceback" not in result.stderr
+    result = in_here("check", path)
+    assert result.returncode == 1
+    assert re.search(r"30\d bytes", result.stdout)
+    assert in_here("graph", path).returncode == 0
+    assert in_here("convert", path, str(tmp_path / "long.bindings")).returncode == 0
 
 
 def test_a_closed_pipe_is_no_error(definitions: str) -> None:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from bindings.archive.json_lines import JsonLines
 from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.nesting import parsed
 from bindings.archive.parquet import MAGIC, UNREADABLE, Parquet
 from bindings.archive.reading import (
     SPLIT_BYTES,
@@ -163,9 +164,9 @@ def _beside(path: Path, stem: str) -> Iterator[bytes] | None:
 
 def _parsed(line: bytes) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError("a key or headers that are not JSON") from None
+        return parsed(line)
+    except InputError as error:
+        raise InputError(f"a key or headers that are {error}") from None
 
 
 def _text(value: Any) -> str | None:

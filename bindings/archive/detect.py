@@ -1,8 +1,9 @@
-"""What kind of archive a path holds, by what is in the files and not by what they are called.
+"""What kind of archive a path holds, by what is in the files, and by what they are called where they are damaged.
 
-A file is of the first format in `FORMATS` that recognises how it begins. A folder is an archive of all that is below
-it; files that are no archive are named, unless they are empty, or known companions of those that are (indexes, side
-files), or their names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit log is the archive.
+A file is of the first format in `FORMATS` that recognises how it begins; else of the one that its name and folder say;
+else of one of which records stand further behind. A folder is an archive of all that is below it. Files that are no
+archive count as bad, unless they are empty, or known companions of those that are (indexes, side files), or their
+names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit log is the archive.
 """
 
 from __future__ import annotations
@@ -14,23 +15,25 @@ from pathlib import Path
 from typing import Final
 
 from bindings.archive.connect import Connect
+from bindings.archive.fetched import Fetched
 from bindings.archive.json_lines import JsonLines
 from bindings.archive.kafka_segment import KafkaSegment
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.parquet import Parquet
 from bindings.archive.queue_dump import QueueDump
 from bindings.archive.rabtap import Rabtap
-from bindings.archive.reading import SPLIT_BYTES, Bias, Format, Split, head_of
+from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq_log import RocketmqLog
 from bindings.archive.rocketmq_store import is_store, log_folder
 from bindings.archive.tracing import TracingJson, TracingText
+from bindings.archive.unpacking import head_of
 from exchange.errors import InputError
 
 __all__ = ["FORMATS", "Archive", "detect"]
 
 
 def formats(mapping: Mapping) -> tuple[Format, ...]:
-    """All formats, in the order in which they are asked; what is most particular comes first."""
+    """Return all formats, in the order in which they are asked; what is most particular comes first."""
     return (
         Connect(mapping),
         Parquet(),
@@ -39,11 +42,15 @@ def formats(mapping: Mapping) -> tuple[Format, ...]:
         TracingText(),
         TracingJson(),
         Rabtap(),
+        Fetched(),
         QueueDump(),
         JsonLines(),
     )
 
 
+NO_ARCHIVE: Final = NoArchive()
+SEARCHED: Final = 4 << 20
+"""Bytes that are searched for records in a file that neither its beginning nor its name tells of."""
 FORMATS: Final = formats(USUAL)
 
 
@@ -55,6 +62,11 @@ class Archive:
     files: tuple[tuple[str, Format], ...]
     others: tuple[str, ...] = ()
     """Files that are no archive, so far as can be seen."""
+
+    @property
+    def all_files(self) -> tuple[tuple[str, Format], ...]:
+        """All files with what reads them: of one that is no archive, one bad record is read."""
+        return (*self.files, *[(path, NO_ARCHIVE) for path in self.others])
 
     @property
     def biases(self) -> tuple[Bias, ...]:
@@ -73,7 +85,7 @@ class Archive:
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
         """All splits, each with what reads it. Raises InputError for a file that cannot be opened."""
-        return [(form, split) for path, form in self.files for split in form.plan(path, split_bytes)]
+        return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
 
 
 def detect(path: str, mapping: Mapping | None = None) -> Archive:
@@ -92,7 +104,7 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
         if any(each.is_companion(at) for each in known):
             continue
         head = head_of(file)
-        form = next((each for each in known if each.recognises(head, at)), None) if head else None
+        form = _form_of(head, at, known) if head else None
         if form is not None:
             found.append((file, form))
         elif head:
@@ -100,6 +112,15 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
     if not found:
         raise InputError(_nothing(path, others, known))
     return Archive(path, tuple(found), tuple(others))
+
+
+def _form_of(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
+    form = next((each for each in known if each.recognises(head, path)), None)
+    form = form or next((each for each in known if each.expects(path)), None)
+    if form is None:
+        head = head_of(str(path), SEARCHED)
+        form = next((each for each in known if each.resembles(head, path)), None)
+    return form
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -123,8 +144,8 @@ def _nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     names = ", ".join(form.name for form in known)
-    what = "the file is" if others == [path] else f"none of its {len(others)} files is"
+    what = "the file is no archive" if others == [path] else f"none of its {len(others)} files is an archive"
     return (
-        f"{path}: {what} an archive that can be audited: known are {names}; "
+        f"{path}: {what} that can be audited: known are {names}; "
         "of JSON and Parquet it needs an exchange and a routing key with each message"
     )

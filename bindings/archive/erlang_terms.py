@@ -13,6 +13,7 @@ import re
 from typing import Any, Final
 
 from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS, NESTING, TABLE_ITEMS
 
 __all__ = ["Atom", "parse"]
 
@@ -20,10 +21,10 @@ TOKEN: Final = re.compile(
     r"""\s*(?:
       (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>,)
     | (?P<float>[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?) | (?P<int>[-+]?[0-9]+)
-    | <<\s*"(?P<text>(?:[^"\\]|\\.)*)"(?P<utf8>\s*/\s*utf8)?\s*>>
-    | <<(?P<bytes>[0-9,\s]*)>>
-    | "(?P<string>(?:[^"\\]|\\.)*)"
-    | '(?P<quoted>(?:[^'\\]|\\.)*)' | (?P<atom>[a-z][a-zA-Z0-9_@]*)
+    | <<\s*+"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"(?P<utf8>\s*+/\s*+utf8)?\s*+>>
+    | <<(?P<bytes>[0-9,\s]*+)>>
+    | "(?P<string>[^"\\]*+(?:\\.[^"\\]*+)*+)"
+    | '(?P<quoted>[^'\\]*+(?:\\.[^'\\]*+)*+)' | (?P<atom>[a-z][a-zA-Z0-9_@]*+)
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -39,10 +40,14 @@ class Atom(str):
 
 
 def parse(text: str) -> Any:
-    """The one term that a text holds, over however many lines. Raises InputError."""
+    """Return the one term that a text holds, over however many lines. Raises InputError.
+
+    The term is nested `NESTING` deep and has `TABLE_ITEMS` items at most, as no message has more.
+    """
     stack: list[tuple[str, list[Any]]] = [("", [])]
     place, text = 0, text.rstrip()
     wants_value = True
+    items_left = TABLE_ITEMS
     while place < len(text):
         found = TOKEN.match(text, place)
         if found is None:
@@ -63,10 +68,15 @@ def parse(text: str) -> Any:
             raise InputError("not an Erlang term: a comma is missing")
         elif kind == "open":
             stack.append((found["open"], []))
+            if len(stack) > NESTING + 1:
+                raise InputError("an Erlang term that is nested too deeply")
             continue
         else:
             stack[-1][1].append(_value(found))
         wants_value = False
+        items_left -= 1
+        if items_left < 0:
+            raise InputError(f"an Erlang term of more than {TABLE_ITEMS:,} items")
     if len(stack) != 1 or len(stack[0][1]) != 1:
         raise InputError("not an Erlang term: it does not end")
     return stack[0][1][0]
@@ -84,6 +94,8 @@ def _value(found: re.Match[str]) -> Any:
         except ValueError:
             raise InputError("not an Erlang term: a binary with a number that is no byte") from None
     if found["int"] is not None:
+        if len(found["int"]) > INTEGER_DIGITS:
+            raise InputError(f"an Erlang term with a number of more than {INTEGER_DIGITS:,} digits")
         return int(found["int"])
     if found["float"] is not None:
         return float(found["float"])

@@ -26,15 +26,24 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bindings.archive.names import escaped, escaped_bytes, text_array, unescaped
 from exchange.errors import InputError
 from exchange.typed_json import decode, encode
-from exchange.values import RANGES, Typed, type_and_value
+from exchange.values import RANGES, Typed, float32, type_and_value
 
-__all__ = ["TABLE", "Tables", "tables_of", "value_of", "written"]
+__all__ = ["TABLE", "Tables", "tables_of", "value_of", "written", "wrong_rows"]
 
+LOWEST, HIGHEST = RANGES["long"]
+DIGITS: Final = 300
+"""More than a decimal of AMQP can have before or behind its point."""
+FLAGS: Final = 1 << 24
+"""Maximum number of pairs of type and value for which a flag each is kept."""
+SHOWN: Final = 60
+"""Maximum number of characters of a wrong value that an error quotes."""
 FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
 TABLE: Final = pa.map_(pa.string(), FIELD)
 """The Arrow type of a table."""
@@ -83,12 +92,24 @@ def value_of(name: str, text: str | None) -> Any:
         except UnicodeEncodeError:
             return Typed("longstr", text.encode("utf-8", "surrogateescape"))
         return text
-    if name == "long" and text is not None:
-        return int(text)
     try:
+        if name == "long" and text is not None and text.isascii():
+            return _long(text)
         return _rare_value_of(name, text)
     except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
-        raise InputError(f"{text!r} is not a {name} of AMQP: {error}") from None
+        raise InputError(f"{_shorten(text)} is not a {_shorten(name)} of AMQP: {_shorten(error)}") from None
+
+
+def _shorten(value: Any) -> str:
+    text = str(value) if isinstance(value, Exception) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _long(text: str) -> int:
+    number = int(text)
+    if not LOWEST <= number <= HIGHEST:
+        raise ValueError("it has more than 64 bits")
+    return number
 
 
 def _rare_value_of(name: str, text: str | None) -> Any:
@@ -103,11 +124,17 @@ def _rare_value_of(name: str, text: str | None) -> Any:
     if name == "double":
         return float(text)
     if name == "float":
-        return Typed("float", float(text))
+        number = float(text)
+        float32(number)  # raises OverflowError when 32 bits do not hold it
+        return Typed("float", number)
     if name == "binary":
         return b64decode(text, validate=True)
     if name == "decimal":
-        return Decimal(text)
+        decimal = Decimal(text)
+        if not -DIGITS < decimal.adjusted() < DIGITS:  # adding up zeros would take long
+            raise ValueError("AMQP has ten digits")
+        type_and_value(decimal)  # raises ValueError when AMQP cannot hold it
+        return decimal
     if name in ("array", "table"):
         return decode(json.loads(text))
     raise ValueError(f"there is no type {name!r}")
@@ -143,6 +170,66 @@ class Tables:
         )
         ends = pa.array(self._ends, pa.int32())
         return pa.MapArray.from_arrays(ends, text_array(self._keys), fields, TABLE)
+
+
+def wrong_rows(array: pa.MapArray) -> dict[int, str]:
+    """Return the rows of a column of tables that hold a field of no type or with a value that is not of its type.
+
+    Row -> why. Each distinct pair of type and value is looked at once, and texts, the most of all fields, not at all.
+    """
+    ends = array.offsets.to_numpy(zero_copy_only=False)
+    first, last = int(ends[0]), int(ends[-1])
+    fields = array.items.slice(first, last - first)
+    (types, type_codes), (values, value_codes) = (_coded(fields.field(n)) for n in range(2))
+    codes = type_codes * len(values) + value_codes
+    is_there = np.zeros(len(types) * len(values), bool) if len(types) * len(values) <= FLAGS else None
+    if is_there is None:
+        pairs = np.unique(codes)
+    else:
+        is_there[codes] = True
+        pairs = np.flatnonzero(is_there)
+    kinds, texts = types.take(pairs // len(values)), values.take(pairs % len(values))
+    is_text = pc.and_(pc.fill_null(pc.equal(kinds, "longstr"), fill_value=False), texts.is_valid())
+    suspect = np.flatnonzero(~np.asarray(is_text))
+    kinds, texts, pairs = kinds.take(suspect), texts.take(suspect), pairs[suspect]
+    doubtful = np.flatnonzero(~_sound_numbers(kinds, texts))
+    wrong: dict[int, str] = {}
+    for kind, text, pair in zip(
+        kinds.take(doubtful).to_pylist(), texts.take(doubtful).to_pylist(), pairs[doubtful].tolist(), strict=True
+    ):
+        try:
+            value_of(kind, text)
+        except InputError as error:
+            wrong[pair] = str(error)
+    if not wrong:
+        return {}
+    places = np.flatnonzero(np.isin(codes, list(wrong)))
+    rows = np.searchsorted(ends, first + places, "right") - 1
+    return {row: wrong[code] for row, code in zip(rows.tolist(), codes[places].tolist(), strict=True)}
+
+
+def _coded(array: pa.Array) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Return the distinct values of a column, a null behind them, and the place of each of its values among them."""
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    values = pa.concat_arrays([coded.dictionary, pa.nulls(1, coded.dictionary.type)])
+    codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), len(values) - 1))
+    return values, codes
+
+
+def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which are integers of 64 bits and doubles beyond doubt, told by Arrow for all of a type at once."""
+    sound = np.zeros(len(types), bool)
+    for kind, column in (("long", pa.int64()), ("timestamp", pa.uint64()), ("double", pa.float64())):
+        which = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(types, kind), fill_value=False)))
+        texts = values.take(which)
+        if not len(which) or texts.null_count:
+            continue
+        try:
+            texts.cast(column)
+        except pa.ArrowInvalid:
+            continue
+        sound[which] = True
+    return sound
 
 
 def tables_of(array: pa.MapArray) -> list[dict[str, Any]]:

@@ -16,8 +16,7 @@ and other fields are ignored. A line with the firehose's exchange is unwrapped: 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -28,6 +27,7 @@ import pyarrow.json as pj
 
 from bindings.archive import firehose
 from bindings.archive.names import escaped, has_nul
+from bindings.archive.nesting import LINE_FEED, is_flat, parsed
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -47,7 +47,7 @@ from bindings.archive.times import microseconds
 from exchange.errors import InputError
 from exchange.typed_json import json_line, message_from_json, message_to_json
 
-__all__ = ["JsonLines", "line_of", "parsed", "read_lines"]
+__all__ = ["JsonLines", "line_of", "objects_in", "read_lines"]
 
 KNOWN: Final = pa.schema([
     pa.field("exchange", pa.string()),
@@ -77,14 +77,11 @@ class JsonLines(Format):
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether the first line that is an object has an exchange or a routing key."""
-        for line in head.split(b"\n", 20)[:20]:
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                return "exchange" in value or "routing_key" in value
-        return False
+        first = next(objects_in(head.split(b"\n", 20)[:20]), {})
+        return "exchange" in first or "routing_key" in first
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return any("exchange" in value and "routing_key" in value for value in objects_in(head.split(b"\n")))
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
@@ -130,25 +127,32 @@ def read_lines(
         yield rows.batch()
 
 
+def objects_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects among lines."""
+    for line in lines:
+        try:
+            value = parsed(line)
+        except InputError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _lines(data: bytes) -> list[bytes]:
     """Lines that only a line feed ends."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
-
-
-def parsed(line: bytes) -> Any:
-    """The JSON of a line. Raises InputError in words that lines share."""
-    try:
-        return json.loads(line)
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: {error.reason}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError("JSON nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}") from None
 
 
 def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
@@ -214,6 +218,9 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         or b"NaN" in data
     ):
         return None
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == LINE_FEED)
+    if not is_flat(data, ends) or not _is_utf8(data):
+        return None
     try:
         table = pj.read_json(
             pa.BufferReader(data),
@@ -221,7 +228,7 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
             pj.ParseOptions(explicit_schema=KNOWN, newlines_in_values=False, unexpected_field_behavior="infer"),
         )
         table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError):  # the second for names of fields that are not UTF-8
+    except pa.ArrowException:
         return None
     if table.num_rows != count or not SLOW_FIELDS.isdisjoint(table.column_names):
         return None
@@ -239,7 +246,6 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         return None
     times = pa.array(np.rint(seconds * 1e6).astype(np.int64)).view(SCHEMA.field("time").type)
     bodies = body.cast(pa.binary())
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == LINE_FEED)
     made = {
         "time": pc.if_else(read.column("timestamp").is_valid(), times, pa.scalar(None, times.type)),
         "vhost": vhost,
@@ -253,6 +259,3 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
     names = SCHEMA.names if columns is None else columns
     arrays = [made[name] if name in made else empty_column(name, count) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
-
-
-LINE_FEED: Final = ord("\n")

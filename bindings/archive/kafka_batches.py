@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from bindings.archive.mapped import Bytes
 from exchange.errors import InputError
+from exchange.limits import BATCH_BYTES, TABLE_ITEMS
 
 __all__ = [
     "HEADER_BYTES",
@@ -38,13 +40,17 @@ HEADER_BYTES: Final = HEADER.size
 """61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps, producer (3), count."""
 LEAST_LENGTH: Final = HEADER_BYTES - 12
 CRC_START: Final = 21
-GREATEST: Final = 1 << 30
-"""What is taken for a batch, packed or unpacked, at most, in bytes."""
-
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTION: Final = 0x10
 CONTROL: Final = 0x20
 MAGIC_PLACE: Final = 16
+LAST_OFFSET: Final = 2**63 - 1
+LONG: Final = 256
+"""Mean length of stretches, in bytes, from which they are copied one by one."""
+MANY_HEADERS: Final = 64
+"""Number of headers from which those of a record are read by themselves."""
+COPIED: Final = 1 << 20
+"""Bytes that are copied for that, since Python reads single ones of them faster."""
 
 
 class Header(NamedTuple):
@@ -71,6 +77,11 @@ class Header(NamedTuple):
         return self.length + 12
 
     @property
+    def last_offset(self) -> int:
+        """Offset of the last record, which compaction may have removed."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
     def is_control(self) -> bool:
         """Whether it marks the end of a transaction."""
         return bool(self.attributes & CONTROL)
@@ -85,10 +96,11 @@ class Header(NamedTuple):
         """Whether it can be the header of a batch of version 2."""
         return (
             self.magic == 2
-            and LEAST_LENGTH <= self.length <= GREATEST
+            and LEAST_LENGTH <= self.length <= BATCH_BYTES
             and self.base_offset >= 0
             and self.records >= 0
             and self.last_offset_delta >= 0
+            and self.last_offset <= LAST_OFFSET
             and self.attributes & 7 in UNPACKERS
         )
 
@@ -128,10 +140,15 @@ class Spans(NamedTuple):
         lengths = np.maximum(self.lengths, 0)
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        places = np.arange(ends[-1]) + np.repeat(self.starts - ends[:-1], lengths)
+        if ends[-1] > LONG * len(lengths):  # an index of 8 bytes for each byte would be dear
+            view = data.data
+            spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
+            taken = b"".join([view[start:end] for start, end in spans])
+        else:
+            taken = data[np.arange(ends[-1]) + np.repeat(self.starts - ends[:-1], lengths)]
         valid = self.lengths >= 0
         mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
-        buffers = [mask, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data[places])]
+        buffers = [mask, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(taken)]
         return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
@@ -158,18 +175,24 @@ def records_of(data: Bytes, header: Header) -> Records:
         unpacked = UNPACKERS[header.attributes & 7](packed)
     except (pa.ArrowException, OSError, zlib.error, struct.error, EOFError) as error:
         raise InputError(f"cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
+    if len(unpacked) > BATCH_BYTES:
+        raise InputError(f"cannot be unpacked: it has more than {BATCH_BYTES >> 20} MiB")
     starts, ends = _chain(unpacked, header.records)
     read = _Reader(unpacked, ends)
     read.places = starts + 1  # the attributes, of which there are none
     deltas = read.varints()
-    offsets = header.base_offset + read.varints()
+    ordinals = read.varints()
+    if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) <= header.last_offset_delta:
+        raise InputError("has a record with an offset that is not in the batch")
+    offsets = header.base_offset + ordinals
     keys, values = read.spans(), read.spans()
     counts = read.varints()
-    if (counts < 0).any() or counts.sum() > len(unpacked):
-        raise InputError("a record with a count of headers that cannot be")
+    # Each is bounded before they are added up: a sum may overflow to a number that seems right.
+    if (counts < 0).any() or (counts > TABLE_ITEMS).any() or counts.sum() > len(unpacked):
+        raise InputError("has a record with a count of headers that cannot be")
     header_keys, header_values = read.headers(counts)
     if (read.places != ends).any():
-        raise InputError("a record that is longer than what is in it")
+        raise InputError("has a record that is longer than what is in it")
     times = header.base_timestamp + deltas
     if header.attributes & LOG_APPEND_TIME:
         times = np.full(header.records, header.max_timestamp, np.int64)
@@ -181,17 +204,17 @@ def records_of(data: Bytes, header: Header) -> Records:
 def _chain(data: bytes, count: int) -> tuple[Places, Places]:
     """Where each record begins, behind its length, and where it ends."""
     if count > len(data) // 7 + 1:  # a record has 7 bytes at least
-        raise InputError("a batch with fewer records than it says")
-    starts, ends = [0] * count, [0] * count
+        raise InputError("has fewer records than it says")
+    starts, ends = (array("q", bytes(8 * count)) for _ in range(2))
     place, size = 0, len(data)
     try:
         for n in range(count):
-            length = data[place]
+            byte = length = data[place]
             place += 1
-            if length > 127:
+            if byte > 127:
                 length &= 127
                 shift = 7
-                while (byte := data[place]) > 127:
+                while (byte := data[place]) > 127 and shift < 28:
                     length |= (byte & 127) << shift
                     shift += 7
                     place += 1
@@ -200,13 +223,13 @@ def _chain(data: bytes, count: int) -> tuple[Places, Places]:
             starts[n] = place
             place += length >> 1
             ends[n] = place
-            if length & 1 or place > size:
-                raise InputError("a record with a length that cannot be")
+            if length & 1 or place > size or byte > 127:
+                raise InputError("has a record with a length that cannot be")
     except IndexError:
-        raise InputError("a batch with fewer records than it says") from None
+        raise InputError("has fewer records than it says") from None
     if place != size:
-        raise InputError("a batch with more in it than the records it says")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+        raise InputError("has more in it than the records it says")
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
 SPARE: Final = 16
@@ -232,14 +255,14 @@ class _Reader:
         shift = np.uint64(7)
         while len(going):
             if shift > 63:
-                raise InputError("a record with a number that does not end")
+                raise InputError("has a record with a number that does not end")
             byte = self.data[places[going]]
             values[going] |= (byte & 127).astype(np.uint64) << shift
             places[going] += 1
             going = going[byte > 127]
             shift += np.uint64(7)
         if (places > ends).any():
-            raise InputError("a record that is shorter than what is in it")
+            raise InputError("has a record that is shorter than what is in it")
         if which is None:
             self.places = places
         else:
@@ -253,7 +276,7 @@ class _Reader:
         ends = self._ends if which is None else self._ends[which]
         moved = starts + np.maximum(lengths, 0)
         if (lengths < -1).any() or (moved > ends).any() or (moved < starts).any():
-            raise InputError("a record with a length that cannot be")
+            raise InputError("has a record with a length that cannot be")
         if which is None:
             self.places = moved
         else:
@@ -265,6 +288,9 @@ class _Reader:
         total = int(counts.sum())
         first = np.cumsum(counts) - counts
         keys, values = (Spans(np.zeros(total, np.int64), np.zeros(total, np.int64)) for _ in range(2))
+        for row in np.flatnonzero(counts > MANY_HEADERS).tolist():
+            self._headers_of(row, int(counts[row]), int(first[row]), keys, values)
+        counts = np.where(counts > MANY_HEADERS, 0, counts)
         which = np.flatnonzero(counts)
         for n in range(int(counts.max(initial=0))):
             which = which[counts[which] > n]
@@ -273,10 +299,34 @@ class _Reader:
                 starts, lengths = self.spans(which)
                 into.starts[rows], into.lengths[rows] = starts, lengths
         if (keys.lengths < 0).any():
-            raise InputError("a header without a name")
+            raise InputError("has a header without a name")
         return keys, values
 
+    def _headers_of(self, row: int, count: int, first: int, keys: Spans, values: Spans) -> None:
+        """The headers of one record, one by one: a step for all records at once is dear when only one needs it."""
+        place, end = int(self.places[row]), int(self._ends[row])
+        data = self.data[:end].tobytes() if end < COPIED else self.data[:end]
+        for n in range(first, first + count):
+            for into in (keys, values):
+                value = shift = 0
+                while True:
+                    if place >= end or shift > 28:
+                        raise InputError("has a record that is shorter than what is in it")
+                    byte = int(data[place])
+                    value |= (byte & 127) << shift
+                    shift += 7
+                    place += 1
+                    if byte < 128:
+                        break
+                length = (value >> 1) ^ -(value & 1)
+                if length < -1 or place + length > end:
+                    raise InputError("has a record with a length that cannot be")
+                into.starts[n], into.lengths[n] = place, length
+                place += max(length, 0)
+        self.places[row] = place
 
+
+PIECE_BYTES: Final = 1 << 18
 XERIAL: Final = b"\x82SNAPPY\0"
 
 
@@ -286,11 +336,15 @@ def _snappy(data: bytes) -> bytes:
         return _raw_snappy(data)
     parts: list[bytes] = []
     place = len(XERIAL) + 8  # two versions
+    size = 0
     while place < len(data):
         (length,) = struct.unpack_from(">i", data, place)
         if not 0 <= length <= len(data) - place - 4:
             raise InputError("cannot be unpacked: a block of snappy that is not whole")
         parts.append(_raw_snappy(data[place + 4 : place + 4 + length]))
+        size += len(parts[-1])
+        if size > BATCH_BYTES:
+            break
         place += 4 + length
     return b"".join(parts)
 
@@ -302,7 +356,7 @@ def _raw_snappy(data: bytes) -> bytes:
         shift += 7
         if byte < 128:
             break
-    if size > GREATEST:
+    if size > BATCH_BYTES:
         raise InputError("cannot be unpacked: a block of snappy that says it is too large")
     return bytes(pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True))
 
@@ -311,15 +365,20 @@ def streamed(name: str) -> Callable[[bytes], bytes]:
     """What unpacks a stream of this compression of Arrow's."""
 
     def unpack(data: bytes) -> bytes:
+        parts: list[bytes] = []
+        size = 0
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
-            unpacked: bytes = stream.read(GREATEST)
-        return unpacked
+            # In pieces: Arrow allocates all that one call asks for, however little there is to read.
+            while size <= BATCH_BYTES and (piece := stream.read(PIECE_BYTES)):
+                parts.append(piece)
+                size += len(piece)
+        return b"".join(parts)
 
     return unpack
 
 
 def _gzip(data: bytes) -> bytes:
-    return zlib.decompressobj(31).decompress(data, GREATEST)
+    return zlib.decompressobj(31).decompress(data, BATCH_BYTES + 1)
 
 
 UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {

@@ -26,32 +26,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from bindings.archive.fields import TABLE
-from bindings.archive.kafka_batches import (
-    GREATEST,
-    HEADER_BYTES,
-    Header,
-    Records,
-    header_at,
-    is_whole,
-    next_sound,
-    records_of,
-)
-from bindings.archive.kafka_transactions import SEGMENT, Ends
+from bindings.archive.effort import Effort
+from bindings.archive.kafka_batches import HEADER_BYTES, Header, header_at, is_whole, next_sound, records_of
+from bindings.archive.kafka_rows import items_of
+from bindings.archive.kafka_transactions import SEGMENT, End, Ends
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.names import escaped, text_array_of_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Skipped, Split, ranges, sample_of
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, empty_column
+from bindings.archive.record import SCHEMA
 from exchange.errors import InputError
+from exchange.limits import BATCH_BYTES
 
-__all__ = ["KafkaSegment", "Mapped", "items_of", "topic_of"]
+__all__ = ["KafkaSegment", "topic_of"]
 
 COMPANIONS: Final = (
     ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
@@ -71,15 +61,16 @@ NOTHING: Final = ""
 """What is wrong where there are but zeros."""
 OLD_LEAST: Final = 14
 """Of a message of format 0, behind its length."""
-PREFIX: Final = "x-kafka-"
-ESCAPED: Final = "x-kafka-header-"
-TOPIC: Final = "x-kafka-topic"
-KEY: Final = "x-kafka-key"
-TOMBSTONE: Final = "x-kafka-tombstone"
-"""As `bridge.mapping` calls them."""
 MARKER: Final = "a marker of a transaction"
 ABORTED: Final = "a record of a transaction that was aborted"
 NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
+UNCERTAIN: Final = "a record of a transaction whose marker is damaged: it may have been aborted"
+NOT_ABOVE: Final = (
+    "a record batch whose offset is not above those before it: it is there twice, or its offset is damaged"
+)
+NOT_BELOW: Final = (
+    "a record batch whose offset is not below that behind it: it is there twice, or its offset is damaged"
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +95,12 @@ class KafkaSegment(Format):
             return _is_old(head, 0)
         return header.seems_sound and (header.size > len(head) or is_whole(head, header))
 
+    def expects(self, path: Path) -> bool:
+        return SEGMENT.fullmatch(path.name) is not None
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return _next_whole(head, 0, len(head), Effort(0)) is not None
+
     def is_companion(self, path: Path) -> bool:
         if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
             return True
@@ -115,13 +112,22 @@ class KafkaSegment(Format):
             return [Split(path)]
         with Mapped(path) as data:
             starts = _indexed(path, data, split_bytes)
-            place = starts[-1]
+            place, floor = starts[-1]
+            order = Order(floor)
             while place + HEADER_BYTES <= len(data):
-                if place - starts[-1] >= split_bytes:
-                    starts.append(place)
+                if place - starts[-1][0] >= split_bytes:
+                    starts.append((place, order.last))
                 header = header_at(data, place)
-                place = place + header.size if header.seems_sound else next_sound(data, place + 1)
-            return [Split(path, *pair) for pair in pairwise([*starts, len(data)])]
+                if header.seems_sound:
+                    order.trouble_of(header, data, place + header.size)
+                    place += header.size
+                else:
+                    place = next_sound(data, place + 1)
+            ends = [start for start, _ in starts[1:]]
+            return [
+                Split(path, start, end, floor=floor)
+                for (start, floor), end in zip(starts, [*ends, len(data)], strict=True)
+            ]
 
     def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
         """All batches up to the last that is there; if that one is not whole, up to it.
@@ -148,12 +154,19 @@ class KafkaSegment(Format):
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         topic = topic_of(split.path)
-        with Mapped(split.path) as data:
+        mapped = Mapped(split.path)
+        with mapped as data:
             end = len(data) if split.end is None else split.end
-            ends = Ends(split.path, data)
+            ends, effort, order = (
+                Ends(split.path, data),
+                Effort(split.start),
+                Order(max(split.floor, _floor_of(split.path))),
+            )
             place = split.start
             while place < end:
-                behind, trouble = _batch_at(data, place, end)
+                behind, trouble = _batch_at(data, place, end, effort)
+                if trouble is None:
+                    trouble = order.trouble_of(header_at(data, place), data, behind)
                 if trouble is None:
                     skipped = _skipped(header_at(data, place), place, ends)
                     if skipped is None:
@@ -163,6 +176,8 @@ class KafkaSegment(Format):
                 elif trouble != NOTHING:
                     yield Bad(split.path, place, trouble, sample_of(data[place : place + 100]))
                 place = behind
+            if mapped.problem:
+                yield Bad(split.path, len(data), mapped.problem)
 
     def _batch(self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None) -> Iterator[Item]:
         header = header_at(data)
@@ -170,15 +185,12 @@ class KafkaSegment(Format):
             return
         try:
             records = records_of(data, header)
-        except InputError as error:
-            yield Bad(path, place, f"a record batch that {error}", sample_of(data))
+            items = list(items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns))
+        except (InputError, MemoryError) as error:
+            reason = "needs more memory than there is" if isinstance(error, MemoryError) else error
+            yield Bad(path, place, f"a record batch that {reason}", sample_of(data))
             return
-        yield from items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns)
-
-
-def items_of(records: Records, source: str, topic: str, mapping: Mapping, columns: Sequence[str]) -> Iterator[Item]:
-    """Records of one topic as rows with these columns, and a word on those without an exchange or routing key."""
-    return _Rows(records, source, topic, mapping).items(columns)
+        yield from items
 
 
 def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
@@ -187,145 +199,35 @@ def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
         return Skipped(MARKER, header.records)
     if not header.is_transactional or not header.records:
         return None
-    is_committed = ends.is_committed(header, place)
-    if is_committed:
+    end = ends.end_of(header, place)
+    return None if end is End.COMMIT else Skipped(ENDS[end], header.records)
+
+
+ENDS: Final = {End.ABORT: ABORTED, End.DAMAGED: UNCERTAIN, None: NOT_ENDED}
+
+
+class Order:
+    """Which batches stand where their offsets say. The offset of a batch has no checksum, but it rises in a segment."""
+
+    def __init__(self, floor: int) -> None:
+        self._before = floor
+        """The last offset of the batch before the last one."""
+        self._base = self.last = floor
+        """The first and the last offset of the last batch that stood in order."""
+
+    def trouble_of(self, header: Header, data: Bytes, behind: int) -> str | None:
+        """Return what is wrong with the place of the next batch, behind which another one may begin."""
+        base, last = header.base_offset, header.last_offset
+        if base <= self.last:
+            # It may be the batch before whose offset is damaged: then this one fits between that and the one before.
+            if not self._before < base < self._base or last >= self._base:
+                return NOT_ABOVE
+            self._base, self.last = base, last
+            return None
+        if base > self.last + 1 and _sound_at(data, behind) and self.last < header_at(data, behind).base_offset <= last:
+            return NOT_BELOW
+        self._before, self._base, self.last = self.last, base, last
         return None
-    return Skipped(NOT_ENDED if is_committed is None else ABORTED, header.records)
-
-
-class _Rows:
-    """The records of a batch as rows of the schema."""
-
-    def __init__(self, records: Records, path: str, topic: str, mapping: Mapping) -> None:
-        self._records = records
-        self._count = len(records.offsets)
-        self._path = path
-        self._topic = topic
-        self._mapping = mapping
-
-    def items(self, columns: Sequence[str]) -> Iterator[Item]:
-        """The rows, and a word on those without an exchange or routing key."""
-        exchange, key = self._place(self._mapping.exchange), self._place(self._mapping.routing_key)
-        arrays = {"exchange": exchange, "routing_key": key}
-        batch = pa.RecordBatch.from_arrays(
-            [arrays[name] if name in arrays else self._column(name) for name in columns],
-            schema=pa.schema([SCHEMA.field(name) for name in columns]),
-        )
-        if not exchange.null_count and not key.null_count:
-            yield batch
-            return
-        for column, what, place in (
-            (exchange, "exchange", self._mapping.exchange), (key, "routing key", self._mapping.routing_key)
-        ):  # fmt: skip
-            for row in np.flatnonzero(np.asarray(column.is_null())).tolist():
-                offset = int(self._records.offsets[row])
-                yield Bad(self._path, offset, f"a record without {place}, which is to be its {what}")
-        there = pc.and_(exchange.is_valid(), key.is_valid())
-        if pc.any(there).as_py():
-            yield batch.filter(there)
-
-    def _place(self, place: str) -> pa.StringArray:
-        if place in ("topic", "tag") or place.startswith("="):
-            text = {"topic": self._topic, "tag": None}.get(place, place[1:])
-            return pa.array([None if text is None else escaped(text)] * self._count, pa.string())
-        if place == "key":
-            return text_array_of_bytes(self._records.keys.of(self._records.data))
-        return self._header(place.removeprefix("header:"))
-
-    def _header(self, name: str) -> pa.StringArray:
-        """One header of each record, null where it has none."""
-        names = self._records.header_keys.of(self._records.data)
-        found = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
-        owners = np.repeat(np.arange(self._count), self._records.header_counts)
-        last = np.full(self._count, -1, np.int64)
-        last[owners[found]] = found  # of equal places the last is kept
-        values = self._records.header_values.of(self._records.data)
-        return text_array_of_bytes(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
-
-    def _column(self, name: str) -> pa.Array:
-        records = self._records
-        if name == "time":
-            return _times(records.timestamps)
-        if name == "headers":
-            return self._headers()
-        if name == "body":
-            return pc.fill_null(records.values.of(records.data), b"")
-        if name == "body_size":
-            return pa.array(np.maximum(records.values.lengths, 0))
-        if name == "source":
-            return pa.array([escaped(self._path)] * self._count, pa.string())
-        if name == "offset":
-            return pa.array(records.offsets)
-        return empty_column(name, self._count)
-
-    def _headers(self) -> pa.MapArray:
-        records = self._records
-        marks = self._marks()
-        if not len(records.header_keys.lengths) and not marks:
-            return empty_column("headers", self._count)
-        names = text_array_of_bytes(records.header_keys.of(records.data))
-        ours = pc.starts_with(names, PREFIX)
-        if pc.any(ours).as_py():  # what a producer calls so is not to be taken for one of the marks
-            names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
-        values = text_array_of_bytes(records.header_values.of(records.data))
-        kinds = pc.if_else(values.is_valid(), "longstr", "void")
-        own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
-        # In the order of records, and of each its marks first.
-        owners, names, kinds, values = (_joined(columns) for columns in zip(*marks, own, strict=True))
-        order = np.argsort(owners, kind="stable")
-        owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
-        codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
-        _, backwards = np.unique(codes[::-1], return_index=True)
-        if len(backwards) != len(codes):  # the last of each name is kept
-            kept = np.sort(len(codes) - 1 - backwards)
-            owners, names, kinds, values = owners[kept], names.take(kept), kinds.take(kept), values.take(kept)
-        fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
-        counts = np.bincount(owners, minlength=self._count)
-        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        return pa.MapArray.from_arrays(ends, names, fields, TABLE)
-
-    def _marks(self) -> list[_Fields]:
-        """The headers of records of which exchange, routing key and body do not tell all."""
-        records = self._records
-        without_value = records.values.lengths < 0
-        is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
-        marked = np.flatnonzero(without_value | is_elsewhere)
-        if not len(marked):
-            return []
-        keys = text_array_of_bytes(records.keys.of(records.data)).take(marked)
-        tombstones = np.flatnonzero(without_value)
-        return [
-            _Fields.of(marked, TOPIC, "longstr", escaped(self._topic)),
-            _Fields.of(marked, KEY, "longstr", "")._replace(
-                kinds=pc.if_else(keys.is_valid(), "longstr", "void"), values=keys
-            ),
-            _Fields.of(tombstones, TOMBSTONE, "bool", "true"),
-        ]
-
-
-class _Fields(NamedTuple):
-    """Headers of some records."""
-
-    owners: np.ndarray[tuple[int], np.dtype[np.int64]]
-    """The record of each."""
-    names: pa.StringArray
-    kinds: pa.StringArray
-    values: pa.StringArray
-
-    @classmethod
-    def of(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
-        """The same header of each of these."""
-        return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
-
-
-def _joined(columns: Sequence[Any]) -> Any:
-    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
-
-
-def _times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    known = (milliseconds >= 0) & (milliseconds <= LATEST // 1000) & (milliseconds >= EARLIEST // 1000)
-    times = np.where(known, milliseconds, 0) * 1000
-    return pa.array(times, mask=~known).view(SCHEMA.field("time").type)
 
 
 def topic_of(path: str) -> str:
@@ -341,67 +243,82 @@ OLD: Final = (0, 1)
 def _is_old(data: Bytes, place: int) -> bool:
     """Whether there is a message of one of the old formats: a length, a CRC-32 of what follows it, the format."""
     header = header_at(data, place)
-    if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= GREATEST:
+    if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= BATCH_BYTES:
         return False
     message = data[place + 12 : place + header.size]
-    return len(message) < header.length or zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
+    return len(message) == header.length and zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
 
 
-def _batch_at(data: Bytes, place: int, end: int) -> tuple[int, str | None]:
-    """Where reading goes on behind a batch, and what is wrong with it, if anything."""
+def _batch_at(data: Bytes, place: int, end: int, effort: Effort) -> tuple[int, str | None]:
+    """Return where reading goes on behind a batch, and what is wrong with it, if anything."""
     if is_zero(data, place):
         return len(data), NOTHING
     if place + HEADER_BYTES > len(data):
         return len(data), TORN
     header = header_at(data, place)
-    if place + header.size <= len(data) and _is_old(data, place):
-        return min(place + header.size, end), f"a message of Kafka's old format {header.magic}, which is not read"
-    if header.seems_sound:
-        behind = place + header.size
-        if behind <= len(data):
-            if is_whole(data[place:behind], header):
-                return behind, None
-            if behind == len(data) or _sound_at(data, behind):
-                return behind, "a record batch whose checksum is wrong"
-    found = _next_whole(data, place + 1, end)
+    behind = place + header.size
+    if behind <= len(data) and effort.allows(behind, header.size) and _is_old(data, place):
+        return min(behind, end), f"a message of Kafka's old format {header.magic}, which is not read"
+    if header.seems_sound and behind <= len(data):
+        if _is_whole_at(data, place, header, effort):
+            return behind, None
+        if behind == len(data) or _sound_at(data, behind):
+            return behind, "a record batch whose checksum is wrong"
+    found = _next_whole(data, place + 1, end, effort)
     if found is not None:
         return found, UNSOUND
     return end, TORN if header.seems_sound else UNSOUND
 
 
-def _indexed(path: str, data: Bytes, split_bytes: int) -> list[int]:
-    """0, and batches about so many bytes apart, of those in the index of a segment; that may be none, or be stale."""
-    starts = [0]
+def _floor_of(path: str) -> int:
+    """The offset that all of a segment are above, as its name says."""
+    name = Path(path).name
+    return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
+
+
+def _indexed(path: str, data: Bytes, split_bytes: int) -> list[tuple[int, int]]:
+    """Return 0, and batches about so many bytes apart that a segment's index names, each with an offset before it.
+
+    There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise.
+    """
+    floor = _floor_of(path)
+    starts = [(0, floor)]
     try:
         index = Path(path).with_suffix(".index").read_bytes()
     except OSError:
         return starts
-    entries = np.frombuffer(index, ">i4", len(index) // 8 * 2)  # offsets and places, in turn
-    places = np.unique(entries[1::2])
+    entries = np.frombuffer(index, ">i4", len(index) // 8 * 2).astype(np.int64)
+    offsets, places = entries[::2], entries[1::2]
+    rising = (np.diff(offsets) > 0) & (np.diff(places) > 0)
+    count = len(places) if rising.all() else int(np.argmin(rising)) + 1
     while True:
-        following = int(np.searchsorted(places, starts[-1] + split_bytes))
-        if following == len(places):
+        following = int(np.searchsorted(places[:count], starts[-1][0] + split_bytes))
+        if following == count:
             return starts
         place = int(places[following])
-        if place + HEADER_BYTES > len(data) or not _is_whole_at(data, place):
+        if place + HEADER_BYTES > len(data) or not _is_whole_at(data, place, header_at(data, place), Effort(0)):
             return starts
-        starts.append(place)
+        starts.append((place, floor + 1 + int(offsets[following - 1]) if following else floor))
 
 
-def _is_whole_at(data: Bytes, place: int) -> bool:
-    header = header_at(data, place)
-    return header.seems_sound and is_whole(data[place : place + header.size], header)
+def _is_whole_at(data: Bytes, place: int, header: Header, effort: Effort) -> bool:
+    behind = place + header.size
+    return (
+        header.seems_sound
+        and behind <= len(data)
+        and effort.allows(behind, header.size)
+        and is_whole(data[place:behind], header)
+    )
 
 
 def _sound_at(data: Bytes, place: int) -> bool:
     return place + HEADER_BYTES <= len(data) and header_at(data, place).seems_sound
 
 
-def _next_whole(data: Bytes, place: int, end: int) -> int | None:
+def _next_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
     """The next byte before the end at which there is a whole batch."""
     while (place := next_sound(data, place)) < end:
-        header: Header = header_at(data, place)
-        if place + header.size <= len(data) and is_whole(data[place : place + header.size], header):
+        if _is_whole_at(data, place, header_at(data, place), effort):
             return place
         place += 1
     return None

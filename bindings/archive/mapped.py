@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TypeAlias
 
-from bindings.archive.reading import GZIP, unpacked_pieces
+from bindings.archive.unpacking import GZIP, unpacked_pieces
 from exchange.errors import InputError
+from exchange.limits import FILE_BYTES
 
 __all__ = ["Bytes", "Mapped", "is_zero"]
 
@@ -21,6 +22,8 @@ class Mapped:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.problem = ""
+        """Why a gzipped file is not read further, if it is not."""
 
     def __enter__(self) -> Bytes:
         try:
@@ -30,7 +33,12 @@ class Mapped:
                     return self._data
             with tempfile.TemporaryFile() as unpacked:
                 for piece in unpacked_pieces(self._path, 0):
-                    if isinstance(piece, bytes):
+                    if isinstance(piece, str):
+                        self.problem = piece
+                    elif unpacked.tell() + len(piece) > FILE_BYTES:
+                        self.problem = f"a gzipped file that unpacks to more than {FILE_BYTES >> 30} GiB"
+                        break
+                    else:
                         unpacked.write(piece)
                 unpacked.flush()
                 self._data = _mapped(unpacked.fileno(), unpacked.tell())

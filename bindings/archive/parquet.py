@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bindings.archive.names import escaped
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -30,7 +31,7 @@ from bindings.archive.reading import (
     Settled,
     Split,
 )
-from bindings.archive.record import SCHEMA, empty_column
+from bindings.archive.record import SCHEMA, empty_column, sound_items
 from bindings.files import create_exclusively
 from exchange.errors import InputError
 
@@ -69,6 +70,24 @@ class Parquet(Format):
         except UNREADABLE:
             return True
         return "exchange" in names and "routing_key" in names
+
+    def expects(self, path: Path) -> bool:
+        if path.suffix != ".parquet":
+            return False
+        try:
+            pq.read_schema(path)
+        except UNREADABLE:
+            return True
+        return self.recognises(MAGIC, path)
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        """Return whether it ends as Parquet does: what tells of its records stands there."""
+        try:
+            with path.open("rb") as file:
+                file.seek(max(file.seek(0, 2) - len(MAGIC), 0))
+                return file.read() == MAGIC and self.recognises(MAGIC, path)
+        except OSError:
+            return False
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         try:
@@ -148,12 +167,15 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
         for batch in file.iter_batches(rows, row_groups=[group], columns=list(needed)):
             if own:
                 batch.validate(full=True)
-                yield _typed(batch.select(wanted))
+                yield from sound_items(_typed(batch.select(wanted)), path, row)
             else:
                 yield from _foreign(batch, path, row, wanted, stored)
             row += batch.num_rows
     except UNREADABLE as error:
         yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
+        return
+    except RecursionError:
+        yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
         return
     if row != end:  # the header of a page, of which there is no checksum
         yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
@@ -211,14 +233,16 @@ def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stor
     columns: list[pa.Array] = []
     for name in wanted:
         if name == "source":
-            columns.append(pa.array([path] * batch.num_rows, pa.string()))
+            columns.append(pa.array([escaped(path)] * batch.num_rows, pa.string()))
         elif name == "offset":
             columns.append(places)
         elif name in stored:
             columns.append(_converted(batch.column(stored[name]), name))
         else:
             columns.append(empty_column(name, batch.num_rows))
-    yield pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
+    read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
+    for item in sound_items(read, path, 0):
+        yield item._replace(offset=places[item.offset].as_py()) if isinstance(item, Bad) else item
 
 
 def _converted(array: pa.Array, name: str) -> pa.Array:

@@ -6,13 +6,13 @@ properties that are empty, so an exchange or routing key that is not there is th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.rabtap import objects
+from bindings.archive.nesting import parsed
+from bindings.archive.objects import body_beside, objects
 from bindings.archive.reading import Bad, Bias, Format, Item, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import microseconds_of_text
@@ -37,10 +37,13 @@ class QueueDump(Format):
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether it has properties and headers, and nothing else."""
         try:
-            value = json.loads(head)
-        except (ValueError, RecursionError):
+            value = parsed(head)
+        except InputError:
             return False
         return isinstance(value, dict) and value.keys() == {"properties", "headers"}
+
+    def expects(self, path: Path) -> bool:
+        return path.name.endswith(SUFFIX)
 
     def is_companion(self, path: Path) -> bool:
         return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
@@ -78,7 +81,7 @@ def _add(rows: Rows, value: dict[str, Any], place: int) -> None:
         properties["timestamp"] = Typed("timestamp", max(time // 1_000_000, 0))
     beside = Path(rows.source.removesuffix(SUFFIX))
     try:
-        body = beside.read_bytes() if str(beside) != rows.source and beside.is_file() else None
+        body = body_beside(beside) if str(beside) != rows.source else None
     except OSError as error:
         raise InputError(f"the body cannot be read: {error.strerror}") from None
     rows.add(Message(exchange, key, headers, properties, body or b""), time, has_body=body is not None, offset=place)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
-from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive import firehose
-from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of, unpacked_pieces
+from bindings.archive.objects import body_beside, objects
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
 from bindings.archive.times import microseconds_of_text
 from exchange.errors import HashstarError, InputError
@@ -22,7 +22,7 @@ from exchange.message import Message
 from exchange.typed_json import decode_table
 from exchange.values import Typed
 
-__all__ = ["Rabtap", "objects"]
+__all__ = ["Rabtap"]
 
 PROPERTIES: Final = {
     "ContentType": "content_type", "ContentEncoding": "content_encoding", "DeliveryMode": "delivery_mode",
@@ -31,8 +31,6 @@ PROPERTIES: Final = {
 }  # fmt: skip
 NO_TIME: Final = "0001-01-01T00:00:00Z"
 BODY_SUFFIX: Final = ".dat"
-
-_decode: Final = JSONDecoder().raw_decode
 
 
 class Rabtap(Format):
@@ -45,7 +43,10 @@ class Rabtap(Format):
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether it begins with an object that has rabtap's fields."""
         start = head.lstrip()[:4096]
-        return start.startswith(b"{") and b'"RoutingKey"' in head and b'"DeliveryTag"' in head
+        return start.startswith(b"{") and self.resembles(head, path)
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return b'"RoutingKey"' in head and b'"DeliveryTag"' in head
 
     def is_companion(self, path: Path) -> bool:
         return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
@@ -70,45 +71,6 @@ class Rabtap(Format):
                 yield rows.batch()
         if len(rows):
             yield rows.batch()
-
-
-def objects(path: str) -> Iterator[tuple[int, dict[str, Any] | str, bytes]]:
-    """The objects of JSON that stand one after another in a file: where each begins, in characters, itself, its sample.
-
-    A text says why there is none; reading goes on at the next line that begins with a brace. Raises InputError when the
-    file cannot be opened.
-    """
-    parts: list[bytes] = []
-    trouble = ""
-    for piece in unpacked_pieces(path, 0):
-        if isinstance(piece, str):
-            trouble = piece
-        else:
-            parts.append(piece)
-    text = b"".join(parts).decode("utf-8", "surrogateescape")
-    place = 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
-            continue
-        sample = sample_of(text[place : place + 80].encode("utf-8", "surrogateescape"))
-        try:
-            value, end = _decode(text, place)
-            text[place:end].encode()
-            yield place, value if isinstance(value, dict) else "not an object", sample
-            place = end
-            continue
-        except JSONDecodeError as error:
-            reason = f"not JSON: {error.msg}"
-        except UnicodeEncodeError:
-            reason = "not UTF-8"
-        except (RecursionError, ValueError):
-            reason = "not JSON: nested too deeply, or with a number too long"
-        following = text.find("\n{", place)
-        yield place, reason if following >= 0 else f"the file ends in the middle of an object: {reason}", sample
-        place = len(text) if following < 0 else following + 1
-    if trouble:
-        yield len(text), trouble, b""
 
 
 def _add(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
@@ -138,7 +100,7 @@ def _body(value: Any, source: str) -> bytes | None:
     if value is None:
         beside = Path(source).with_suffix(BODY_SUFFIX)
         try:
-            return beside.read_bytes() if beside.is_file() else None
+            return body_beside(beside)
         except OSError as error:
             raise InputError(f"the body cannot be read: {error.strerror}") from None
     try:

@@ -8,23 +8,24 @@ comes as `Skipped`. The splits of a file are read independently and together giv
 
 from __future__ import annotations
 
-import json
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from bindings.archive.nesting import parsed
+from bindings.archive.unpacking import GZIP_BYTES, Broken, head_of, is_gzipped, unpacked
 from exchange.errors import InputError
+from exchange.limits import RECORD_BYTES
 
 __all__ = [
-    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item", "Settled",
-    "Skipped", "Split", "blocks", "head_of", "is_gzipped", "pieces", "ranges", "sample_of", "settled_gzip",
-    "settled_lines", "unpacked_pieces", "whole",
+    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item",
+    "NoArchive", "Settled", "Skipped", "Split", "blocks", "pieces", "ranges", "sample_of", "settled_gzip",
+    "settled_lines",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -33,13 +34,8 @@ BATCH_BYTES: Final = 64 << 20
 """What the bodies of a batch have together, about, unless it is one row."""
 SPLIT_BYTES: Final = 32 << 20
 """What a split has about, unless something else is asked for."""
-BLOCK_BYTES: Final = 4 << 20
-GZIP_BYTES: Final = 1 << 16
-HEAD_BYTES: Final = 1 << 16
-LONGEST: Final = 256 << 20
-"""What is taken for one line at most, in bytes."""
 SAMPLE_BYTES: Final = 80
-GZIP: Final = b"\x1f\x8b"
+TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
 COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
 """The note of a file that a bridge wrote for more than one queue."""
 ONCE: Final = "what was added is not counted"
@@ -63,6 +59,8 @@ class Split(NamedTuple):
     """Half-open, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
     exact: bool = False
     """Whether a record begins at ``start`` and one ends at ``end``, so that what is there is told with this split."""
+    floor: int = -1
+    """An offset that all of its records are above, of formats whose offsets rise; -1 if none is known."""
 
 
 class Settled(NamedTuple):
@@ -114,6 +112,17 @@ class Format(ABC):
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether a file that begins so, unpacked if it is gzipped, is of this format."""
 
+    def expects(self, path: Path) -> bool:
+        """Return whether a file's name and folder say that it is of this format, whatever it holds.
+
+        Asked of files that no format recognises: what is damaged at its beginning is still read.
+        """
+        return False
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        """Return whether a file holds records of this format behind a beginning that is none. Asked after `expects`."""
+        return False
+
     @abstractmethod
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         """The records of a split, in the order of the file, with the columns asked for, all by default.
@@ -159,6 +168,25 @@ class Format(ABC):
         return False
 
 
+NOT_READ: Final = "a file that is no archive, or is damaged beyond recognition: nothing of it was read"
+
+
+class NoArchive(Format):
+    """Files of no format: one bad record each, so that what was not read is counted like what could not be read."""
+
+    name: ClassVar[str] = "no archive"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Return false: files are of no format when no other one wants them."""
+        return False
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return [Split(path, 0, None, exact=True)]
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        yield Bad(split.path, 0, NOT_READ, sample_of(head_of(split.path)))
+
+
 class Block(NamedTuple):
     """Lines of a file, all of them whole but for the last of the file."""
 
@@ -169,67 +197,10 @@ class Block(NamedTuple):
     """Why nothing comes after it, or why it is no line."""
 
 
-class _Broken(Exception):
-    """A file cannot be unpacked further."""
-
-
-def unpacked(path: str, start: int = 0) -> Iterator[bytes]:
-    """What is in a file from a byte on, piece by piece; one that is gzipped is unpacked, and read from its beginning.
-
-    Raises InputError when it cannot be opened, `_Broken` where it cannot be read on.
-    """
-    try:
-        file = Path(path).open("rb")  # noqa: SIM115  closed below
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    with file:
-        try:
-            gzipped = file.read(2) == GZIP
-            file.seek(0 if gzipped else start)
-            while data := file.read(GZIP_BYTES if gzipped else BLOCK_BYTES):
-                if gzipped:
-                    yield from _unzipped(data, file)
-                    return
-                yield data
-        except OSError as error:
-            raise _Broken(f"cannot be read: {error.strerror}") from None
-
-
-def _unzipped(data: bytes, file: BinaryIO) -> Iterator[bytes]:
-    member = zlib.decompressobj(31)
-    while data:
-        before = member.copy()
-        try:
-            yield member.decompress(data)
-        except zlib.error as error:
-            yield _all_that_comes(before, data)
-            raise _Broken(f"cannot be unpacked: {error}") from None
-        rest = member.unused_data.lstrip(b"\0") if member.eof else b""
-        data = rest or file.read(GZIP_BYTES)
-        if member.eof and data.strip(b"\0"):
-            if data[:1] != GZIP[:1]:
-                raise _Broken("something follows that is not gzipped")
-            member = zlib.decompressobj(31)
-    if not member.eof:
-        raise _Broken("the gzipped file ends in the middle")
-
-
-def _all_that_comes(member: Any, data: bytes) -> bytes:
-    """What can be unpacked of data that are broken somewhere."""
-    parts: list[bytes] = []
-    try:
-        for n in range(0, len(data), 64):
-            parts.append(member.decompress(data[n : n + 64]))  # noqa: PERF401  what came before an error is kept
-    except zlib.error:
-        pass
-    return b"".join(parts)
-
-
 def ranges(path: str, split_bytes: int) -> list[Split]:
     """A file in ranges of bytes; one that is gzipped can only be read from its beginning, and is one."""
     try:
-        with Path(path).open("rb") as file:
-            gzipped = file.read(2) == GZIP
+        gzipped = is_gzipped(path)
         size = Path(path).stat().st_size
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
@@ -251,11 +222,11 @@ def settled_lines(path: str, start: int, split_bytes: int) -> Settled:
             size = file.seek(0, 2)
             end, rest = size, b""
             while end > start:
-                place = max(end - GZIP_BYTES, start)
+                place = max(end - max(GZIP_BYTES, len(rest)), start)  # twice as far each time, to stay linear
                 file.seek(place)
                 rest = file.read(end - place) + rest
                 found = rest[: end - place].rfind(b"\n") + 1
-                if found or len(rest) > LONGEST:
+                if found or len(rest) > RECORD_BYTES:
                     end, rest = place + found, rest[found:]
                     break
                 end = place
@@ -266,15 +237,6 @@ def settled_lines(path: str, start: int, split_bytes: int) -> Settled:
     return Settled(pieces(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
 
 
-def is_gzipped(path: str) -> bool:
-    """Whether a file is. Raises InputError if it cannot be opened."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(2) == GZIP
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def settled_gzip(path: str, start: int) -> Settled:
     """A gzipped file, which is taken when it is whole. Raises InputError as `Format.settled`."""
     if start:
@@ -283,7 +245,7 @@ def settled_gzip(path: str, start: int) -> Settled:
     try:
         for _ in unpacked(path):
             pass
-    except _Broken:
+    except Broken:
         return Settled([], 0, is_open=True)
     return Settled([Split(path)], size, is_open=False)
 
@@ -297,8 +259,8 @@ def pieces(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parsed(line), dict)
+    except InputError:
         return False
 
 
@@ -310,81 +272,49 @@ def _size(path: str) -> int:
 
 
 def blocks(split: Split) -> Iterator[Block]:
-    """The lines that begin in a split, many at a time. Raises InputError when the file cannot be opened."""
+    """Yield the lines that begin in a split, many at a time. Raises InputError when the file cannot be opened.
+
+    Each byte is looked at once, whatever the length of lines: a line is joined from its pieces when it has its end.
+    """
     place = max(split.start - 1, 0)  # a line that begins at the start has its end before it
-    rest, inside = b"", split.start == 0
+    parts: list[bytes] = []
+    size = 0
+    # Whether bytes are passed over up to the next line: they belong to the split before, or to a line that is too long.
+    is_passing = split.start > 0
     try:
         for data in unpacked(split.path, place):
-            rest += data
-            if not inside:
+            rest = data
+            if is_passing:
                 end = rest.find(b"\n") + 1
+                place += end or len(rest)
                 if not end:
-                    place, rest = place + len(rest), b""
                     continue
-                place, rest, inside = place + end, rest[end:], True
+                rest, is_passing = rest[end:], False
             if split.end is not None and place >= split.end:
                 return
             last = rest.rfind(b"\n") + 1
-            if split.end is not None and place + last > split.end:
-                last = rest.find(b"\n", split.end - place - 1) + 1 or last
+            begins = place + size
+            if split.end is not None and begins + last > split.end:
+                last = rest.find(b"\n", max(split.end - begins - 1, 0)) + 1 or last
             if last:
-                yield Block(rest[:last], place)
-                place, rest = place + last, rest[last:]
+                whole = b"".join([*parts, rest[:last]])
+                yield Block(whole, place)
+                place, parts, rest = place + len(whole), [], rest[last:]
+                size = 0
                 if split.end is not None and place >= split.end:
                     return
-            elif len(rest) > LONGEST:
-                yield Block(b"", place, f"a line of more than {LONGEST >> 20} MiB")
-                return
-    except _Broken as problem:
-        if rest and inside:
-            yield Block(rest, place)
-        yield Block(b"", place + len(rest), str(problem))
+            parts.append(rest)
+            size += len(rest)
+            if size > RECORD_BYTES:
+                yield Block(b"", place, TOO_LONG)
+                place, parts, size, is_passing = place + size, [], 0, True
+    except Broken as problem:
+        if size and not is_passing:
+            yield Block(b"".join(parts), place)
+        yield Block(b"", place + size, str(problem))
         return
-    if rest and inside:
-        yield Block(rest, place)
-
-
-def unpacked_pieces(path: str, start: int) -> Iterator[bytes | str]:
-    """What is in a file from a byte on, and at the end a text if that is not its end, but where it is broken."""
-    try:
-        yield from unpacked(path, start)
-    except _Broken as problem:
-        yield str(problem)
-
-
-def whole(path: str, limit: int = LONGEST) -> bytes:
-    """All that is in a file, unpacked if it is gzipped, up to so many bytes. Raises InputError."""
-    parts: list[bytes] = []
-    count = 0
-    try:
-        for data in unpacked(path):
-            parts.append(data)
-            count += len(data)
-            if count >= limit:
-                break
-    except _Broken as problem:
-        raise InputError(f"{path}: {problem}") from None
-    return b"".join(parts)[:limit]
-
-
-def head_of(path: str) -> bytes:
-    """How a file begins, unpacked if it is gzipped; as much of it as tells its format. Raises InputError."""
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if not head.startswith(GZIP):
-        return head
-    head = b""
-    try:
-        for data in unpacked(path):
-            head += data[: HEAD_BYTES - len(head)]
-            if len(head) >= HEAD_BYTES:
-                break
-    except _Broken:
-        pass
-    return head
+    if size and not is_passing:
+        yield Block(b"".join(parts), place)
 
 
 def sample_of(data: bytes) -> bytes:

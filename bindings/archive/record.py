@@ -23,18 +23,20 @@ or fanout exchange needs no column but routing_key, cc and bcc; only headers exc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from bindings.archive.fields import TABLE, Tables, tables_of
+from bindings.archive.fields import TABLE, Tables, tables_of, wrong_rows
 from bindings.archive.names import text_array, unescaped
-from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS
+from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
 from exchange.errors import BrokerError, InputError
 from exchange.message import Message
 
-__all__ = ["SCHEMA", "Record", "Rows", "batch_of", "empty_column", "records_of"]
+__all__ = ["SCHEMA", "Record", "Rows", "batch_of", "empty_column", "readable_records", "records_of", "sound_items"]
 
 SCHEMA: Final = pa.schema([
     pa.field("time", pa.timestamp("us", "UTC")),
@@ -53,6 +55,10 @@ SCHEMA: Final = pa.schema([
 ])  # fmt: skip
 """What every format is read as."""
 
+UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What making a column of a table raises for values that AMQP cannot hold."""
+NOT_A_RECORD: Final = (*UNHELD, InputError, LookupError, pa.ArrowException)
+"""What making a record raises for a row that no format writes."""
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 """The years 1 to 9999, which is what Spark and Python can show."""
@@ -141,12 +147,12 @@ class Rows:
                 self._properties.add(message.properties)
         except BrokerError as error:
             raise InputError(error.text) from None
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        except UNHELD as error:
             raise InputError(str(error)) from None
         try:
             if self._with_headers:
                 self._headers.add(headers)
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        except UNHELD as error:
             if self._with_properties:
                 self._properties.undo()
             raise InputError(str(error)) from None
@@ -163,14 +169,16 @@ class Rows:
         self._sizes.append(len(body) if has_body else size)
         self._routed.add(routed_queues)
         self._offsets.append(offset)
+        if self._sources is not None:
+            self._sources.append(self.source)
 
     def add_record(self, record: Record) -> None:
         """Add a record, of its own source; raises as `add`."""
         message, time, vhost, size, has_body, routed_queues, source, offset = record
         self.add(message, time, vhost, size, has_body, routed_queues, offset)
         if self._sources is None:
-            self._sources = [self.source] * (len(self) - 1)
-        self._sources.append(source)
+            self._sources = [self.source] * len(self)
+        self._sources[-1] = source
 
     def batch(self) -> pa.RecordBatch:
         """The rows so far, and none any more."""
@@ -229,6 +237,61 @@ def batch_of(records: Iterable[Record]) -> pa.RecordBatch:
     for record in records:
         rows.add_record(record)
     return rows.batch()
+
+
+def sound_items(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordBatch | Bad]:
+    """Yield the rows that are as a format writes them, and what is wrong with the others.
+
+    Parquet vouches for types only: whoever wrote the file may have put any text where the value of a header is.
+    """
+    wrong: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_map(column.type):
+            wrong |= wrong_rows(column)
+        elif pa.types.is_list(column.type) and column.flatten().null_count:
+            owners = pc.list_parent_indices(column).filter(column.flatten().is_null())
+            wrong |= dict.fromkeys(owners.to_pylist(), f"{name} with a null in it")
+        elif not SCHEMA.field(name).nullable and column.null_count:
+            wrong |= dict.fromkeys(np.flatnonzero(np.asarray(column.is_null())).tolist(), f"no {name}")
+    if "time" in batch.schema.names:
+        batch = _with_known_times(batch)
+    if not wrong:
+        yield batch
+        return
+    for place, reason in sorted(wrong.items()):
+        yield Bad(path, row + place, reason)
+    rows = np.ones(batch.num_rows, bool)
+    rows[list(wrong)] = False
+    if rows.any():
+        yield batch.filter(pa.array(rows))
+
+
+def _with_known_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With null for the times that no calendar has."""
+    place = batch.schema.get_field_index("time")
+    times = batch.column(place)
+    numbers = times.cast(pa.int64())
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None or (ends["min"] >= EARLIEST and ends["max"] <= LATEST):
+        return batch
+    known = pc.and_(pc.greater_equal(numbers, EARLIEST), pc.less_equal(numbers, LATEST))
+    return batch.set_column(place, batch.schema.field(place), pc.if_else(known, times, pa.scalar(None, times.type)))
+
+
+def readable_records(batch: pa.RecordBatch) -> list[Record | Bad]:
+    """Return rows with all columns as records, or what is wrong with a row: archives come from anywhere."""
+    try:
+        return list(records_of(batch))
+    except NOT_A_RECORD:
+        return [_readable_record(batch.slice(n, 1)) for n in range(batch.num_rows)]
+
+
+def _readable_record(row: pa.RecordBatch) -> Record | Bad:
+    try:
+        return records_of(row)[0]
+    except NOT_A_RECORD as error:
+        reason = str(error) or type(error).__name__
+        return Bad(str(row.column("source")[0].as_py()), row.column("offset")[0].as_py(), reason)
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:

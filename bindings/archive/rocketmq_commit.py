@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from bindings.archive.rocketmq_log import NAME, Found, log_records, record_at
 from bindings.archive.rocketmq_record import BATCH, START, Part, host_bytes, messages_in, properties_of, unpacked
 from exchange.errors import InputError
 
-__all__ = ["CommitLog", "Numbered", "Stored", "numbered"]
+__all__ = ["CommitLog", "Numbered", "Stored", "number_of", "numbered"]
 
+DECIMAL: Final = re.compile("[0-9]{1,18}")
 KEYS: Final = " "
 """Between the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
 
@@ -85,7 +87,7 @@ class Stored(NamedTuple):
         if self.system_flag & BATCH != BATCH:
             return 1
         told = self.properties.get("INNER_NUM", "")
-        return int(told) if told.isdecimal() else 1
+        return number_of(told, 1)
 
     def parts(self) -> list[Part]:
         """Body and properties of each message in it, one but for a batch. Raises InputError."""
@@ -166,6 +168,11 @@ class CommitLog:
         with Mapped(path) as data:
             found = record_at(data, base, place - base)
             return _stored(data, place - base, place, found) if isinstance(found, Found) else found
+
+
+def number_of(text: str, otherwise: int) -> int:
+    """Return the number that a property says, if it is one of a queue: a producer can write anything there."""
+    return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 
 def _stored(data: Bytes, at: int, place: int, found: Found) -> Stored:

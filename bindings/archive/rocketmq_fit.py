@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bindings.archive.inspection import SAMPLES, Inspection
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq_commit import CommitLog, Stored
+from bindings.archive.rocketmq_commit import CommitLog, Stored, number_of
 from bindings.archive.rocketmq_log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq_queue import Column, ConsumeQueue, Units, tag_code
 
@@ -113,9 +113,9 @@ class LogColumns:
         return np.asarray(self.places[at] == places)
 
     def _in_wheel(self, record: Stored) -> None:
-        due = record.properties.get("TIMER_OUT_MS", "")
-        if due.isdecimal():  # what waits for long is put in again and again
-            self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = int(due)
+        due = number_of(record.properties.get("TIMER_OUT_MS", ""), -1)
+        if due >= 0:  # what waits for long is put in again and again
+            self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = due
 
 
 class Fit:
@@ -217,5 +217,5 @@ def _where(record: Stored) -> Iterator[tuple[str, int, int]]:
     offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
     if len(names) == len(offsets):
         for name, offset in zip(names, offsets, strict=True):
-            if name and offset.isdecimal():
-                yield name, 0 if name.startswith(LIGHT) else record.queue, int(offset)
+            if name and (number := number_of(offset, -1)) >= 0:
+                yield name, 0 if name.startswith(LIGHT) else record.queue, number

@@ -31,6 +31,8 @@ COLUMNS: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4")
 SLOT_BYTES: Final = 4
 CHECKED: Final = 1000
 """Units whose chains are looked at."""
+LAYOUTS: Final = 16
+"""Maximum number of layouts whose slots and chains are looked at. Only a made file has as many that fit its ends."""
 USUAL_UNITS: Final = 4
 """Units for each slot, unless a broker's settings say otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
 
@@ -143,26 +145,38 @@ def _slots(data: Bytes, header: IndexHeader) -> int | None:
     is_usual = rest == usual * (SLOT_BYTES + USUAL_UNITS * UNIT.size)
     candidates = (first + step * np.flatnonzero(last_place == header.last_place)).tolist()
     del last_place  # it holds on to the file
+    looked_at = 0
     for slots in [usual, *candidates] if is_usual and usual in candidates else candidates:
+        if not _fits_ends(data, header, slots):
+            continue
         if _is_so(data, header, slots):
             return int(slots)
+        looked_at += 1
+        if looked_at == LAYOUTS:
+            break
     return None
 
 
+def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
+    """Whether with so many slots the first and the last unit are where the header says, and the last has its slot."""
+    last = header.next_unit - 1
+    ends = [IndexUnit(*UNIT.unpack_from(data, _at(slots, number))) for number in (1, last)]
+    if [unit.place for unit in ends] != [header.first_place, header.last_place]:
+        return False
+    if not all(any(unit) for unit in ends) or min(unit.hash for unit in ends) < 0:
+        return False
+    (newest,) = struct.unpack_from(">i", data, HEADER.size + ends[1].hash % slots * SLOT_BYTES)
+    return bool(newest >= last)
+
+
 def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
-    """Whether with so many slots all is as `IndexFile.putKey` leaves it: both ends, the slots, the first units' chains.
+    """Whether with so many slots all is as `IndexFile.putKey` leaves it: the slots, and the first units' chains.
 
     Of a broker that writes, there may be more slots in use, and later units in them, than the header says, as the
     header is what is read first.
     """
     last = header.next_unit - 1
-    ends = [UNIT.unpack_from(data, _at(slots, number)) for number in (1, last)]
-    if [place for _, place, _, _ in ends] != [header.first_place, header.last_place]:
-        return False
-    if not all(any(end) for end in ends) or min(hashed for hashed, *_ in ends) < 0:
-        return False
-    told: npt.NDArray[np.int32] = np.frombuffer(data, ">i4", slots, HEADER.size).astype(np.int32)
-    if told[ends[1][0] % slots] < last or np.count_nonzero(told) < header.used_slots:
+    if np.count_nonzero(np.frombuffer(data, ">i4", slots, HEADER.size)) < header.used_slots:
         return False
     units = np.frombuffer(data, COLUMNS, min(last, CHECKED), _at(slots, 1)).copy()
     before: dict[int, int] = {}

@@ -21,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
+from bindings.archive.effort import Effort
 from bindings.archive.mapped import Bytes, Mapped, is_zero
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import (
@@ -53,7 +54,10 @@ from exchange.message import Message
 
 __all__ = ["COMMITTED", "NAME", "OWN_TOPICS", "TRANSACTION", "Found", "RocketmqLog", "log_records", "record_at"]
 
-NAME: Final = re.compile(r"\d{20}(?:\.gz)?")
+NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
+FOLDER: Final = "commitlog"
+MAGICS: Final = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (V1, V2)))
+WHOLE_CRC: Final = re.compile(rb"__CRC32#\x01([0-9]{10})\x02\Z")
 BLANK: Final = 0xCBD43194
 
 TRANSACTION: Final = 0xC
@@ -113,6 +117,12 @@ class RocketmqLog(Format):
         size, magic = START.unpack_from(head)[:2]
         return magic in (V1, V2, BLANK) and size >= 8
 
+    def expects(self, path: Path) -> bool:
+        return path.parent.name == FOLDER and NAME.fullmatch(path.name) is not None
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return _first_base(head) is not None
+
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
 
@@ -124,7 +134,7 @@ class RocketmqLog(Format):
             while place < len(data):
                 size = START.unpack_from(data, place)[0] if _says_so(data, base, place) else 0
                 if size < LEAST or place + size > len(data):
-                    if data[place + 4 : place + 8] == BLANK.to_bytes(4, "big"):
+                    if _ends_in_blank(data, base, place):
                         size = len(data) - place
                     elif not any(data[place : place + CHUNK]):
                         break  # the log has not come further
@@ -147,7 +157,8 @@ class RocketmqLog(Format):
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
-        with Mapped(split.path) as data:
+        mapped = Mapped(split.path)
+        with mapped as data:
             base = _base(split.path, data)
             for place, found in log_records(data, base, split):
                 if isinstance(found, str):
@@ -169,6 +180,8 @@ class RocketmqLog(Format):
                         yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
                 if rows.is_full:
                     yield rows.batch()
+            if mapped.problem:
+                yield Bad(split.path, base + len(data), mapped.problem)
         if len(rows):
             yield rows.batch()
 
@@ -203,14 +216,22 @@ def _parts(found: Found) -> list[Part]:
 
 
 def _base(path: str, data: Bytes) -> int:
-    """Where in the whole log the file begins: its name says, else its first record."""
-    name = Path(path).name.removesuffix(".gz")
-    if name.isascii() and name.isdecimal():
-        return int(name)
-    if len(data) < START.size:
-        return 0
-    place: int = START.unpack_from(data)[6]
-    return max(place, 0) if START.unpack_from(data)[1] in (V1, V2) else 0
+    """Where in the whole log the file begins: its name says, else its first sound record."""
+    name = Path(path).name
+    if NAME.fullmatch(name):
+        return int(name[:20])
+    return _first_base(data) or 0
+
+
+def _first_base(data: Bytes) -> int | None:
+    """Where in the whole log data begin by their first sound record, which says where it stands; None without one."""
+    effort, place = Effort(0), -1
+    while (place := _next_magic(data, place + 1)) < len(data):
+        if place + LEAST <= len(data):
+            base = START.unpack_from(data, place)[6] - place
+            if base >= 0 and isinstance(record_at(data, base, place, effort), Found):
+                return int(base)
+    return None
 
 
 def log_records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, Found | str]]:
@@ -223,25 +244,38 @@ def log_records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, Fou
     place = split.start if split.start == 0 or split.exact else _next(data, base, split.start)
     if place >= end:
         return
+    effort = Effort(place)
     while place < len(data):
         if place >= end and (split.exact or _says_so(data, base, place)):
             return
-        found = record_at(data, base, place)
+        found = record_at(data, base, place, effort)
         if isinstance(found, Found):
             yield place, found
             place += found.size
             continue
-        if _is_blank(data, place):
+        if is_zero(data, place) or _ends_in_blank(data, base, place):
             return
-        following = _next(data, base, place + 1)
+        following = _behind(data, base, place)
         yield place, found if following < len(data) else f"{found}, and the file ends with it"
         if following >= end:
             return
         place = following
 
 
-def record_at(data: Bytes, base: int, place: int) -> Found | str:
-    """The record at a byte, or what is wrong with it."""
+def _behind(data: Bytes, base: int, place: int) -> int:
+    """Return where the next record stands behind one that is damaged.
+
+    If its size is right, that is where it ends: what its body holds is no record, whatever it looks like.
+    """
+    if _says_so(data, base, place):
+        size: int = START.unpack_from(data, place)[0]
+        if size >= LEAST and _says_so(data, base, place + size):
+            return place + size
+    return _next(data, base, place + 1)
+
+
+def record_at(data: Bytes, base: int, place: int, effort: Effort | None = None) -> Found | str:
+    """Return the record at a byte, or what is wrong with it. ``effort`` bounds what is hashed of a whole file."""
     if place + LEAST > len(data):
         return "not a record"
     size, magic, crc, _, _, _, log_place, flag, born = START.unpack_from(data, place)
@@ -249,31 +283,45 @@ def record_at(data: Bytes, base: int, place: int) -> Found | str:
         return "not a record"
     if place + size > len(data):
         return "a record that is not whole"
+    if effort is not None and not effort.allows(place + size, size):
+        return "a record among so many that overlap that it is not looked at"
     pieces = pieces_at(data, place, size, magic, flag)
     if pieces is None:
         return "a record whose parts do not fit in it"
     body, topic, properties = pieces
     if zlib.crc32(body) & 0x7FFFFFFF != crc & 0x7FFFFFFF:
         return "a body whose checksum is wrong"
+    if not _is_checked(data, place, size, properties):
+        return "a record whose checksum is wrong"
     if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
         return "a record that is not whole"
     return Found(size, born, flag, body, topic, properties)
 
 
+def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
+    """Return whether a record is as its checksum says, if it ends with one (``enabledAppendPropCRC``, since 5.1.1).
+
+    It is of all before it, in ten digits, the last one first (`MessageDecoder.createCrc32`).
+    """
+    found = WHOLE_CRC.search(properties)
+    if found is None:
+        return True
+    return int(found[1][::-1]) == zlib.crc32(data[place : place + size - len(found[0])]) & 0x7FFFFFFF
+
+
 def _next(data: Bytes, base: int, place: int) -> int:
     """The next byte at which a record stands, be its body sound or not; the end of the data if there is none."""
-    nearest: dict[int, int] = {}
-    while True:
-        for magic in (V1, V2):
-            if nearest.get(magic, -1) < place + 4 and nearest.get(magic) != len(data):
-                at = data.find(magic.to_bytes(4, "big"), place + 4)
-                nearest[magic] = len(data) if at < 0 else at
-        place = min(nearest.values()) - 4
-        if place + 4 >= len(data):
-            return len(data)
+    while (place := _next_magic(data, place)) < len(data):
         if _says_so(data, base, place):
             return place
         place += 1
+    return len(data)
+
+
+def _next_magic(data: Bytes, place: int) -> int:
+    """The next byte at which the size of a record may stand; the end of the data if there is none."""
+    found = MAGICS.search(data, place + 4)
+    return len(data) if found is None else found.start() - 4
 
 
 def _says_so(data: Bytes, base: int, place: int) -> bool:
@@ -284,7 +332,6 @@ def _says_so(data: Bytes, base: int, place: int) -> bool:
     return head[1] in (V1, V2) and head[6] == base + place
 
 
-def _is_blank(data: Bytes, place: int) -> bool:
-    """Whether the log goes on in the next file, or has not come further."""
-    head = data[place : place + 8]
-    return (len(head) == 8 and int.from_bytes(head[4:], "big") == BLANK) or is_zero(data, place)
+def _ends_in_blank(data: Bytes, base: int, place: int) -> bool:
+    """Return whether the log goes on in the next file: a blank fills this one, so no record stands behind it."""
+    return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _next(data, base, place + 8) == len(data)

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange.errors import InputError
+from exchange.limits import BODY_BYTES
 
 if TYPE_CHECKING:
     from bindings.archive.mapped import Bytes
 
-__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "UNPACKED_MAX", "V1", "V2", "Part", "host_bytes"]
+__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "Part", "host_bytes"]
 __all__ += ["messages_in", "pieces_at", "properties_of", "unpacked"]
 
 V1: Final = 0xDAA320A7
@@ -34,11 +35,6 @@ BATCH: Final = 0xC0
 """System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
 PACKING: Final = 0x7
 PACKING_SHIFT: Final = 8
-
-UNPACKED_MAX: Final = 8 * (4 << 20)
-"""Maximum size of an unpacked body, in bytes: 8 times what a broker stores unless it is set otherwise (4 MiB).
-
-Producers compare the body with that limit before they pack it; but what has 4 MiB may be made to unpack to 4 GiB."""
 
 PART: Final = struct.Struct(">iIIii")
 """Of a message in a batch: size, magic, checksum, flag, size of the body."""
@@ -111,7 +107,7 @@ def messages_in(data: bytes, most: int | None = None) -> list[Part]:
 def unpacked(body: bytes, system_flag: int) -> bytes:
     """The body, uncompressed if the system flag says that it is compressed.
 
-    Raises InputError for one that cannot be unpacked, or unpacks to more than `UNPACKED_MAX` bytes.
+    Raises InputError for one that cannot be unpacked, or unpacks to more than `BODY_BYTES` bytes.
     """
     if not system_flag & PACKED:
         return body
@@ -119,18 +115,18 @@ def unpacked(body: bytes, system_flag: int) -> bytes:
     if unpack is None:
         raise InputError("a body that is packed in an unknown way")
     found = unpack(body)
-    if len(found) > UNPACKED_MAX:
-        raise InputError(f"a body that unpacks to more than {UNPACKED_MAX:,} bytes")
+    if len(found) > BODY_BYTES:
+        raise InputError(f"a body that unpacks to more than {BODY_BYTES:,} bytes")
     return found
 
 
 def _inflated(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(data, UNPACKED_MAX + 1)
+        found = stream.decompress(data, BODY_BYTES + 1)
     except zlib.error as error:
         raise InputError(f"a body that cannot be unpacked: {error}") from None
-    if len(found) <= UNPACKED_MAX and not stream.eof:
+    if len(found) <= BODY_BYTES and not stream.eof:
         raise InputError("a body that cannot be unpacked: it is incomplete")
     return found
 
@@ -145,7 +141,7 @@ def _streamed(name: str) -> Callable[[bytes], bytes]:
         try:
             with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
                 # In pieces: pyarrow allocates all that one call asks for, however little there is to read.
-                while len(found) <= UNPACKED_MAX and (piece := stream.read(PIECE_BYTES)):
+                while len(found) <= BODY_BYTES and (piece := stream.read(PIECE_BYTES)):
                     found += piece
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None

@@ -16,8 +16,6 @@ Opening a store lists and reads its small files only. Which messages fit to whic
 
 from __future__ import annotations
 
-import json
-import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,13 +27,14 @@ from bindings.archive.rocketmq_commit import CommitLog, numbered
 from bindings.archive.rocketmq_index import IndexFile, index_file
 from bindings.archive.rocketmq_queue import ConsumeQueue
 from exchange.errors import InputError
+from exchange.partition.rocketmq.fastjson import parse_json
+from exchange.values import RANGES
 
 __all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "log_folder", "open_store"]
 
+LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")
-BARE_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(\s*:)')
-"""A string, or a number that is the name of a field: not JSON, but what brokers write."""
 MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
 """All else comes when there is something to be kept in it."""
@@ -177,9 +176,8 @@ def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
         if not each.exists():
             continue
         try:
-            text = BARE_NUMBER.sub(_quoted, each.read_text(encoding="utf-8"))
-            told = json.loads(text)
-        except (OSError, ValueError) as error:
+            told = parse_json(each.read_text(encoding="utf-8"))
+        except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue
         if isinstance(told, dict):
@@ -188,15 +186,11 @@ def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
     return {}
 
 
-def _quoted(found: re.Match[str]) -> str:
-    return found[0] if found[2] is None else f'{found[1]}"{found[2]}"{found[3]}'
-
-
 def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
     """What a file of JSON tells, nothing where it is not what a broker writes."""
     try:
         return make()
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
         problems.append(Bad(str(path), 0, "not what a broker writes"))
         return {}
 
@@ -214,7 +208,10 @@ def _group_topic(name: str) -> tuple[str, str]:
 
 
 def _numbers(told: Mapping[str, Any]) -> dict[int, int]:
-    return {int(name): int(value) for name, value in told.items()}
+    numbers = {int(name): int(value) for name, value in told.items()}
+    if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
+        raise ValueError
+    return numbers
 
 
 def _checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,6 +13,7 @@ __all__ = ["microseconds", "microseconds_of_text"]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 FRACTION: Final = re.compile(r"(\.[0-9]{6})[0-9]+")
+TOO_GREAT: Final = 1e30
 UNITS: Final = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
 """Numbers below this -> their unit in microseconds: seconds up to the year 5138, then milliseconds, microseconds."""
 
@@ -23,9 +23,9 @@ def microseconds(value: Any) -> int | None:
     if value is None:
         return None
     if type(value) is int or type(value) is float:
-        if not math.isfinite(value):
-            raise InputError("timestamp is not a time")
         size = abs(value)
+        if not size < TOO_GREAT:  # infinite and NaN too; an integer need not fit in a double
+            raise InputError("timestamp is not a time")
         for limit, unit in UNITS:
             if size < limit:
                 return round(value * unit)

@@ -27,7 +27,6 @@ nothing against it. Lines that stand between entries are bodies.
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from bindings.archive import firehose
 from bindings.archive.erlang_terms import parse
-from bindings.archive.json_lines import read_lines
+from bindings.archive.json_lines import objects_in, read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
     SPLIT_BYTES,
@@ -49,17 +48,17 @@ from bindings.archive.reading import (
     Settled,
     Skipped,
     Split,
-    is_gzipped,
     pieces,
     ranges,
     sample_of,
     settled_gzip,
     settled_lines,
-    unpacked_pieces,
 )  # fmt: skip
 from bindings.archive.record import Rows
 from bindings.archive.times import EPOCH, MICROSECOND, microseconds_of_text
+from bindings.archive.unpacking import is_gzipped, unpacked_pieces
 from exchange.errors import HashstarError, InputError
+from exchange.limits import RECORD_BYTES
 from exchange.typed_json import decode_table
 from exchange.values import Typed
 
@@ -67,6 +66,9 @@ __all__ = ["TracingJson", "TracingText"]
 
 TIME: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d\d):(\d\d)(?:[:.](\d{1,3}))?")
 NOTE: Final = "bodies may have been cut by the trace's max_payload_bytes"
+
+
+FIELDS: Final = frozenset({"type", "routing_keys", "routed_queues", "payload"})
 
 
 class TracingJson(Format):
@@ -78,12 +80,11 @@ class TracingJson(Format):
     note: ClassVar[str] = NOTE
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether the first line has what the plugin writes."""
-        try:
-            value = json.loads(head.partition(b"\n")[0])
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(value, dict) and {"type", "routing_keys", "routed_queues", "payload"} <= value.keys()
+        """Whether the first line that is an object has what the plugin writes."""
+        return next(objects_in(head.split(b"\n", 20)[:20]), {}).keys() >= FIELDS
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return any(value.keys() >= FIELDS for value in objects_in(head.split(b"\n")))
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
@@ -145,17 +146,17 @@ def _time(text: str) -> int:
     return (moment - EPOCH) // MICROSECOND
 
 
-ENTRY: Final = re.compile(
-    rb"\n={80}\n(?P<time>\d[^\n]{0,40}): Message (?P<type>published|received)\n\n"
+HEAD: Final = re.compile(
+    rb"\n={80}\n(?P<time>[0-9][^\n]{0,40}): Message (?P<type>published|received)\n\n"
     rb"Node:         (?P<node>[^\n]*)\nConnection:   (?P<connection>[^\n]*)\n"
     rb"Virtual host: (?P<vhost>[^\n]*)\nUser:         (?P<user>[^\n]*)\n"
-    rb"Channel:      (?P<channel>[^\n]*)\nExchange:     (?P<exchange>[^\n]*)\n"
-    rb"Routing keys: (?P<keys>\[.*?\])\n(?:Queue:        (?P<queue>[^\n]*)\n)?"
-    rb"(?:Routed queues: (?P<routed>\[.*?\])\n)?"
-    rb"Properties:   (?P<properties>\[.*?\])\nPayload: \n",
-    re.DOTALL,
+    rb"Channel:      (?P<channel>[^\n]*)\nExchange:     (?P<exchange>[^\n]*)\nRouting keys: (?=\[)"
 )
-BEGIN: Final = re.compile(rb"\n={80}\n\d[^\n]{0,40}: Message (?:published|received)\n")
+"""The lines of an entry before its terms."""
+BEHIND_KEYS: Final = re.compile(rb"\]\n(?:Queue:        [^\n]*\n)?(?P<next>Routed queues: |Properties:   )(?=\[)")
+BEHIND_ROUTED: Final = re.compile(rb"\]\n(?P<next>Properties:   )(?=\[)")
+BEHIND_PROPERTIES: Final = re.compile(rb"\]\nPayload: \n")
+BEGIN: Final = re.compile(rb"\n={80}\n[0-9][^\n]{0,40}: Message (?:published|received)\n")
 RULE: Final = b"\n" + b"=" * 80 + b"\n"
 BEGIN_BYTES: Final = 200
 """As long as the beginning of an entry can be."""
@@ -175,6 +176,9 @@ class TracingText(Format):
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether it begins as an entry does."""
         return BEGIN.match(head) is not None or BEGIN.match(b"\n" + head) is not None
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return BEGIN.search(head) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return ranges(path, split_bytes)
@@ -207,61 +211,88 @@ class TracingText(Format):
 
 
 def _entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
-    """The entries that begin in a split, with the byte at which each does; a text says why there is no entry.
+    """Yield the entries that begin in a split, with the byte at which each does; a text says why there is no entry.
 
-    The third is whether it is the last of the file, behind which another one may begin.
+    The third is whether it is the last of the file, behind which another one may begin. Each byte is searched once for
+    the beginning of an entry, however long entries are.
     """
-    data, place = b"", split.start
-    first = True
+    data, place = bytearray(), split.start
+    if split.start == 0:  # the first entry may have no empty line before it
+        data, place = bytearray(b"\n"), -1
+    begun = False
+    """Whether an entry begins where the data do."""
+    searched = 0
+    is_whole_file = split.start == 0
     for piece in unpacked_pieces(split.path, split.start):
         if isinstance(piece, str):
-            if data:
-                yield place, data, True
+            if begun:
+                yield place, bytes(data), True
             yield place + len(data), piece, True
             return
         data += piece
-        if first:
-            if split.start == 0 and data.startswith(b"="):
-                data, place = b"\n" + data, -1
-            found = BEGIN.search(data)
-            if found is None:
-                if split.start == 0 and data.strip():
-                    yield 0, "what stands before the first entry is none", False
-                cut = max(len(data) - BEGIN_BYTES, 0)
-                data, place = data[cut:], place + cut
-                continue
-            if split.start == 0 and data[: found.start()].strip():
+        starts = [found.start() for found in BEGIN.finditer(data, searched)]
+        searched = max(len(data) - BEGIN_BYTES, 0)
+        if starts and not begun:
+            if is_whole_file and data[: starts[0]].strip():
                 yield 0, "what stands before the first entry is none", False
-            data, place, first = data[found.start() :], place + found.start(), False
-        starts = [found.start() for found in BEGIN.finditer(data)]
-        for start, end in pairwise(starts):
+            is_whole_file = False
+        ends = ([0, *starts] if begun and starts[:1] != [0] else starts) if starts else []
+        for start, end in pairwise(ends):
             if split.end is not None and place + start >= split.end:
                 return
-            yield place + start, data[start:end], False
-        if starts:
-            data, place = data[starts[-1] :], place + starts[-1]
+            yield place + start, bytes(data[start:end]), False
+        if ends:
+            place += ends[-1]
+            del data[: ends[-1]]
+            searched, begun = max(len(data) - BEGIN_BYTES, 1), True
+        elif not begun:
+            if is_whole_file and data.strip():
+                yield 0, "what stands before the first entry is none", False
+                is_whole_file = False
+            place += searched
+            del data[:searched]
+            searched = 0
         if split.end is not None and place >= split.end:
             return
-    if data and not first:
-        yield place, data, True
+        if begun and len(data) > RECORD_BYTES:
+            yield place, f"an entry of more than {RECORD_BYTES >> 20} MiB", False
+            place += searched
+            del data[:searched]
+            searched, begun = 0, False
+    if begun:
+        yield place, bytes(data), True
 
 
 def _add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipped | None:
-    found = ENTRY.match(data)
+    found = HEAD.match(data)
     if found is None:
+        raise InputError("an entry that is not whole")
+    # Terms are printed without "]" at the end of a line but for their own: so the first one that fits is the right one.
+    behind_keys = BEHIND_KEYS.search(data, found.end())
+    if behind_keys is None:
         raise InputError("an entry that is not whole")
     if found["type"] == b"received":
         return firehose.DELIVERY
-    if found["routed"] is None:
+    if behind_keys["next"].startswith(b"Properties"):
         raise InputError("no routed queues")
-    names = _Names.of(data[: found.end()])
-    keys, routed, properties = (parse(found[name].decode(names.encoding)) for name in ("keys", "routed", "properties"))
-    body = data[found.end() :]
+    behind_routed = BEHIND_ROUTED.search(data, behind_keys.end())
+    behind_properties = BEHIND_PROPERTIES.search(data, behind_routed.end()) if behind_routed is not None else None
+    if behind_routed is None or behind_properties is None:
+        raise InputError("an entry that is not whole")
+    head = data[: behind_properties.end()]
+    names = _Names.of(head)
+    keys, routed, properties = (
+        parse(head[start : end.start() + 1].decode(names.encoding))
+        for start, end in (
+            (found.end(), behind_keys), (behind_keys.end(), behind_routed), (behind_routed.end(), behind_properties)
+        )
+    )  # fmt: skip
+    body = data[len(head) :]
     published = firehose.published(
         names.name(found["exchange"]), _binaries(keys), _table(properties), body.removesuffix(b"\n"),
         names.name(found["vhost"]), _binaries(routed),
     )  # fmt: skip
-    is_open = is_last and BEGUN.search(body) is not None
+    is_open = is_last and BEGUN.search(body, max(len(body) - BEGIN_BYTES, 0)) is not None
     if not body.endswith(b"\n") and not is_open:
         raise InputError("the file ends in the middle of an entry")
     rows.add(
@@ -333,9 +364,9 @@ def _field(kind: str, value: Any) -> Any:
         if kind == "array":
             return [_field(str(inner), item) for inner, item in value]
         if kind == "longstr":
-            return _longstr(value)
+            return _longstr(_binary(value))
         if kind == "binary":
-            return bytes(value)
+            return _binary(value)
         if kind == "void":
             return None
         if kind == "bool":
@@ -343,12 +374,21 @@ def _field(kind: str, value: Any) -> Any:
         if kind == "decimal":
             return _decimal(*value)
         return Typed(kind, value)
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"not a {kind}: {error}") from None
+    except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        raise InputError(f"not a {kind[:SHOWN]}: {str(error)[:SHOWN]}") from None
 
 
-def _longstr(value: Any) -> Any:
-    data = bytes(value)
+SHOWN: Final = 80
+"""Maximum number of characters of what is wrong that an error quotes."""
+
+
+def _binary(value: Any) -> bytes:
+    if type(value) is not bytes:  # bytes() of a number would make as many zeros
+        raise TypeError("it is not a binary")
+    return value
+
+
+def _longstr(data: bytes) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -358,4 +398,6 @@ def _longstr(value: Any) -> Any:
 def _decimal(scale: int, digits: int) -> Any:
     from decimal import Decimal  # seldom met
 
+    if not (type(scale) is type(digits) is int and 0 <= scale <= 0xFF and 0 <= digits <= 0xFFFFFFFF):
+        raise ValueError("AMQP has a scale of one byte and digits of four")
     return Decimal(digits).scaleb(-scale)

@@ -20,9 +20,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.detect import detect, formats
 from bindings.archive.mapping import USUAL, Mapping
@@ -32,6 +32,8 @@ from bindings.files import replacing
 from exchange.errors import InputError
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
+
+T = TypeVar("T")
 
 STEP_BYTES: Final = 4 << 30
 """What a step takes of files at most, but for one split that is larger."""
@@ -102,7 +104,7 @@ class Growth:
         self.last = self.first
         """The last step there is."""
         while (path := self._step_path(self.last + 1)).exists():
-            self._take(_read(path))
+            self._take(_read(path, _taken_in))
 
     def look(self) -> int:
         """The number of the last step there is, after steps were made of what is new in the archive.
@@ -117,12 +119,12 @@ class Growth:
                 write_whole(path, json.dumps(step).encode(), once=True)
             except FileExistsError:
                 raise InputError(f"{self._folder}: something else follows this archive with the same state") from None
-            self._take(step)
+            self._take(_taken_in(step))
         return self.last
 
     def steps(self, after: int, last: int) -> list[Step]:
         """The steps behind one, up to another. Raises InputError if one of them is not there any more."""
-        return [self._step_of(_read(self._step_path(number))) for number in range(after + 1, last + 1)]
+        return [_read(self._step_path(number), self._step_of) for number in range(after + 1, last + 1)]
 
     def forget(self, number: int) -> None:
         """Nobody will ask for the steps up to this one again."""
@@ -130,7 +132,7 @@ class Growth:
             return
         taken = self._folded()[1]
         for each in range(self.first + 1, number + 1):
-            taken |= _taken_in(_read(self._step_path(each)))
+            taken |= _read(self._step_path(each), _taken_in)
         write_whole(self._folder / f"taken={number:010}.json", json.dumps(taken).encode())
         self._tidy(number)
         self.first = number
@@ -141,7 +143,7 @@ class Growth:
             return 0, {}
         number = int(found[-1].stem.removeprefix("taken="))
         self._tidy(number)
-        return number, {name: Taken(*fields) for name, fields in _read(found[-1]).items()}
+        return number, _read(found[-1], _taken_of)
 
     def _tidy(self, number: int) -> None:
         """Remove what is in the folded file of this step."""
@@ -155,9 +157,9 @@ class Growth:
     def _step_path(self, number: int) -> Path:
         return self._folder / "steps" / f"{number:010}.json"
 
-    def _take(self, step: dict[str, Any]) -> None:
+    def _take(self, taken: dict[str, Taken]) -> None:
         self.last += 1
-        self._taken |= _taken_in(step)
+        self._taken |= taken
 
     def _step_of(self, step: dict[str, Any]) -> Step:
         splits = tuple(
@@ -299,15 +301,22 @@ def _step(
 
 
 def _taken_in(step: dict[str, Any]) -> dict[str, Taken]:
-    return {name: Taken(*fields) for name, fields in step["files"].items()}
+    return _taken_of(step["files"])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _taken_of(files: dict[str, Any]) -> dict[str, Taken]:
+    return {name: Taken(*fields) for name, fields in files.items()}
+
+
+def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
+    """Return what is made of a file of the state. Raises InputError for one that is not as it was written."""
+    lost = "and without it nobody knows what was counted"
     try:
-        read: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read, and without it nobody knows what was counted: {error}") from None
-    return read
+        return of(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read, {lost}: {error}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise InputError(f"{path}: damaged, {lost}; give a new folder for the state") from None
 
 
 def _files(root: Path) -> Iterator[tuple[str, _Found]]:

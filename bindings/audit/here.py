@@ -11,7 +11,7 @@ from bindings.audit.account import Account
 from bindings.audit.planning import planned
 from bindings.audit.selection import EVERYTHING, Selection
 from bindings.audit.study import Study
-from bindings.audit.tasks import Results, order_of, perform
+from bindings.audit.tasks import Results, TooManyBad, order_of, perform
 from exchange.errors import InputError
 
 __all__ = ["Pass", "here"]
@@ -53,7 +53,7 @@ def here(
         step(done, total)
 
     results = perform(watched(), order_of(studies, selection, keep_bad, max_bad))
-    must_have_records(archive, results.account)
+    must_have_records(archive, results.account, max_bad)
     return finished(results, studies)
 
 
@@ -72,12 +72,16 @@ def must_be_new(folder: str | None) -> None:
         raise InputError(f"{folder}: is there already; remove it or choose another name")
 
 
-def must_have_records(archive: Archive, account: Account) -> None:
-    """Raise InputError if nothing in an archive could be counted, saying what was there instead."""
+def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
+    """Raise InputError if nothing in an archive could be counted, saying what was there instead.
+
+    Where no bad record is allowed, an archive that gave nothing at all raises TooManyBad.
+    """
     if account.records:
         return
     met = {reason: facts.records for reason, facts in account.bad.items()} | dict(account.skipped)
     if not met:
-        raise InputError(f"{archive.path}: there are no records in it")
+        kind = TooManyBad if max_bad == 0 else InputError
+        raise kind(f"{archive.path}: there are no records in it")
     told = "; ".join(f"{records:,}: {reason}" for reason, records in sorted(met.items(), key=lambda each: -each[1])[:3])
     raise InputError(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {told}")

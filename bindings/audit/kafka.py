@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from bindings.address import parse_address
 from bindings.archive.kafka_batches import Places, Records, Spans
-from bindings.archive.kafka_segment import items_of
+from bindings.archive.kafka_rows import items_of
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import Item
 from bindings.audit.frames import run_on

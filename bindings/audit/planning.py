@@ -58,7 +58,7 @@ def planned(archive: Archive, cores: int, planner: Planner = splits_of) -> list[
     cannot be opened.
     """
     # Workers have working directories of their own.
-    files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.files]
+    files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)

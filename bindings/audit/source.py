@@ -133,7 +133,7 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = []
-        for path, form in self._archive.files:
+        for path, form in self._archive.all_files:
             splits = form.plan(path, min(SPLIT_BYTES, TASK_BYTES))
             if self.wanted != Wanted():
                 splits = pruned(form, path, splits, self.wanted)

@@ -10,9 +10,9 @@ from bindings.check.header_conditions import conjunctions_of
 from bindings.check.subject import Subject
 from bindings.check.words import named, shown
 from exchange.kinds.headers import comparable, conditions_of, match_mode
+from exchange.notation import write_value
 from exchange.parts import Binding
 from exchange.profile import Profile
-from exchange.typed_json import encode
 from exchange.values import type_and_value
 
 __all__ = ["find"]
@@ -71,9 +71,10 @@ def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> It
             other, where = asked.setdefault((header, _look(value)), (compared, binding))
             if other != compared:
                 told.add(header)
+                one, another = write_value(where.arguments[header]), write_value(value)
                 message = (
-                    f"{named(exchange)} is asked for header '{header}' as {encode(where.arguments[header])!r} and as "
-                    f"{encode(value)!r}, which differ: {shown(where)}; {shown(binding)}"
+                    f"{named(exchange)} is asked for header '{header}' as {one} and as {another}, "
+                    f"which differ: {shown(where)}; {shown(binding)}"
                 )
                 yield Finding("HS505", binding, message, related=(where,))
 

@@ -90,7 +90,7 @@ class _Search:
         way = way.then(exchange, unmatched=True)
         alternate = self._subject.alternate_of(exchange)
         if alternate is None or way.has(alternate):
-            yield from self._lost(way, ())
+            yield from self._lost(way)
         else:
             yield from self.at(alternate, way)
 
@@ -102,32 +102,47 @@ class _Search:
         if pattern not in way.all_of:
             way = way._replace(all_of=(*way.all_of, pattern))
         if way.has(binding.destination.name):
-            yield from self._lost(way, ())
+            yield from self._lost(way)
         else:
             yield from self.at(binding.destination.name, way)
 
-    def _lost(self, way: _Way, none_of: Sequence[Pattern]) -> Iterator[str]:
-        joined = list(none_of)
-        while True:
-            key = shortest_key(AMQP, way.all_of, joined, self._budget)
+    def _lost(self, way: _Way) -> Iterator[str]:
+        pending: list[Iterator[tuple[_Way, tuple[Pattern, ...]]]] = [iter([(way, ())])]
+        while pending:
+            region = next(pending[-1], None)
+            if region is None:
+                pending.pop()
+                continue
+            way, none_of = region
+            key, none_of = self._not_held_back(way, none_of)
             if key is None:
-                return
-            pattern = self._held_back(way, key)
+                continue
+            steps = saving_way(self._subject, self._origin, key)
+            if steps is None:
+                yield key
+                continue
+            over = [step for step in steps if isinstance(step, Binding)]
+            if len(over) == len(steps):
+                pending.append(self._off(over, way, none_of))
+
+    def _not_held_back(self, way: _Way, none_of: tuple[Pattern, ...]) -> tuple[str | None, tuple[Pattern, ...]]:
+        """A shortest key that nothing keeps from being lost on this way, and what it does not match."""
+        while True:
+            key = shortest_key(AMQP, way.all_of, none_of, self._budget)
+            pattern = None if key is None else self._held_back(way, key)
             if pattern is None:
-                break
-            joined.append(pattern)
-        steps = saving_way(self._subject, self._origin, key)
-        if steps is None:
-            yield key
-            return
-        over = [step for step in steps if isinstance(step, Binding)]
-        if len(over) == len(steps):
-            # What is left are the keys that miss a step: the first one, or the second one but not the first ...
-            for step in over:
-                pattern = self._subject.pattern_of(step)
-                if pattern is not None and pattern != EVERYTHING and pattern not in way.all_of:
-                    yield from self._lost(way, (*joined, pattern))
-                    way = way._replace(all_of=(*way.all_of, pattern))
+                return key, none_of
+            none_of = (*none_of, pattern)
+
+    def _off(
+        self, steps: Sequence[Binding], way: _Way, none_of: tuple[Pattern, ...]
+    ) -> Iterator[tuple[_Way, tuple[Pattern, ...]]]:
+        """The keys that miss a step: the first one, or the second one but not the first, and so on."""
+        for step in steps:
+            pattern = self._subject.pattern_of(step)
+            if pattern is not None and pattern != EVERYTHING and pattern not in way.all_of:
+                yield way, (*none_of, pattern)
+                way = way._replace(all_of=(*way.all_of, pattern))
 
     def _held_back(self, way: _Way, key: str) -> Pattern | None:
         """A pattern that keeps the key from being lost on this way."""

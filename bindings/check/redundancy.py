@@ -25,6 +25,9 @@ __all__ = ["find"]
 
 STEPS: Final = 20_000
 """What one question may cost: some milliseconds."""
+TOTAL: Final = 2_000_000
+"""What all questions about ways over exchanges may cost together: some seconds. There are as many ways as there are
+sequences of exchanges, so that a bound for each question bounds nothing."""
 
 
 def find(subject: Subject) -> Iterator[Finding]:
@@ -47,6 +50,11 @@ def find(subject: Subject) -> Iterator[Finding]:
                 yield finding
     for name in sources:
         yield from ways.needless(name)
+    if ways.skipped:
+        message = (
+            f"whether {ways.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
+        )
+        yield Finding("HS190", None, message)
 
 
 def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
@@ -150,6 +158,11 @@ class _Ways:
         self._subject = subject
         self._gone = gone
         self._sources: dict[Destination, set[str]] = {}
+        self._empty: dict[tuple[Pattern, ...], bool] = {}
+        self._patterns: dict[Binding, Pattern] = {}
+        self._left = TOTAL
+        self.skipped = 0
+        """Number of bindings that were not looked at, since all steps were used up."""
         self._edges = {
             name: [binding.destination.name for binding in bindings]
             for name, bindings in subject.onwards.items()
@@ -165,12 +178,17 @@ class _Ways:
             if downstream.isdisjoint(self._sources_of(binding.destination)):
                 continue
             used: dict[Binding, None] = {}
+            budget = self._budget()
+            if budget is None:
+                continue
             try:
                 region = (self._pattern(binding),)
-                lost = self._lost_without(binding, binding.destination, region, (), used, Budget(STEPS))
+                lost = self._lost_without(binding, binding.destination, region, (), used, budget)
             except OutOfBudget:
                 yield Finding("HS190", binding, f"whether other ways cover {shown(binding)} is undecided")
                 continue
+            finally:
+                self._spent(budget)
             if lost is None:
                 self._gone.add(binding)
                 over = several(dict.fromkeys(step.source for step in used if step.source != exchange))
@@ -186,11 +204,13 @@ class _Ways:
             # What ends in a dead end is told of that; what comes back, of the circle.
             if binding in self._gone or target == exchange or target not in self._subject.exits:
                 continue
-            budget = Budget(STEPS)
+            budget = self._budget()
+            if budget is None:
+                continue
             silent = True
             used: dict[Binding, None] = {}
             try:
-                for queue, region in self._fruits(target, (self._pattern(binding),), (exchange, target), budget):
+                for queue, region in self._fruits(target, (self._pattern(binding),), exchange, budget):
                     silent = False
                     if self._lost_without(binding, queue, region, (), used, budget) is not None:
                         break
@@ -201,27 +221,66 @@ class _Ways:
                     yield Finding("HS111", binding, message, _key(self._subject, binding), tuple(used))
             except (OutOfBudget, _Unknown):
                 continue
+            finally:
+                self._spent(budget)
+
+    def _budget(self) -> Budget | None:
+        """Return the steps for one more question; None, and count the binding, when all are used up."""
+        if self._left <= 0:
+            self.skipped += 1
+            return None
+        return Budget(min(STEPS, self._left))
+
+    def _spent(self, budget: Budget) -> None:
+        self._left -= min(STEPS, self._left) - max(budget.left, 0)
 
     def _fruits(
-        self, exchange: str, region: tuple[Pattern, ...], way: tuple[str, ...], budget: Budget
+        self, exchange: str, region: tuple[Pattern, ...], source: str, budget: Budget
     ) -> Iterator[tuple[Destination, tuple[Pattern, ...]]]:
-        """The queues that an exchange passes such keys on to, each with the patterns of keys that it gets."""
+        """The queues that an exchange passes such keys on to, each with the patterns of keys that it gets.
+
+        Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
+        """
         subject = self._subject
-        kind = subject.type_of(exchange)
-        if kind in ("", "headers") or subject.alternate_of(exchange) is not None:
+        on_way = {source, exchange}
+        walk = [(exchange, region, self._bindings_of_known(exchange))]
+        while walk:
+            at, region, bindings = walk[-1]
+            for binding in bindings:
+                pattern = self._pattern(binding)
+                further = region if pattern in region else (*region, pattern)
+                if binding in self._gone or self._is_empty(further, budget):
+                    continue
+                goal, name = binding.destination
+                if goal == "queue" and name in subject.topology.queues:
+                    yield binding.destination, further
+                elif goal == "exchange" and name in subject.exits and name not in on_way:
+                    on_way.add(name)
+                    walk.append((name, further, self._bindings_of_known(name)))
+                    break
+            else:
+                on_way.discard(at)
+                walk.pop()
+
+    def _bindings_of_known(self, exchange: str) -> Iterator[Binding]:
+        kind = self._subject.type_of(exchange)
+        if kind in ("", "headers") or self._subject.alternate_of(exchange) is not None:
             raise _Unknown
-        for binding in subject.bindings_from(exchange):
-            further = (*region, self._pattern(binding))
-            if binding in self._gone or shortest_key(AMQP, further, (), budget) is None:
-                continue
-            goal, name = binding.destination
-            if goal == "queue" and name in subject.topology.queues:
-                yield binding.destination, further
-            elif goal == "exchange" and name in subject.exits and name not in way:
-                yield from self._fruits(name, further, (*way, name), budget)
+        return iter(self._subject.bindings_from(exchange))
+
+    def _is_empty(self, region: tuple[Pattern, ...], budget: Budget) -> bool:
+        """Return whether no key matches all these patterns; ways that go on alike ask again and again."""
+        budget.spend(2 + len(region))
+        known = self._empty.get(region)
+        if known is None:
+            known = self._empty[region] = shortest_key(AMQP, region, (), budget) is None
+        return known
 
     def _pattern(self, binding: Binding) -> Pattern:
-        return self._subject.pattern_of(binding) or EVERYTHING  # of headers that are met, any key will do
+        known = self._patterns.get(binding)
+        if known is None:  # of headers that are met, any key will do
+            known = self._patterns[binding] = self._subject.pattern_of(binding) or EVERYTHING
+        return known
 
     def _sources_of(self, destination: Destination) -> set[str]:
         sources = self._sources.get(destination)
@@ -240,30 +299,39 @@ class _Ways:
         budget: Budget,
     ) -> str | None:
         """A key of all these and none of those that gets from the binding's exchange to the goal by it only."""
-        key = shortest_key(AMQP, all_of, none_of, budget)
-        if key is None:
-            return None
-        way = self._way(binding, goal, key)
-        if way is None:
-            return key
-        used.update(dict.fromkeys(way))
-        # What is left are the keys that miss a step of this way: the first one, or the second one but not the first...
-        for step in way:
-            pattern = self._subject.pattern_of(step)
-            if pattern is None or pattern == EVERYTHING:
+        pending = [iter([(all_of, none_of)])]
+        while pending:
+            region = next(pending[-1], None)
+            if region is None:
+                pending.pop()
                 continue
-            lost = self._lost_without(binding, goal, all_of, (*none_of, pattern), used, budget)
-            if lost is not None:
-                return lost
-            all_of = (*all_of, pattern)
+            key = shortest_key(AMQP, *region, budget)
+            if key is None:
+                continue
+            way = self._way(binding, goal, key, budget)
+            if way is None:
+                return key
+            used.update(dict.fromkeys(way))
+            pending.append(self._off(way, *region))
         return None
 
-    def _way(self, binding: Binding, goal: Destination, key: str) -> list[Binding] | None:
+    def _off(
+        self, way: Sequence[Binding], all_of: tuple[Pattern, ...], none_of: tuple[Pattern, ...]
+    ) -> Iterator[tuple[tuple[Pattern, ...], tuple[Pattern, ...]]]:
+        """The keys that miss a step of the way: the first one, or the second one but not the first, and so on."""
+        for step in way:
+            pattern = self._subject.pattern_of(step)
+            if pattern is not None and pattern != EVERYTHING and pattern not in all_of:
+                yield all_of, (*none_of, pattern)
+                all_of = (*all_of, pattern)
+
+    def _way(self, binding: Binding, goal: Destination, key: str, budget: Budget) -> list[Binding] | None:
         """The shortest way, without the binding and those found needless, that the key takes to the goal."""
         came: dict[str, Binding | None] = {binding.source: None}
         pending = [binding.source]
         exchanges = self._subject.topology.exchanges
         for name in pending:
+            budget.spend(1)
             for step in self._subject.matched(name, key):
                 # Most are neither and need not be compared with those that are gone.
                 there = step.destination == goal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from exchange.notation import write_arguments
 from exchange.parts import Binding, Destination, Policy
-from exchange.typed_json import encode_table
 
 __all__ = ["named", "several", "shown"]
 
@@ -19,8 +19,7 @@ def shown(binding: Binding) -> str:
     told = f"{named(binding.source)} -> {binding.destination} with '{binding.routing_key}'"
     if not binding.arguments:
         return told
-    arguments = ", ".join(f"{name}={value}" for name, value in encode_table(binding.arguments).items())
-    return f"{told} and {{{arguments}}}"
+    return f"{told} {write_arguments(binding.arguments)}"
 
 
 def named(exchange: str) -> str:

@@ -13,6 +13,7 @@ from bindings.apply.amqp import Connection, Refused
 from bindings.apply.live import Live
 from bindings.apply.steps import Broker, InUse, Outcome, carry_out
 from bindings.commands.messages import fail, warn
+from bindings.crawl import Deadline
 from bindings.diff.meaning import meaning
 from bindings.diff.plan import Plan, keeping, plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
@@ -28,6 +29,8 @@ __all__ = ["apply_command"]
 LISTED: Final = 20
 """Steps that are named where there may be very many."""
 MEANING_LINES: Final = 40
+SECONDS: Final = 60.0
+"""Maximum duration in seconds of planning, and of working out what a plan means."""
 STOPPED: Final = 1
 
 
@@ -77,7 +80,7 @@ def apply_command(
         wanted = live.as_declared(wanted)
         before = live.topology(wanted)
         after = wanted if prune else keeping(before, wanted)
-        todo = plan(before, after)
+        todo = plan(before, after, deadline=Deadline(SECONDS))
         _show(todo, before, after, f"virtual host {live.vhost!r} at {live.management.address}")
         if not prune:
             _show_unknown(before, wanted)
@@ -129,7 +132,7 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if not todo.steps:
         return
     echo_line("meaning:")
-    lines = list(meaning_lines(meaning(before, after.with_profile(before.profile))))
+    lines = list(meaning_lines(meaning(before, after.with_profile(before.profile), deadline=Deadline(SECONDS))))
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:

@@ -110,9 +110,11 @@ def convert_command(
 ) -> None:
     """Turn an archive into a folder of Parquet files by day, or into JSON lines if OUT ends with .jsonl or .jsonl.gz.
 
-    OUT must not be there yet, and is there only when all is written. Records that cannot be read are told and left out.
+    OUT must not be there yet, and is there only when all is written. Records that cannot be read are told and left out;
+    so is a file that is no archive, which counts as one.
 
-    Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input.
+    Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input, or no record
+    that could be written.
     """
     try:
         archive = _detected(source, exchange, routing_key)
@@ -122,11 +124,17 @@ def convert_command(
         found = Inspection()
         with _progress("converting") as watched:
             items = _counted(watched(archive.plan()), found, max_bad)
-            (_write_lines if form == "jsonl" else _write_parquet)(items, archive, Path(target))
+            if form == "jsonl":
+                _write_lines(_as_lines(items, found, max_bad), Path(target))
+            else:
+                _write_parquet(items, archive, Path(target))
     except _TooManyBad:
         _tell_bad(found)
         echo_line(f"hashstar: {source}: more than {max_bad} bad records; nothing was written", err=True)
         sys.exit(STOPPED)
+    except _NoRecords:
+        _tell_bad(found)
+        fail(InputError(f"{source}: {_why_nothing(found)}; nothing was written"))
     except HashstarError as error:
         fail(error)
     _tell_bad(found)
@@ -135,6 +143,10 @@ def convert_command(
 
 class _TooManyBad(Exception):
     """There are more bad records than were allowed."""
+
+
+class _NoRecords(Exception):
+    """There is no record to write."""
 
 
 def _detected(path: str, exchange: str, routing_key: str) -> Archive:
@@ -185,10 +197,18 @@ class _progress:  # noqa: N801  a context manager, as click's own
 def _counted(splits: Iterable[tuple[Format, Split]], found: Inspection, max_bad: int | None) -> Iterator[Item]:
     for form, split in splits:
         for item in form.read(split):
-            found.add(item)
-            if max_bad is not None and found.bad_records > max_bad:
-                raise _TooManyBad
+            _count(item, found, max_bad)
             yield item
+    if not found.records:
+        if max_bad == 0:  # an archive that gave nothing is not one that was read whole
+            raise _TooManyBad
+        raise _NoRecords
+
+
+def _count(item: Item, found: Inspection, max_bad: int | None) -> None:
+    found.add(item)
+    if max_bad is not None and found.bad_records > max_bad:
+        raise _TooManyBad
 
 
 def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> None:
@@ -216,16 +236,29 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
         _remove(partial)
 
 
-def _write_lines(items: Iterator[Item], _: Archive, target: Path) -> None:
+def _as_lines(items: Iterator[Item], found: Inspection, max_bad: int | None) -> Iterator[str]:
     import pyarrow as pa
 
     from bindings.archive.json_lines import line_of
-    from bindings.archive.record import records_of
+    from bindings.archive.reading import Bad
+    from bindings.archive.record import readable_records
+
+    for batch in items:
+        if not isinstance(batch, pa.RecordBatch):
+            continue
+        for record in readable_records(batch):
+            if isinstance(record, Bad):
+                found.records -= 1
+                _count(record, found, max_bad)
+            else:
+                yield line_of(record).decode()
+
+
+def _write_lines(lines: Iterator[str], target: Path) -> None:
     from bindings.files import save_lines
 
     _must_be_new(target)
-    batches = (item for item in items if isinstance(item, pa.RecordBatch))
-    save_lines(str(target), (line_of(record).decode() for batch in batches for record in records_of(batch)))
+    save_lines(str(target), lines)
 
 
 def _must_be_new(target: Path) -> None:

@@ -19,7 +19,7 @@ from bindings.check.lines import lines
 from bindings.check.report import Report, VhostFindings
 from bindings.check.sarif import to_sarif
 from bindings.check.text import text
-from bindings.commands.messages import fail
+from bindings.commands.messages import fail, show_status
 from bindings.definitions import Definitions
 from bindings.files import content, decoded
 from bindings.findings import of_part
@@ -99,13 +99,13 @@ def check_command(
     """
     try:
         selection = Selection(_codes(select), _codes(ignore))
-        _status("reading ...")
+        show_status("reading ...")
         given = open_source(source, vhost, seconds=seconds_to_answer())
         vhosts = given.vhosts if vhost is None else (given.topology(vhost).vhost,)
         found: list[VhostFindings] = []
         for name in vhosts:
             topology = given.topology(name, profile)
-            _status(f"checking {len(topology.bindings):,} bindings of '{name}' ...")
+            show_status(f"checking {len(topology.bindings):,} bindings of '{name}' ...")
             findings = check(topology, given.expectations(name), optional=selection.optional)
             if not found:
                 findings = in_order([*_of_file(given), *findings])
@@ -114,19 +114,13 @@ def check_command(
     except HashstarError as error:
         fail(error)
     finally:
-        _status("")
+        show_status("")
     out = sys.stdout.buffer
     for line in FORMATS[form](report, _uri(given.name, source)):
         out.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     out.flush()
     counts = report.counts
     sys.exit(1 if any(counts[severity] for severity in SEVERITIES[SEVERITIES.index(fail_on) :]) else 0)
-
-
-def _status(told: str) -> None:
-    """Tell someone who waits at a terminal what is being done, in a line that is overwritten."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[K{told}", nl=False, err=True)
 
 
 class Selection:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from bindings.commands.messages import fail, warn
-from bindings.diff.meaning import meaning
-from bindings.diff.plan import plan
+from bindings.commands.messages import fail, show_status, warn
+from bindings.crawl import Deadline
+from bindings.diff.meaning import Meaning, meaning
+from bindings.diff.plan import Plan, plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources import open_source
 from exchange.console import echo_line, seconds_to_answer, timeout_option
 from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.lines import read_lines
 from exchange.message import Message
+from exchange.parts import Queue
 from exchange.router import Router
 from exchange.topology import Topology
 from exchange.typed_json import message_from_line
@@ -25,6 +29,11 @@ from exchange.typed_json import message_from_line
 __all__ = ["diff_command"]
 
 LISTED: Final = 20
+BUDGET: Final = 60.0
+"""Maximum duration in seconds of the comparison, if the user names none."""
+PLAN_PART: Final = 4
+"""The search for a safe order of steps takes at most this part of the budget: a quarter."""
+STATUS_SECONDS: Final = 0.2
 
 
 @click.command("diff")
@@ -34,23 +43,53 @@ LISTED: Final = 20
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @timeout_option
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=BUDGET,
+    metavar="SECONDS",
+    help="Maximum duration of the comparison; what is not decided by then is undecided [60].",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["any", "lost", "gained"]),
+    default="any",
+    help="What ends with 1: any difference, only lost messages, or only gained ones [any].",
+)
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, before: str, after: str) -> None:
+def diff_command(
+    vhost: str | None,
+    messages: IO[bytes] | None,
+    as_json: bool,
+    budget: float,
+    fail_on: str,
+    before: str,
+    after: str,
+) -> None:
     """Say how topology B differs from A: the plan from one to the other, and its meaning.
 
     A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The plan is in an order that
     loses no message on the way. The meaning is, for each queue, the messages that it gains and loses, each with a
     shortest message that shows it. That nothing changes is said only where it is proved.
 
+    With --fail-on lost, only a difference by which a queue or publisher may lose messages ends with 1; with --fail-on
+    gained, only one by which a queue may get more.
+
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """
     try:
+        show_status("reading ...")
         old, new = _topology(before, vhost), _topology(after, vhost)
         new = new.with_profile(old.profile)
-        todo, difference = plan(old, new), meaning(old, new)
+        deadline = Deadline(budget)
+        show_status("planning ...")
+        todo = plan(old, new, deadline=deadline.share(PLAN_PART))
+        difference = meaning(old, new, deadline=deadline, progress=_progress(budget))
+        show_status("")
         moved = None if messages is None else _moved(messages, Router(old), Router(new))
     except HashstarError as error:
+        show_status("")
         fail(error)
     if as_json:
         result: dict[str, Any] = {"plan": plan_to_json(todo), "meaning": meaning_to_json(difference)}
@@ -67,12 +106,48 @@ def diff_command(vhost: str | None, messages: IO[bytes] | None, as_json: bool, b
         if moved is not None:
             for line in moved.lines():
                 echo_line(line)
-    sys.exit(1 if todo.steps or difference.verdict != "same" else 0)
+    sys.exit(1 if FAILING[fail_on](todo, difference) else 0)
+
+
+def _progress(budget: float) -> Callable[[int, int], None]:
+    started = shown = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= STATUS_SECONDS or not done:
+            shown = now
+            show_status(f"comparing: {done:,} of {total:,} destinations, {now - started:.0f} of {budget:.0f} s ...")
+
+    return show
+
+
+def _differs(todo: Plan, difference: Meaning) -> bool:
+    return bool(todo.steps) or difference.verdict != "same"
+
+
+def _loses(todo: Plan, difference: Meaning) -> bool:
+    """Return whether a queue or a publisher may lose messages, undecided cases included."""
+    return (
+        bool(difference.undecided or difference.choices)
+        or any(isinstance(part, Queue) for part in todo.replaced)
+        or any(not effect.gained for effect in difference.effects)
+        or any(lost.now for lost in difference.unroutable)
+        or any(not access.opened for access in difference.access)
+    )
+
+
+def _gains(todo: Plan, difference: Meaning) -> bool:
+    """Return whether a queue may get messages that it did not get, undecided cases included."""
+    return bool(difference.undecided or difference.choices) or any(effect.gained for effect in difference.effects)
+
+
+FAILING: Final[Mapping[str, Callable[[Plan, Meaning], bool]]] = {"any": _differs, "lost": _loses, "gained": _gains}
 
 
 def _topology(where: str, vhost: str | None) -> Topology:
     source = open_source(where, vhost, seconds=seconds_to_answer())
-    topology = source.topology(vhost)
+    topology = source.routable(vhost)
     warn(source)
     return topology
 
@@ -99,7 +174,7 @@ class _Moved(NamedTuple):
         for move, count in self.counts.most_common(LISTED):
             where = f"exchange '{move.exchange}'" if move.exchange else "the default exchange"
             yield f"  {count:,} to {where}, such as '{self.first[move]}'"
-            yield f"      {_named(move.before)}, then {_named(move.after)}"
+            yield f"      {_movement(move)}"
         if len(self.counts) > LISTED:
             yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
 
@@ -116,9 +191,7 @@ def _moved(file: IO[bytes], before: Router, after: Router) -> _Moved:
     counts: Counter[_Move] = Counter()
     first: dict[_Move, str] = {}
     read = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
+    for number, line in read_lines(file):
         try:
             message = message_from_line(line)
         except InputError as error:
@@ -141,5 +214,13 @@ def _where(router: Router, message: Message) -> tuple[str, ...]:
     return (*queues, *[f"undecided at {name}" for name in route.undecided])
 
 
-def _named(where: tuple[str, ...]) -> str:
-    return ", ".join(where) or "nowhere"
+def _movement(move: _Move) -> str:
+    """Return what changes: ``loses c``; what stays is only counted."""
+    lost = [name for name in move.before if name not in move.after]
+    gained = [name for name in move.after if name not in move.before]
+    changes = [f"{verb} {', '.join(names)}" for verb, names in (("loses", lost), ("gains", gained)) if names]
+    kept = len(move.before) - len(lost)
+    stays = f"keeps {kept:,}" if kept else "goes nowhere now" if not move.after else "went nowhere before"
+    if kept or not (move.before and move.after):
+        changes.append(stays)
+    return "; ".join(changes)

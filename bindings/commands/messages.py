@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
+import click
+
 from bindings.sources import Source
 from exchange.console import echo_line, fail
+from exchange.display import escape_line
 
-__all__ = ["fail", "tell", "warn"]
+__all__ = ["fail", "show_status", "tell", "warn"]
 
 SHOWN: Final = 10
+
+
+def show_status(text: str) -> None:
+    """Show someone who waits at a terminal what is being done, in a line that is overwritten; "" removes it."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{escape_line(text)}", nl=False, err=True)
 
 
 def warn(source: Source) -> None:

@@ -36,7 +36,7 @@ class Changes:
         self.sides: Final = (before, after)
         self.altered: Final[set[str]] = set()
         """Exchanges whose conditions are of another kind, or that only one side has."""
-        self.lacking: Final[tuple[dict[str, list[Binding]], dict[str, list[Binding]]]] = ({}, {})
+        self.lacking: Final[tuple[dict[str, dict[Binding, None]], dict[str, dict[Binding, None]]]] = ({}, {})
         """By exchange, the bindings of each side that the other side lacks."""
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
             if before.kinds.get(name) != after.kinds.get(name):
@@ -44,7 +44,7 @@ class Changes:
             mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
             if len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
                 for number, (here, there) in enumerate(((mine, theirs), (theirs, mine))):
-                    only = [binding for binding in here if binding not in there]
+                    only = dict.fromkeys(binding for binding in here if binding not in there)
                     if only:
                         self.lacking[number][name] = only
 
@@ -54,6 +54,7 @@ class Changes:
             for name, alternate in one.alternates.items()
             if other.alternates.get(name) != alternate
         }
+        self._lacking_conditions: Final[dict[tuple[int, str], tuple[Condition, ...]]] = {}
         self._touched: Final = self.altered | by_alternate | self.lacking[0].keys() | self.lacking[1].keys()
 
     def beginnings(self) -> Iterator[Destination]:
@@ -107,7 +108,7 @@ class Changes:
         changed: dict[tuple[str, Condition], None] = {}
         for name in sorted(self._touched & ways.exchanges):
             altered, onwards = name in self.altered, side.onwards.get(name, ())
-            lacking = frozenset(self.lacking[number].get(name, ()))
+            lacking = self.lacking[number].get(name, {})
             for binding in (*ways.last.get(name, ()), *(b for b in onwards if b.destination.name in ways.exchanges)):
                 if altered or binding in lacking:
                     changed[name, condition_of(binding, side.kinds[name], side.topology.profile)] = None
@@ -127,11 +128,20 @@ class Changes:
         if other.alternates.get(name) != alternate or name in self.altered:
             yield Start(name, None, ANY)
             return
-        theirs = self.lacking[1 - number].get(name, ())
-        profile = other.topology.profile
-        for condition in dict.fromkeys(condition_of(binding, other.kinds[name], profile) for binding in theirs):
-            if condition != NEVER:
-                yield Start(name, None, _demand(condition))
+        for condition in self._conditions_lacking(1 - number, name):
+            yield Start(name, None, _demand(condition))
+
+    def _conditions_lacking(self, number: int, name: str) -> tuple[Condition, ...]:
+        """Return what the bindings ask that an exchange has on this side only; asked once for each end beyond it."""
+        found = self._lacking_conditions.get((number, name))
+        if found is None:
+            side = self.sides[number]
+            conditions = dict.fromkeys(
+                condition_of(binding, side.kinds[name], side.topology.profile)
+                for binding in self.lacking[number].get(name, ())
+            )
+            found = self._lacking_conditions[number, name] = tuple(c for c in conditions if c != NEVER)
+        return found
 
     def _emptiness_differs(self, name: str) -> bool:
         return name in self.altered or any(name in lacking for lacking in self.lacking)

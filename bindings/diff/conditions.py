@@ -16,6 +16,7 @@ from exchange.conjunctions import PRESENT
 from exchange.kinds.headers import comparable_headers, conditions_of, match_mode
 from exchange.matcher import Matcher
 from exchange.message import Message
+from exchange.notation import write_name, write_value
 from exchange.parts import Binding, Destination
 from exchange.pattern import MANY, Pattern, ordered
 from exchange.profile import Profile
@@ -38,11 +39,14 @@ class Headers:
         found = (name in headers and (wanted is PRESENT or headers[name] == wanted) for name, wanted in self.wanted)
         return all(found) if self.mode == "all" else any(found)
 
+    def _written(self, name: str) -> str:
+        return write_value(self.arguments[name])
+
     def __str__(self) -> str:
         if not self.wanted:
             return "all messages" if self.mode == "all" else "no message"
         asked = [
-            f"{name} is there" if wanted is PRESENT else f"{name}={self.arguments.get(name, wanted)!r}"
+            f"{write_name(name)} is there" if wanted is PRESENT else f"{write_name(name)} = {self._written(name)}"
             for name, wanted in sorted(self.wanted, key=lambda pair: pair[0])
         ]
         return f"headers {(' and ' if self.mode == 'all' else ' or ').join(asked)}"

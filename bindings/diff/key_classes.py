@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from itertools import count
 from typing import Final
 
+from bindings.crawl import Deadline
 from exchange.parts import Binding, Exchange
 from exchange.pattern import AMQP, MANY, ONE, Pattern, Word
 
@@ -27,8 +28,10 @@ def words_of(exchange: Exchange, binding: Binding) -> tuple[Word, ...] | None:
     return (MANY,) if exchange.type in ("fanout", "x-recent-history") else None
 
 
-def key_classes(patterns: Iterable[tuple[Word, ...]], most: int) -> list[str] | None:
+def key_classes(patterns: Iterable[tuple[Word, ...]], most: int, deadline: Deadline | None = None) -> list[str] | None:
     """A shortest key of each class, that of keys that match nothing too; None if that takes more than ``most`` states.
+
+    None, too, when the deadline passes before all are found.
 
     Only keys a broker can be sent: of up to 255 bytes.
     """
@@ -39,6 +42,8 @@ def key_classes(patterns: Iterable[tuple[Word, ...]], most: int) -> list[str] | 
     pending = [start]
     keys: dict[int, str] = {}
     for node in pending:  # which grows: first in, first out
+        if deadline is not None and deadline.passed():
+            return None
         state, no_key = node
         path = paths[node]
         if not no_key:

@@ -7,12 +7,13 @@ stands under ``undecided``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
-from bindings.crawl import Budget, OutOfBudget
+from bindings.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.changed import Changes, Start
 from bindings.diff.choices import Trial, choosing, leads_to, samples, shares, way_of_choosing
 from bindings.diff.conditions import Probe
@@ -32,7 +33,11 @@ STEPS: Final = 200_000
 TOTAL: Final = 100_000_000
 """What all questions may cost together: some minutes."""
 
+SHARE: Final = 4
+"""How many times its equal share of the time left one destination may take."""
+
 TOO_MANY: Final = "too many cases to look at"
+OUT_OF_BUDGET: Final = "the budget of the comparison was used up"
 
 Verdict = Literal["same", "changed", "undecided"]
 
@@ -101,7 +106,8 @@ class Choice(NamedTuple):
 class Undecided(NamedTuple):
     """What could not be decided."""
 
-    exchange: str
+    exchange: str | None
+    """None for all exchanges."""
     destination: Destination | None
     reason: str
 
@@ -132,14 +138,24 @@ class Meaning:
         return "undecided" if open_ else "same"
 
 
-def meaning(before: Topology, after: Topology, *, steps: int = STEPS, total: int = TOTAL) -> Meaning:
-    """What is different after from before, both under one profile, else ValueError.
+def meaning(
+    before: Topology,
+    after: Topology,
+    *,
+    steps: int = STEPS,
+    total: int = TOTAL,
+    deadline: Deadline | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Meaning:
+    """Return what is different after from before, both under one profile, else ValueError.
 
-    ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all.
+    ``steps`` bounds the cost of a question about one exchange and one queue, ``total`` that of all. What is not
+    decided within these and before the ``deadline`` is ``undecided``. ``progress`` is called with the numbers of
+    destinations compared and to compare.
     """
     if before.profile != after.profile:
         raise ValueError(f"two profiles, {before.profile.name} and {after.profile.name}: see Topology.with_profile")
-    return _Comparison(before, after, steps, total).result()
+    return _Comparison(before, after, steps, total, deadline or Deadline()).result(progress)
 
 
 class _Finding(NamedTuple):
@@ -155,7 +171,7 @@ class _Finding(NamedTuple):
 
 
 class _Comparison:
-    def __init__(self, before: Topology, after: Topology, steps: int, total: int) -> None:
+    def __init__(self, before: Topology, after: Topology, steps: int, total: int, deadline: Deadline) -> None:
         loose = frozenset(
             name
             for topology in (before, after)
@@ -168,6 +184,7 @@ class _Comparison:
         self._trials = (Trial(before), Trial(after))
         self._steps = steps
         self._left = total
+        self._whole = self._deadline = deadline
         self._undecided: list[Undecided] = []
         self._onwards = {name: {x for side in self._sides for x in leads_to(side, name)} for name in sorted(loose)}
         self._beyond = frozenset().union(*self._onwards.values())
@@ -179,17 +196,27 @@ class _Comparison:
         self._ways: dict[str, tuple[Ways, Ways]] = {}  # to loose ends
         self._anywhere = (Anywhere(self._sides[0]), Anywhere(self._sides[1]))
         self._lost: dict[tuple[str, int], Probe] = {}
+        self._chooses: dict[str, bool] = {}
 
-    def result(self) -> Meaning:
+    def result(self, progress: Callable[[int, int], None] | None = None) -> Meaning:
         findings: list[_Finding] = []
         effects: list[Effect] = []
-        for end in sorted(self._changes.ends()):
+        ends = sorted(self._changes.ends())
+        for number, end in enumerate(ends):
+            if progress is not None:
+                progress(number, len(ends))
+            # A destination that is hard to decide leaves time for the others.
+            self._deadline = self._whole.share(max(1, (len(ends) - number) // SHARE))
+            if self._is_over():
+                self._undecided.append(Undecided(None, end, OUT_OF_BUDGET))
+                continue
             both = Ways(self._sides[0], end), Ways(self._sides[1], end)
             for found in self._findings(end, both):
                 findings.append(found)
                 if end.kind == "queue" and any(side.publishable(found.entry) for side in self._sides):
                     effects.append(self._effect(found, both))
                     self._look_for_unroutable(found, both[found.number])
+        self._deadline = self._whole
         return Meaning(
             tuple(self._access()),
             tuple(sorted(effects, key=lambda e: (e.exchange, e.queue, e.gained))),
@@ -199,8 +226,15 @@ class _Comparison:
             ),
             tuple(self._choices(findings)),
             tuple(partition_changes(*(side.topology for side in self._sides))),
-            tuple(sorted(dict.fromkeys(self._undecided), key=lambda u: (u.exchange, u.destination or (), u.reason))),
+            tuple(sorted(dict.fromkeys(self._undecided), key=_place_of)),
         )
+
+    def _is_over(self) -> bool:
+        """Return whether no question can be answered any more."""
+        return self._left <= 0 or self._deadline.passed()
+
+    def _budget(self) -> Budget:
+        return Budget(min(self._steps, self._left), self._deadline)
 
     def _access(self) -> Iterator[Access]:
         before, after = self._sides
@@ -222,12 +256,18 @@ class _Comparison:
         for number, ways in enumerate(both):
             changed: dict[str, list[list[Way]]] = {}  # by entry, for each changed leg the ways that have it
             for start in self._changes.starts(number, ways):
+                if self._is_over():
+                    self._undecided.append(Undecided(None, end, OUT_OF_BUDGET))
+                    return
                 for at, several in self._through(ways, start).items():
                     if all(at in entries for entries in self._entries):
                         changed.setdefault(at, []).append(several)
             for entry in (self._entries[number] - self._entries[1 - number]) & ways.exchanges:
                 changed[entry] = [self._all_ways(entry, ways)]
             for entry in sorted(changed):
+                if self._is_over():
+                    self._undecided.append(Undecided(None, end, OUT_OF_BUDGET))
+                    return
                 others = both[1 - number] if entry in self._entries[1 - number] else None
                 found = self._finding(entry, end, number, ways, others, changed[entry])
                 if found is not None:
@@ -235,7 +275,7 @@ class _Comparison:
 
     def _through(self, ways: Ways, start: Start) -> dict[str, list[Way]]:
         """The ways that have a changed leg; where those are too many, what messages that take it match at least."""
-        budget = Budget(min(self._steps, self._left))
+        budget = self._budget()
         try:
             return through(ways, start, budget)
         except OutOfBudget:
@@ -245,7 +285,7 @@ class _Comparison:
 
     def _all_ways(self, entry: str, ways: Ways) -> list[Way]:
         """The ways from an exchange that messages can be published to on one side only."""
-        budget = Budget(min(self._steps, self._left))
+        budget = self._budget()
         try:
             return from_exchange(ways, entry, Way(), budget)
         except OutOfBudget:
@@ -277,7 +317,7 @@ class _Comparison:
         return _Finding(entry, end, number, shown[0][0], tuple(several for _, several in shown))
 
     def _ask(self, entry: str, there: Ways | None, not_there: Ways | None, ways: Iterable[Way]) -> Probe | None:
-        budget = Budget(min(self._steps, self._left))
+        budget = self._budget()
         try:
             return shortest_message(entry, there, not_there, [Demand(way.matching) for way in ways], budget)
         finally:
@@ -290,7 +330,8 @@ class _Comparison:
         entry, end, number, probe, changed = found
         message = _message(entry, probe)
         others = both[1 - number] if entry in self._entries[1 - number] else None
-        said = terms(entry, both[number], others, [way for several in changed for way in several])
+        all_changed = [way for several in changed for way in several]
+        said = terms(entry, both[number], others, all_changed, self._deadline)
         if self._leads_to_choices(entry):
             before, after = (self._share(side, message, end.name) for side in (0, 1))
         else:
@@ -327,6 +368,11 @@ class _Comparison:
     def _leads_to_choices(self, entry: str) -> bool:
         if not self._loose:
             return False
+        if entry not in self._chooses:
+            self._chooses[entry] = self._finds_choices(entry)
+        return self._chooses[entry]
+
+    def _finds_choices(self, entry: str) -> bool:
         for side in self._sides:
             seen: set[str] = set()
             pending = [entry]
@@ -344,18 +390,24 @@ class _Comparison:
     def _choices(self, findings: Sequence[_Finding]) -> Iterator[Choice]:
         if not self._loose:
             return
-        unsettled = {found.entry for found in findings} | {
-            undecided.exchange for undecided in self._undecided if undecided.destination is not None
-        }
-        affected = self._affected_choices(unsettled)
+        unsettled: set[str | None] = {found.entry for found in findings}
+        unsettled |= {undecided.exchange for undecided in self._undecided if undecided.destination is not None}
+        # Where all exchanges are undecided to some end, so is what any of these makes of a message.
+        affected = sorted(self._loose) if None in unsettled else self._affected_choices(unsettled)
         told: dict[tuple[str, str], Choice] = {}
         for found in findings:
             if found.end.kind == "exchange" and any(side.publishable(found.entry) for side in self._sides):
+                if self._is_over():
+                    self._undecided.append(Undecided(found.entry, found.end, OUT_OF_BUDGET))
+                    continue
                 choice = self._choice(found.entry, found.end.name, found.probe)
                 if choice.certain or (found.entry, found.end.name) not in told:
                     told[found.entry, found.end.name] = choice
         for name in affected:
             end = Destination("exchange", name)
+            if self._is_over():
+                self._undecided.append(Undecided(None, end, OUT_OF_BUDGET))
+                continue
             both = self._both_ways(name)
             for entry in sorted(both[0].exchanges | both[1].exchanges):
                 if not any(side.publishable(entry) for side in self._sides):
@@ -377,7 +429,7 @@ class _Comparison:
                             told[entry, name] = choice
         yield from (told[key] for key in sorted(told))
 
-    def _affected_choices(self, unsettled: set[str]) -> list[str]:
+    def _affected_choices(self, unsettled: AbstractSet[str | None]) -> list[str]:
         before, after = self._sides
         affected = {name for name in self._loose if way_of_choosing(before, name) != way_of_choosing(after, name)}
         affected |= {name for name in self._loose if self._onwards[name] & unsettled}
@@ -415,6 +467,10 @@ class _Comparison:
         assert first is not None  # there is always one sample  # noqa: S101
         ratios = [None if found is None else tuple(found.items()) for found in first[1]]
         return Choice(entry, name, by, first[0], ratios[0], ratios[1], certain)
+
+
+def _place_of(undecided: Undecided) -> tuple[bool, str, tuple[str, ...], str]:
+    return undecided.exchange is None, undecided.exchange or "", undecided.destination or (), undecided.reason
 
 
 def _message(entry: str, probe: Probe) -> Message:

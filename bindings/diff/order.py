@@ -8,10 +8,12 @@ so that a way is closed before it crumbles; queues and exchanges go last.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from bindings.crawl import Deadline
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
@@ -43,9 +45,12 @@ class Difference:
     cleared: Collection[Policy]
 
 
-def in_safe_order(before: Topology, after: Topology, difference: Difference) -> list[Unit]:
-    """The steps in the order to carry them out; those that do harm in every order tried say so."""
-    order = _Order(before, after, difference)
+def in_safe_order(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
+    """Return the steps in the order to carry them out; those that do harm in every order tried say so.
+
+    After the deadline no order is tried: steps that may do harm are marked as not looked at.
+    """
+    order = _Order(before, after, difference, deadline)
     careful = tangled(order.graph, order.changes())
     first, middle, last = order.phases()
     if careful:
@@ -66,7 +71,8 @@ def _closes(unit: Unit) -> bool:
 class _Order:
     """What is known of the exchanges that change and of those they hand messages to."""
 
-    def __init__(self, before: Topology, after: Topology, difference: Difference) -> None:
+    def __init__(self, before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> None:
+        self._deadline: Final = deadline
         self._before: Final = before
         self._after: Final = after
         self._todo: Final = difference
@@ -148,7 +154,7 @@ class _Order:
         """The units that concern the careful exchanges, in a safe order if one is found, else marked."""
         entries = self.graph.up(careful)
         try:
-            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries)
+            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries, self._deadline)
         except TooMuch as error:
             names = sorted(careful)
             shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -245,16 +251,45 @@ def _alternates(topology: Topology) -> dict[str, str]:
 
 
 def _between(before: Topology, after: Topology, difference: Difference) -> Iterator[dict[str, str]]:
-    """The alternates as policies are set and cleared, in this order, while what goes is still there."""
-    exchanges = {**before.exchanges, **after.exchanges}.values()
-    policies = dict(before.policies)
-    yield _alternates(Topology(exchanges, policies=policies.values()))
+    """Yield alternates so that each exchange has once every one that it may have while policies are set and cleared.
+
+    In whatever order, as tangled exchanges have an order of their own, and while what goes is still there.
+    """
+    exchanges = {**before.exchanges, **after.exchanges}
+    versions: dict[str, list[Policy | None]] = {name: [policy] for name, policy in before.policies.items()}
     for policy in difference.set:
-        policies[policy.name] = policy
-        yield _alternates(Topology(exchanges, policies=policies.values()))
+        versions.setdefault(policy.name, [None]).append(policy)
     for policy in difference.cleared:
-        del policies[policy.name]
-        yield _alternates(Topology(exchanges, policies=policies.values()))
+        versions[policy.name].append(None)
+    found = {name: _possible_alternates(exchange, versions) for name, exchange in exchanges.items()}
+    for turn in range(max(map(len, found.values()), default=0)):
+        alternates = {name: values[min(turn, len(values) - 1)] for name, values in found.items()}
+        yield {
+            name: alternate
+            for name, alternate in alternates.items()
+            if alternate is not None and alternate in exchanges
+        }
+
+
+def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[Policy | None]]) -> list[str | None]:
+    """Return the alternates of an exchange under every choice of a version of each policy."""
+    applying = [
+        [policy if policy is not None and policy.applies_to_exchange(exchange.name) else None for policy in known]
+        for known in versions.values()
+    ]
+    # The least that each policy can do is not to apply, or else to apply with its lowest priority.
+    least = [min([-inf if policy is None else policy.priority for policy in known]) for known in applying]
+    possible = [alternate_exchange(exchange, {})] if set(least) <= {-inf} else []
+    for place, known in enumerate(applying):
+        if not any(known):
+            continue
+        most = max([priority for at, priority in enumerate(least) if at != place], default=-inf)
+        possible += [
+            alternate_exchange(exchange, {policy.name: policy})
+            for policy in known
+            if policy is not None and most <= policy.priority
+        ]
+    return list(dict.fromkeys(possible))
 
 
 def _turns(name: str, before: Topology, after: Topology) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bindings.crawl import Deadline
 from bindings.diff.order import Difference, end_of, in_safe_order
 from bindings.diff.step import Part, State, Step
 from exchange.errors import BrokerError
@@ -45,8 +46,10 @@ class Plan:
         return any(step.danger for step in self.steps)
 
 
-def plan(before: Topology, after: Topology) -> Plan:
-    """The plan from one topology to another, under the rules of the first one's profile.
+def plan(before: Topology, after: Topology, *, deadline: Deadline | None = None) -> Plan:
+    """Return the plan from one topology to another, under the rules of the first one's profile.
+
+    A safe order of tangled steps is searched until the ``deadline``; those not looked at then are marked as dangerous.
 
     What makes no difference to a broker is none: how queues are partitioned, the width of an integer among the
     arguments of an exchange or queue, the argument x-queue-type where it says classic.
@@ -56,7 +59,7 @@ def plan(before: Topology, after: Topology) -> Plan:
     state = State(before)
     steps: list[Step] = []
     refused: list[tuple[Step, BrokerError]] = []
-    for unit in in_safe_order(before, after, difference):
+    for unit in in_safe_order(before, after, difference, deadline or Deadline()):
         steps += state.carry_out(unit, after, refused)
     replaced = tuple(new for _, new in difference.replaced)
     return Plan(tuple(steps), tuple(refused), left_alone, replaced)

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from bindings.crawl import Deadline
 from bindings.diff.key_classes import key_classes, words_of
 from bindings.diff.step import State, Step, Unit
 from exchange.errors import BrokerError, NotFound
@@ -27,7 +28,9 @@ MOST_STATES: Final = 4_000
 MOST_PATTERNS: Final = 4_000
 MOST_CONDITIONS: Final = 6
 MOST_ROUTES: Final = 400_000
-"""Bounds of what is looked at: a few seconds in the worst case."""
+"""Bounds of what is looked at: a minute in the worst case, if no deadline comes before."""
+ROUTES_PER_LOOK: Final = 256
+"""Number of messages routed between two looks at the clock."""
 
 
 class TooMuch(Exception):
@@ -55,12 +58,18 @@ Messages = frozenset[Astray]
 class Rehearsal:
     """What may happen to messages on the way from one topology to another, in some of their exchanges.
 
-    Raises TooMuch when that cannot be looked at as a whole.
+    Raises TooMuch when that cannot be looked at as a whole, or not before the deadline.
     """
 
     def __init__(
-        self, before: Topology, after: Topology, exchanges: AbstractSet[str], entries: AbstractSet[str]
+        self,
+        before: Topology,
+        after: Topology,
+        exchanges: AbstractSet[str],
+        entries: AbstractSet[str],
+        deadline: Deadline,
     ) -> None:
+        self._deadline: Final = deadline
         self._names: Final = exchanges
         self._after: Final = after
         self._left = MOST_ROUTES
@@ -79,8 +88,9 @@ class Rehearsal:
                     patterns.add(words)
         if len(patterns) > MOST_PATTERNS or len(self._conditions) > MOST_CONDITIONS:
             raise TooMuch("they have many different bindings")
-        keys = key_classes(patterns, MOST_STATES)
+        keys = key_classes(patterns, MOST_STATES, deadline)
         if keys is None:
+            self._require_time()
             raise TooMuch("their patterns match keys in too many ways")
         ends = [
             {name for name, exchange in topology.exchanges.items() if not exchange.internal}
@@ -200,7 +210,9 @@ class Rehearsal:
         )
         router = Router(part, cache=0)
         routes: list[AbstractSet[str]] = []
-        for message in self._messages:
+        for number, message in enumerate(self._messages):
+            if number % ROUTES_PER_LOOK == 0:
+                self._require_time()
             try:
                 routes.append(frozenset(router.route(message).queues))
             except NotFound:
@@ -216,7 +228,12 @@ class Rehearsal:
         name = self._conditions.get(binding.arguments)
         return binding if name is None else binding._replace(arguments=FieldTable({name: True}))
 
+    def _require_time(self) -> None:
+        if self._deadline.passed():
+            raise TooMuch("the time for the order of steps was used up")
+
     def _require(self, times: int) -> None:
+        self._require_time()
         if self._left < times * len(self._messages):
             raise TooMuch(f"{len(self._messages):,} kinds of messages pass them")
 

@@ -7,12 +7,13 @@ from fractions import Fraction
 from typing import Any, Final
 
 from bindings.diff.conditions import Condition
-from bindings.diff.meaning import Choice, Effect, Meaning
+from bindings.diff.meaning import Choice, Effect, Meaning, Undecided
 from bindings.diff.partitions import PartitionChange
 from bindings.diff.plan import Plan
 from bindings.diff.step import named
 from bindings.diff.terms import Term
 from exchange.message import Message
+from exchange.notation import write_table
 from exchange.pattern import Pattern
 from exchange.typed_json import message_to_json
 
@@ -62,9 +63,7 @@ def meaning_lines(difference: Meaning) -> Iterator[str]:
         yield from _choice_lines(choice)
     for change in difference.partitions:
         yield from _partition_lines(change)
-    for undecided in difference.undecided:
-        where = f" to {undecided.destination}" if undecided.destination is not None else ""
-        yield f"  ? undecided from {_exchange(undecided.exchange)}{where}: {undecided.reason}"
+    yield from _undecided_lines(difference.undecided)
     if difference.verdict == "same":
         yield "  no observable change: proved for all keys and headers"
     elif difference.verdict == "undecided":
@@ -123,6 +122,8 @@ def meaning_to_json(difference: Meaning) -> dict[str, Any]:
     }
 
 
+UNDECIDED: Final = 20
+"""Number of undecided questions that the text lists; the others are in the JSON."""
 TERMS: Final = 4
 """So many patterns are told of one effect; the others are in the JSON."""
 
@@ -182,10 +183,19 @@ def _partition_lines(change: PartitionChange) -> Iterator[str]:
         yield f"      such as {_shown(change.witness)}: {old}, then {new}"
 
 
+def _undecided_lines(undecided: Sequence[Undecided]) -> Iterator[str]:
+    for one in undecided[:UNDECIDED]:
+        source = "" if one.exchange is None else f" from {_exchange(one.exchange)}"
+        where = f" to {one.destination}" if one.destination is not None else ""
+        yield f"  ? undecided{source}{where}: {one.reason}"
+    if len(undecided) > UNDECIDED:
+        yield f"  ? and {len(undecided) - UNDECIDED:,} more undecided; --json lists all, --budget allows more time"
+
+
 def _exchange(name: str) -> str:
     return f"exchange '{name}'" if name else "the default exchange"
 
 
 def _shown(message: Message) -> str:
-    headers = ", ".join([f"{name}={value!r}" for name, value in message.headers.items()])
-    return f"'{message.routing_key}'" + (f" with {headers}" if headers else "")
+    headers = f" with {write_table(message.headers)}" if message.headers else ""
+    return f"'{message.routing_key}'{headers}"

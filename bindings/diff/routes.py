@@ -8,8 +8,10 @@ of the ways.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.crawl import Budget, OutOfBudget, shortest_key
@@ -64,8 +66,10 @@ class _Narrowing:
 
     def _joined(self, matching: Conditions, condition: Condition) -> Conditions | None:
         asked = matching, condition
+        self._budget.spend(1)
         if asked in self._side.joined:
             return self._side.joined[asked]
+        self._budget.spend(1 + len(matching))
         result: Conditions | None = matching
         if not implied(condition, matching):
             result = (*(other for other in matching if not implied(other, (condition,))), condition)
@@ -146,6 +150,8 @@ def _covers(wide: Condition, narrow: Condition) -> bool:
         return False
     if narrow.literal:
         return wide.matches(narrow.text)
+    if wide.literal:
+        return False
     try:
         return shortest_key(AMQP, (narrow,), (wide,), Budget(IMPLIED_STEPS)) is None
     except OutOfBudget:
@@ -153,14 +159,27 @@ def _covers(wide: Condition, narrow: Condition) -> bool:
 
 
 def widest(ways: Sequence[Way]) -> list[Way]:
-    """The ways without those that say no more than another."""
-    kept: list[Way] = []
-    for way in dict.fromkeys(ways):
-        if any(_says(way, other) for other in kept):
+    """Return the ways that ask for no more than another does, in their order; of equal ones the first.
+
+    Each way kept is filed under the rarest thing it asks for, so that a way is compared only with the few ways filed
+    under what it asks for itself: a queue can have a hundred thousand ways, each with a key of its own.
+    """
+    asked = {way: _asked_of(way) for way in dict.fromkeys(ways)}
+    uses = Counter(chain.from_iterable(asked.values()))
+    filed: dict[Condition | str | None, list[frozenset[Condition | str]]] = {}
+    kept: set[Way] = set()
+    for way in sorted(asked, key=lambda way: len(asked[way])):  # stable; what a way asks for less than another is first
+        wanted = asked[way]
+        if any(other <= wanted for name in (None, *wanted) for other in filed.get(name, ())):
             continue
-        kept = [other for other in kept if not _says(other, way)]
-        kept.append(way)
-    return kept
+        kept.add(way)
+        filed.setdefault(min(wanted, key=uses.__getitem__, default=None), []).append(wanted)
+    return [way for way in asked if way in kept]
+
+
+def _asked_of(way: Way) -> frozenset[Condition | str]:
+    """Return what a way asks for: conditions to match, and names of exchanges of which no binding may match."""
+    return frozenset((*way.matching, *way.unmatched))
 
 
 def _says(narrow: Way, wide: Way) -> bool:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from exchange import rules
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS
+from exchange.notation import write_arguments
 from exchange.parts import Binding, Exchange, Policy, Queue
 from exchange.tables import Change
 from exchange.topology import Topology
@@ -47,7 +48,7 @@ class Step(NamedTuple):
 def named(part: Part) -> str:
     """The part as texts call it."""
     if isinstance(part, Binding):
-        arguments = f" {dict(part.arguments)}" if part.arguments else ""
+        arguments = f" {write_arguments(part.arguments)}" if part.arguments else ""
         return f"exchange {part.source!r} {part.routing_key!r}{arguments} -> {part.destination}"
     return f"{type(part).__name__.lower()} {part.name!r}"
 

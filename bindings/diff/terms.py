@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bindings.crawl import Budget, OutOfBudget
+from bindings.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.reach import Ways
 from bindings.diff.routes import Way, from_exchange, implied, widest
 from bindings.diff.search import Demand, shortest_probe
@@ -32,13 +32,16 @@ class Term(NamedTuple):
     """Whether all such messages are meant; else only some of those that go the way."""
 
 
-def terms(entry: str, ways: Ways, others: Ways | None, changed: Sequence[Way]) -> tuple[Term, ...]:
+def terms(
+    entry: str, ways: Ways, others: Ways | None, changed: Sequence[Way], deadline: Deadline | None = None
+) -> tuple[Term, ...]:
     """The messages published to ``entry`` that go a changed way, and by ``others`` do not get to the end.
 
-    ``ways`` are those of the side of the changed ones. The terms are exact or none of them is.
+    ``ways`` are those of the side of the changed ones. The terms are exact or none of them is; after the deadline,
+    none is.
     """
     changed = widest(changed)
-    budget = Budget(STEPS)
+    budget = Budget(STEPS, deadline)
     try:
         if len(changed) <= FEW:
             said = [_term(entry, ways, others, way, budget) for way in changed]

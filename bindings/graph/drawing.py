@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bindings.check.finding import SEVERITIES, Finding, Severity
+from exchange.notation import write_arguments
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Queue, alternate_exchange
 from exchange.topology import Topology
 
@@ -111,8 +112,9 @@ def _alternates(topology: Topology, about: dict[object, list[Finding]]) -> list[
 
 
 def _label(binding: Binding) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in binding.arguments.items())
-    return f"{binding.routing_key} [{arguments}]".lstrip() if arguments else binding.routing_key
+    if not binding.arguments:
+        return binding.routing_key
+    return f"{binding.routing_key} {write_arguments(binding.arguments)}".lstrip()
 
 
 def _gravest(findings: Iterable[Finding]) -> Severity | None:

@@ -14,7 +14,7 @@ from bindings.language.blocks import levels
 from bindings.language.errors import LanguageError, Mistake, nearest
 from bindings.language.syntax import Node, Shapes, parse
 from bindings.language.tokens import Statement, Token, rows, statements
-from bindings.language.values import Item, Terms
+from bindings.language.values import Budget, Item, Terms
 from exchange.errors import InputError
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue
 from exchange.profile import PROFILES, Profile
@@ -73,6 +73,8 @@ class _Reader:
         self._again: list[tuple[int, str]] = []
         self._shapes: Shapes = {}
         self._destinations: dict[tuple[str, str], Destination] = {}
+        self._budget = Budget()
+        self._loops = 0
 
     def document(self, name: str) -> Document:
         """All that has been read."""
@@ -98,13 +100,15 @@ class _Reader:
             if loop is not None:
                 self._repeat(*loop, block, scope)
                 loop, block = None, []
+            if self._loops:
+                self._budget.repeat(tokens[0])
             node = parse(tokens, self._shapes)
             if node.rule == "for":
                 loop = node, tokens
             elif node.rule == "let":
                 self._let(node, tokens, scope, named)
             else:
-                self._declare(node, Terms(tokens, scope))
+                self._declare(node, Terms(tokens, scope, self._budget))
         if loop is not None:
             self._repeat(*loop, block, scope)
 
@@ -117,7 +121,7 @@ class _Reader:
     ) -> None:
         variable = tokens[1].text
         _check_variable(tokens[1])
-        terms = Terms(tokens, scope)
+        terms = Terms(tokens, scope, self._budget)
         (listed,) = node.nodes("items")
         first = tokens[listed.children[0]]
         if len(listed.children) == 1 and first.kind == "NAME" and "{" not in first.text:
@@ -125,6 +129,7 @@ class _Reader:
         else:
             items = declare.items(listed, terms)
         around = self._vhost
+        self._loops += 1
         for item in items:
             try:
                 self.run(block, {**scope, variable: (item,)})
@@ -132,6 +137,7 @@ class _Reader:
                 mistake.message += f" (where {variable} is {item.text})"
                 raise
         self._vhost = around
+        self._loops -= 1
 
     def _let(self, node: Node, tokens: list[Token], scope: dict[str, tuple[Item, ...]], named: dict[str, int]) -> None:
         token = tokens[1]
@@ -139,13 +145,15 @@ class _Reader:
         if token.text in named:
             raise Mistake(f"{token.text} has values already, from line {named[token.text]}", token)
         named[token.text] = token.line
-        scope[token.text] = declare.items(node.nodes("items")[0], Terms(tokens, scope))
+        scope[token.text] = declare.items(node.nodes("items")[0], Terms(tokens, scope, self._budget))
 
     def _declare(self, node: Node, terms: Terms) -> None:
         rule, line = node.rule, terms.tokens[0].line
         if rule == "binding":
             known = self._here.bindings
-            for binding in declare.bindings(node, terms, self._destinations):
+            for number, binding in enumerate(declare.bindings(node, terms, self._destinations)):
+                if number:
+                    self._budget.repeat(terms.tokens[0])
                 first = known.setdefault(binding, line)
                 if first != line:
                     self._again.append((line, f"this binding is there already, from line {first}"))

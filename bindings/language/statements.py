@@ -9,19 +9,20 @@ from bindings.expectations import Expectation, Relation
 from bindings.language.errors import Mistake, nearest
 from bindings.language.syntax import Node
 from bindings.language.tokens import Token
-from bindings.language.values import VARIABLE, Item, Terms
+from bindings.language.values import Item, Terms
 from exchange.errors import HashstarError, PatternError, TextError
+from exchange.limits import INTEGER_DIGITS
+from exchange.notation import MATCH_MODES, VARIABLE
 from exchange.partition.partitioning import Partitioning
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
 from exchange.pattern import AMQP, DIALECTS, Pattern
 from exchange.typed_json import decode_table
 from exchange.values import EMPTY, FieldTable
 
-__all__ = ["APPLY_TO", "MODES", "QUEUE_TYPES", "SAID_BARE", "bindings", "exchange", "expectations", "items", "policy",
+__all__ = ["APPLY_TO", "QUEUE_TYPES", "SAID_BARE", "bindings", "exchange", "expectations", "items", "policy",
            "queue"]  # fmt: skip
 
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
-MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
 DURABILITY: Final = {"durable": True, "transient": False}
 LONGEST_RANGE: Final = 100_000
@@ -242,8 +243,8 @@ def _translated(node: Node, terms: Terms) -> str:
 def _condition(node: Node, terms: Terms) -> FieldTable:
     position, table = node.children
     word, token = terms.tokens[position].text, terms.tokens[position]
-    if word != "with" and word not in MODES:
-        raise Mistake(f"no condition {word!r}{nearest(word, (*MODES, 'with'))}", token)
+    if word != "with" and word not in MATCH_MODES:
+        raise Mistake(f"no condition {word!r}{nearest(word, (*MATCH_MODES, 'with'))}", token)
     fields = terms.fields(table)
     if word != "with":
         if "x-match" in fields:
@@ -291,6 +292,8 @@ def items(node: Node, terms: Terms) -> tuple[Item, ...]:
         token = terms.tokens[position]
         text = terms.text(position)
         if token.kind == "RANGE":
+            if len(text) > INTEGER_DIGITS:
+                raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
             low, high = map(int, text.split(".."))
             if not low <= high < low + LONGEST_RANGE:
                 raise Mistake(f"a range goes up, by less than {LONGEST_RANGE} steps", token)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bindings.language.errors import Mistake, nearest
-from bindings.language.tokens import KEYWORD_KINDS, KEYWORDS, Token, grammar
+from bindings.language.tokens import KEYWORD_KINDS, Token, grammar
+from exchange.notation import KEYWORDS
 
 __all__ = ["Node", "Shapes", "parse"]
 

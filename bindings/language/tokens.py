@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from exchange.notation import KEYWORDS
+
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = ["KEYWORDS", "Row", "Statement", "Token", "grammar", "rows", "scanner", "statements"]
-
-KEYWORDS: Final = ("exchange", "queue", "policy", "expect", "let", "for", "vhost", "profile", "in")
-"""The words that need quotes where they are names."""
+__all__ = ["KEYWORD_KINDS", "Row", "Statement", "Token", "grammar", "rows", "scanner", "statements"]
 
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
 

@@ -12,9 +12,11 @@ from bindings.language.errors import Mistake, nearest
 from bindings.language.syntax import Node
 from bindings.language.tokens import Token
 from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS, STATEMENTS, TEXT_BYTES
+from exchange.notation import VARIABLE
 from exchange.typed_json import READERS, decode, decode_table
 
-__all__ = ["Item", "Scope", "Terms", "string_of"]
+__all__ = ["Budget", "Item", "Scope", "Terms"]
 
 
 class Item(NamedTuple):
@@ -30,16 +32,38 @@ Scope: TypeAlias = Mapping[str, tuple[Item, ...]]
 ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/", "{": "{"}
 HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SPECIAL: Final = re.compile(rf"{HIGH}{LOW}|\\u[0-9a-fA-F]{{4}}|\\.|\{{[^\W\d]\w*\}}")
-VARIABLE: Final = re.compile(r"\{[^\W\d]\w*\}")
 CONSTANTS: Final = {"true": True, "false": False, "null": None}
 TYPES: Final = tuple(name[1:] for name in READERS)
 
 
+class Budget:
+    """How much a file may still expand to, in all: products of ``for`` and doublings of ``let`` have no other bound."""
+
+    __slots__ = ("_characters", "_statements")
+
+    def __init__(self) -> None:
+        self._statements = STATEMENTS
+        self._characters = TEXT_BYTES
+
+    def repeat(self, token: Token) -> None:
+        """Count a statement of a loop, or one more binding of a list. Raises Mistake."""
+        self._statements -= 1
+        if self._statements < 0:
+            raise Mistake(f"loops and lists expand to more than {STATEMENTS:,} statements; make fewer of them", token)
+
+    def insert(self, text: str, token: Token) -> None:
+        """Count what a variable is replaced with. Raises Mistake."""
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise Mistake(f"variables expand to more than {TEXT_BYTES >> 20} MiB in this file; shorten them", token)
+
+
 class Terms(NamedTuple):
-    """The tokens of a statement, and the variables that count there."""
+    """The tokens of a statement, the variables that count there, and what the file may still expand to."""
 
     tokens: Sequence[Token]
     scope: Scope
+    budget: Budget
 
     def text(self, position: int) -> str:
         """The text that a token says. Raises Mistake."""
@@ -132,7 +156,9 @@ class Terms(NamedTuple):
             said = match[0]
             within = (start + match.start(), start + match.end())
             if said[0] == "{":
-                return self._single(said[1:-1], token, within).text
+                inserted = self._single(said[1:-1], token, within).text
+                self.budget.insert(inserted, token)
+                return inserted
             if len(said) > 2:
                 return str(json.loads(f'"{said}"'))
             if said[1] not in ESCAPES:
@@ -149,6 +175,8 @@ class Terms(NamedTuple):
     def _plain(self, position: int, *, typed: bool) -> Any:
         token = self.tokens[position]
         if token.kind == "NUMBER":
+            if len(token.text) > INTEGER_DIGITS:
+                raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
             number = number_of(token.text)
             if isinstance(number, float) and not math.isfinite(number):
                 raise Mistake("too large for a number of 64 bits", token)
@@ -167,17 +195,3 @@ class Terms(NamedTuple):
 def number_of(text: str) -> int | float:
     """The number, an integer if it is written as one."""
     return float(text) if any(mark in text for mark in ".eE") else int(text)
-
-
-PLAIN: Final = re.compile(r'[^"\\{\x00-\x1f]*')
-VARIABLE_OR_ESCAPED: Final = re.compile(r'["\\]|\{(?=[^\W\d]\w*\})')
-
-
-def string_of(text: str) -> str:
-    """The text in quotes: as it is between single ones where that spares escapes, else with what escapes it needs."""
-    if PLAIN.fullmatch(text) and text.isprintable():
-        return f'"{text}"'
-    if "'" not in text and text.isprintable() and VARIABLE_OR_ESCAPED.search(text):
-        return f"'{text}'"
-    escaped = VARIABLE_OR_ESCAPED.sub(r"\\\g<0>", text)
-    return f'"{"".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in escaped)}"'

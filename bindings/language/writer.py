@@ -6,16 +6,13 @@ Invariant: reading the text gives the document again, and formatting the text ch
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.language.statements import APPLY_TO, MODES, QUEUE_TYPES, SAID_BARE
-from bindings.language.tokens import KEYWORDS
-from bindings.language.values import VARIABLE, string_of
+from bindings.language.statements import APPLY_TO, QUEUE_TYPES, SAID_BARE
+from exchange.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.typed_json import encode_table
-from exchange.values import FieldTable
 
 if TYPE_CHECKING:
     from bindings.document import Document, Section
@@ -26,9 +23,6 @@ __all__ = ["write"]
 WIDEST: Final = 100
 """A statement that would be wider has each of its attributes on a line of its own."""
 
-BARE: Final = re.compile(r"[^\W\d](?:[\w.@$/+~%]|-(?!>))*")
-NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-NO_NAMES: Final = frozenset(KEYWORDS)
 PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
@@ -38,7 +32,7 @@ def write(document: Document) -> Iterator[str]:
         yield f"profile {document.profile.name}\n\n"
     for number, (vhost, section) in enumerate(document.sections.items()):
         yield "\n" if number else ""
-        yield f"vhost {string_of(vhost)}\n"
+        yield f"vhost {quote(vhost)}\n"
         for statements in _section(section):
             first = next(statements, None)
             if first is not None:
@@ -64,7 +58,7 @@ def _statement(head: str, attributes: list[str]) -> str:
 
 
 def _exchange(part: Exchange) -> str:
-    attributes = [_name(part.type, SAID_BARE)]
+    attributes = [write_name(part.type, SAID_BARE)]
     if not part.durable:
         attributes.append("transient")
     if part.auto_delete:
@@ -75,8 +69,8 @@ def _exchange(part: Exchange) -> str:
     alternate = arguments.get("alternate-exchange")
     if isinstance(alternate, str):
         del arguments["alternate-exchange"]
-        attributes.append(f"alternate {_name(alternate)}")
-    return _statement(f"exchange {_name(part.name)}", [*attributes, *_arguments(arguments)])
+        attributes.append(f"alternate {write_name(alternate)}")
+    return _statement(f"exchange {write_name(part.name)}", [*attributes, *_arguments(arguments)])
 
 
 def _queue(part: Queue) -> str:
@@ -91,23 +85,23 @@ def _queue(part: Queue) -> str:
     attributes += _arguments(arguments)
     if part.partitioning is not None:
         attributes.append(f"partitioned {_partitioning(str(part.partitioning))}")
-    return _statement(f"queue {_name(part.name)}", attributes)
+    return _statement(f"queue {write_name(part.name)}", attributes)
 
 
 def _partitioning(text: str) -> str:
     as_it_is = text.isprintable() and "#" not in text and not VARIABLE.search(text)
-    return text if as_it_is else string_of(text)
+    return text if as_it_is else quote(text)
 
 
 def _policy(part: Policy) -> str:
-    attributes = [string_of(part.pattern)]
+    attributes = [quote(part.pattern)]
     if part.apply_to not in APPLY_TO:
-        attributes.append(f"apply-to {string_of(part.apply_to)}")
+        attributes.append(f"apply-to {quote(part.apply_to)}")
     elif part.apply_to != "all":
         attributes.append(part.apply_to)
     if type(part.priority) is not int or part.priority:
         attributes.append(f"priority {json.dumps(part.priority)}")
-    return _statement(f"policy {_name(part.name)}", [*attributes, *_arguments(part.definition, typed=False)])
+    return _statement(f"policy {write_name(part.name)}", [*attributes, *_arguments(part.definition, typed=False)])
 
 
 def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:
@@ -118,59 +112,22 @@ def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:
         head = ends.get((source, destination))
         if head is None:
             kind = "exchange " if destination.kind == "exchange" else ""
-            head = ends[source, destination] = f"{_name(source)} -> {kind}{_name(destination.name)}"
+            head = ends[source, destination] = f"{write_name(source)} -> {kind}{write_name(destination.name)}"
         if arguments:
-            condition = _condition(arguments)
-            yield _statement(head, [f"{string_of(key)} {condition}" if key else condition])
+            condition = write_arguments(arguments)
+            yield _statement(head, [f"{quote(key)} {condition}" if key else condition])
         else:
-            yield f"{head}: {string_of(key)}" if key else head
-
-
-def _condition(arguments: FieldTable) -> str:
-    fields = encode_table(arguments)
-    mode = fields.get("x-match")
-    if isinstance(mode, str) and mode in MODES:
-        del fields["x-match"]
-        return f"{mode} {_table(fields)}"
-    return f"with {_table(fields)}"
+            yield f"{head}: {quote(key)}" if key else head
 
 
 def _expectation(expectation: Expectation) -> str:
-    headers = f" with {_table(encode_table(expectation.headers))}" if expectation.headers else ""
-    queues = ", ".join(map(_name, expectation.queues))
+    headers = f" with {write_table(expectation.headers)}" if expectation.headers else ""
+    queues = ", ".join(map(write_name, expectation.queues))
     outcome = f"-> {queues}" if expectation.relation == "exactly" else f"{expectation.relation} {queues}"
     if not queues:
         outcome = "unroutable"
-    return f"expect {_name(expectation.exchange)} {string_of(expectation.routing_key)}{headers} {outcome}"
-
-
-def _name(name: str, reserved: Iterable[str] = ()) -> str:
-    return name if BARE.fullmatch(name) and name not in NO_NAMES and name not in reserved else string_of(name)
+    return f"expect {write_name(expectation.exchange)} {quote(expectation.routing_key)}{headers} {outcome}"
 
 
 def _arguments(arguments: Mapping[str, Any], *, typed: bool = True) -> list[str]:
-    return [f"{_name(key, SAID_BARE)} = {_value(value, typed=typed)}" for key, value in arguments.items()]
-
-
-def _table(fields: Mapping[str, Any], *, typed: bool = True) -> str:
-    entries = [f"{_name(key)} = {_value(value, typed=typed)}" for key, value in fields.items()]
-    return f"{{ {', '.join(entries)} }}" if entries else "{}"
-
-
-def _value(value: Any, *, typed: bool) -> str:
-    """The value, which is JSON as `exchange.typed_json.encode` makes it, or plain JSON."""
-    if isinstance(value, str):
-        return string_of(value)
-    if isinstance(value, list):
-        return f"[{', '.join(_value(item, typed=typed) for item in value)}]"
-    if not isinstance(value, dict):
-        return json.dumps(value)
-    if typed and len(value) == 1:
-        ((key, inner),) = value.items()
-        if key == "!table":
-            return _table(inner)
-        if key == "!decimal" and NUMBER.fullmatch(inner):
-            return f"{key} {inner}"
-        if key.startswith("!"):
-            return f"{key} {_value(inner, typed=True)}"
-    return _table(value, typed=typed)
+    return [f"{write_name(key, SAID_BARE)} = {write_json(value, typed=typed)}" for key, value in arguments.items()]

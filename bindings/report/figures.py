@@ -10,10 +10,18 @@ from typing import Final
 __all__ = ["minute", "moment", "percent", "share"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST: Final = -62_135_596_800_000_000
+LATEST: Final = 253_402_300_799_999_999
+"""The years 1 to 9999, in microseconds since 1970."""
 
 
 def moment(time: int) -> str:
-    """Microseconds since 1970 as ISO 8601 in UTC: ``2026-01-31T12:00:00Z``."""
+    """Return microseconds since 1970 as ISO 8601 in UTC: ``2026-01-31T12:00:00Z``.
+
+    A time beyond the years 1 to 9999, which only damage or a wrong clock makes, stands as its number of microseconds.
+    """
+    if not EARLIEST <= time <= LATEST:
+        return f"{time} microseconds since 1970"
     return f"{(EPOCH + timedelta(microseconds=time)).isoformat().removesuffix('+00:00')}Z"
 
 
@@ -35,4 +43,4 @@ def share(part: float, digits: int = 2) -> str:
 
 def minute(time: int) -> str:
     """Microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
-    return f"{EPOCH + timedelta(microseconds=time):%Y-%m-%d %H:%M}"
+    return f"{EPOCH + timedelta(microseconds=min(max(time, EARLIEST), LATEST)):%Y-%m-%d %H:%M}"

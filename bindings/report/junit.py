@@ -1,7 +1,9 @@
 """A report as JUnit's XML, which every CI shows: a suite for each exchange, a case for each binding and each gate.
 
-A dead binding is a failure, an ignored one is skipped, and so is one that cannot be hit. The elements and attributes
-are those that both Ant's and Jenkins' readers know, in the order that the stricter one wants.
+A document has a failure exactly where the audit ends with 1: a gate that failed is one, and a dead binding is one
+where a gate of coverage that counts it failed. Other dead bindings are skipped with the reason, and so are those
+ignored and those that cannot be hit. The elements and attributes are those that both Ant's and Jenkins' readers know,
+in the order that the stricter one wants.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from exchange.display import escape_line
 __all__ = ["junit"]
 
 GATES: Final = "gates"
+COVERAGE: Final = "fail_under"
+"""The gate that dead bindings count for."""
 
 
 class _Case(NamedTuple):
@@ -31,9 +35,12 @@ class _Case(NamedTuple):
 
 def junit(report: Report) -> bytes:
     """The document, in UTF-8."""
+    uncovered = {(gate.of, gate.scope) for gate in report.gates if gate.name == COVERAGE and not gate.passed}
     by_exchange: dict[str, list[_Case]] = {}
     for row in report.bindings:
-        by_exchange.setdefault(row.use.binding.source, []).append(_of_binding(row))
+        source = row.use.binding.source
+        failed = not uncovered.isdisjoint({("", ""), ("exchange", source)})
+        by_exchange.setdefault(source, []).append(_of_binding(row, failed=failed))
     root = Element("testsuites")
     made = moment(report.made).partition(".")[0].removesuffix("Z")
     suites = [(f"exchange {exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
@@ -44,7 +51,8 @@ def junit(report: Report) -> bytes:
     return document + b"\n"
 
 
-def _of_binding(row: BindingRow) -> _Case:
+def _of_binding(row: BindingRow, *, failed: bool) -> _Case:
+    """Return the case of a binding; ``failed`` is whether a gate of coverage that counts it did."""
     binding, use = row.use.binding, row.use
     name = f"{conditions(binding)} -> {binding.destination}"
     if row.ignored is not None:
@@ -57,7 +65,7 @@ def _of_binding(row: BindingRow) -> _Case:
     told = f"nothing matched it in {counted(use.exposure, 'message')} through {exchange(binding.source)}"
     if use.bound is not None and use.exposure:
         told += f"; with 95 % confidence at most {share(use.bound)} do"
-    return _Case(name, ("dead", told))
+    return _Case(name, ("dead", told)) if failed else _Case(name, skipped=f"dead: {told}")
 
 
 def _of_gate(gate: Gate) -> _Case:

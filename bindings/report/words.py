@@ -9,8 +9,8 @@ from bindings.comparison import Change
 from bindings.report.figures import minute, percent
 from bindings.report.report import Audited, Records, Report
 from bindings.verification import OTHERS, Difference
+from exchange.notation import write_arguments
 from exchange.parts import Binding, Destination
-from exchange.typed_json import encode_table
 
 __all__ = [
     "about", "conditions", "destination", "differs", "exchange", "passed", "records", "rerouted", "source", "verdict",
@@ -73,8 +73,8 @@ def conditions(binding: Binding) -> str:
     """What a binding asks for: its key, its arguments or both."""
     if not binding.arguments:
         return f"'{binding.routing_key}'"
-    arguments = ", ".join([f"{name}={value}" for name, value in encode_table(binding.arguments).items()])
-    return f"'{binding.routing_key}' {{{arguments}}}" if binding.routing_key else f"{{{arguments}}}"
+    arguments = write_arguments(binding.arguments)
+    return f"'{binding.routing_key}' {arguments}" if binding.routing_key else arguments
 
 
 def differs(difference: Difference) -> str:

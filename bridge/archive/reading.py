@@ -142,11 +142,18 @@ class ArchiveSource(Source):
             elif self._follow:
                 await asyncio.sleep(LOOK_AGAIN)
             else:
+                self._note_nothing()
                 raise EndOfStream
         if self._speed is not None:
             limit = await self._due(limit, self._speed)
         ready = self._ready
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
+
+    def _note_nothing(self) -> None:
+        """Count an archive that gave nothing, and nothing that could not be read, as one unreadable record."""
+        settled = self._settled.files.values() if self._settled is not None else ()
+        if not (self._given or self.unreadable or self.skipped or any(records for records, _ in settled)):
+            self._leave_out(NOTHING, self._path)
 
     async def _next(self) -> Item | None:
         """What the archive has next; None at its end. May be cancelled, losing nothing."""
@@ -269,6 +276,7 @@ class ArchiveSource(Source):
             await self._write_settled()
 
 
+NOTHING: Final = "there are no records in it"
 NO_BODY: Final = "the archive has no body of it, or only its beginning"
 TOLD: Final = 3
 """Maximum number of unreadable records that are logged one by one, for each reason."""

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from bindings.archive.detect import Archive, detect
 from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.reading import Bad, Format, Skipped, Split
-from bindings.archive.record import Record, records_of
+from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
+from bindings.archive.record import Record, readable_records
 from bindings.files import replacing
 from exchange.errors import InputError
 
@@ -136,6 +136,8 @@ class Replay:
 
         self._sizes: dict[str, int] = {}
         """Of all files, in bytes."""
+        self._told: set[str] = set()
+        """Files that are no archive, which each run counts once. One that grows may become an archive."""
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -145,7 +147,12 @@ class Replay:
 
     def items(self) -> Iterator[Item]:
         """All that is there now and was not given yet. Raises InputError if that is no archive."""
-        files = self._archive().files
+        archive = self._archive()
+        files = archive.files
+        for other in archive.others:
+            if other not in self._told:
+                self._told.add(other)
+                yield Chunk(self._relative(other), [], [Bad(other, 0, NOT_READ)], [])
         self._sizes = {file: Path(file).stat().st_size for file, _ in files}
         for file, form in files:
             name = self._relative(file)
@@ -189,7 +196,7 @@ class Replay:
         for start, end in _pieces(batch, max(before - number, 0), self._chunk_bytes):
             rows = batch.slice(start, end - start)
             found, unreadable = [], []
-            for place, record in enumerate(_records(rows), number + start):
+            for place, record in enumerate(readable_records(rows), number + start):
                 if isinstance(record, Bad):
                     unreadable.append(record)
                 elif self._window.has(record.time):
@@ -206,22 +213,6 @@ def _pieces(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tupl
         end = min(max(end, start + 1), start + ROWS, batch.num_rows)
         yield start, end
         start = end
-
-
-def _records(batch: pa.RecordBatch) -> list[Record | Bad]:
-    try:
-        return list(records_of(batch))
-    except Exception:  # noqa: BLE001  archives come from anywhere: what is wrong with a row is found row by row
-        return [_record(batch.slice(n, 1)) for n in range(batch.num_rows)]
-
-
-def _record(row: pa.RecordBatch) -> Record | Bad:
-    try:
-        return records_of(row)[0]
-    except MemoryError:  # no fault of the row's
-        raise
-    except Exception as error:  # noqa: BLE001  as above
-        return Bad(row.column("source")[0].as_py(), row.column("offset")[0].as_py(), str(error) or type(error).__name__)
 
 
 def _troubles(item: Bad | Skipped) -> tuple[list[Bad], list[Skipped]]:

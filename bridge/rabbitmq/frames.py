@@ -11,13 +11,18 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from bridge.endpoint import Disconnected
+from exchange.limits import MESSAGE_BYTES
 
-__all__ = ["BODY", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack", "publish"]
+__all__ = [
+    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack",
+    "publish",
+]  # fmt: skip
 
 METHOD: Final = 1
 HEADER: Final = 2
 BODY: Final = 3
-END: Final = b"\xce"
+END_OCTET: Final = 0xCE
+END: Final = bytes((END_OCTET,))
 
 HEAD: Final = Struct(">BHI")
 """A frame's type, channel and size."""
@@ -107,13 +112,19 @@ class Contents:
         kind, _, size, _, _, body_size = HEADER_HEAD.unpack_from(data, header)
         body = header + OVERHEAD + size
         stop = body + OVERHEAD + body_size if body_size else body
-        if kind != HEADER or stop > end or (body_size and HEAD.unpack_from(data, body)[2] != body_size):
+        if kind != HEADER or stop > end or size < CONTENT.size:
             return 0
+        if body_size:
+            kind, _, size = HEAD.unpack_from(data, body)
+            if kind != BODY or size != body_size or data[stop - 1] != END_OCTET:
+                return 0
         at += 11
         at += 1 + data[at]
         tag, redelivered = TAG.unpack_from(data, at)
         at += 10
         key = at + data[at - 1]
+        if key + 1 + data[key] != header - 1 or data[header - 1] != END_OCTET or data[body - 1] != END_OCTET:
+            return 0
         self.events.append(
             _arrived(Arrived, (
                 tag, redelivered != 0, data[at:key], data[key + 1 : key + 1 + data[key]],
@@ -123,13 +134,20 @@ class Contents:
         return int(stop)
 
     def feed(self, kind: int, data: bytes, start: int, stop: int) -> bool:
-        """Take a frame's payload, ``data[start:stop]``. False: it is none of these, and pika's to read."""
+        """Take a frame's payload, ``data[start:stop]``. False: it is none of these, and pika's to read.
+
+        Raises Disconnected for what is no such frame, IndexError or struct.error where it ends too early.
+        """
         if kind == METHOD:
-            return self._method(data, start)
+            return self._method(data, start, stop)
         if self._begun is None:
             return False
         if kind == HEADER:
+            if stop - start < CONTENT.size:
+                raise Disconnected("the broker sent a content header that is too short")
             _, _, self._missing = CONTENT.unpack_from(data, start)
+            if self._missing > MESSAGE_BYTES:
+                raise Disconnected(f"the broker announced a body of {self._missing:,} bytes; {MESSAGE_BYTES:,} at most")
             self._properties = data[start + 12 : stop]
             if not self._missing:
                 self._complete(b"")
@@ -150,18 +168,19 @@ class Contents:
             self._complete(piece)
         return True
 
-    def _method(self, data: bytes, start: int) -> bool:
+    def _method(self, data: bytes, start: int, stop: int) -> bool:
         (method,) = METHOD_HEAD.unpack_from(data, start)
         at = start + 4
         if method == DELIVER:
             at += 1 + data[at]
             tag, redelivered = TAG.unpack_from(data, at)
             at += 9
-            exchange, key = data[at + 1 : (end := at + 1 + data[at])], data[end + 1 : end + 1 + data[end]]
+            exchange, key, at = data[at + 1 : (end := at + 1 + data[at])], data[end + 1 : end + 1 + data[end]], end
             self._begun, self._returned = (tag, redelivered, exchange, key, b""), False
         elif method in (ACK, NACK):
             number, bits = TAG.unpack_from(data, at)
             self.events.append(Acked(number, bool(bits & 1), method == NACK))
+            return True
         elif method == RETURN:
             code = int.from_bytes(data[at : at + 2], "big")
             at += 2
@@ -170,6 +189,8 @@ class Contents:
             self._begun, self._returned = (code, 0, exchange, data[at + 1 : at + 1 + data[at]], text), True
         else:
             return False
+        if at + 1 + data[at] != stop:  # of the routing key, which is the last
+            raise Disconnected("the broker sent a method whose names do not fit in its frame")
         return True
 
     def _complete(self, body: bytes) -> None:

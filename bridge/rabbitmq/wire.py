@@ -11,6 +11,7 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ import pika.frame
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
-from bridge.rabbitmq.frames import HEAD, METHOD, OVERHEAD, Contents
+from bridge.rabbitmq.frames import END_OCTET, HEAD, METHOD, OVERHEAD, Contents
 from bridge.rabbitmq.refusals import connect_error
 
 __all__ = ["CLOSE_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
@@ -32,6 +33,10 @@ RECEIVE_BYTES: Final = 1 << 18
 
 WRITE_BYTES: Final = 1 << 18
 """Number of bytes that are given to the socket at once: what it does not take of a piece is copied."""
+
+FRAME_BYTES: Final = 16 << 20
+"""Maximum size in bytes of a frame where the broker sets none; RabbitMQ's own default is 128 KiB."""
+
 
 SECONDS: Final = 30.0
 """How long a broker may take to answer."""
@@ -65,10 +70,22 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             return
         data = self._frame_buffer + data_in if self._frame_buffer else data_in
         self.bytes_received += len(data_in)
+        try:
+            at = self._read_frames(data)
+        except (IndexError, struct.error):
+            raise Disconnected("the broker sent a frame that ends too early") from None
+        self._frame_buffer = data[at:]
+        self.after_data()
+
+    def _read_frames(self, data: bytes) -> int:
+        """Return where the first frame begins that is not all there. Raises Disconnected, IndexError, struct.error."""
         at, end = 0, len(data)
         contents, unpack = self.contents, HEAD.unpack_from
+        most = (self.params.frame_max or FRAME_BYTES) - OVERHEAD
         while end - at >= OVERHEAD:
             kind, channel, size = unpack(data, at)
+            if size > most:  # which would be collected until the memory is full
+                raise Disconnected(f"the broker sent a frame of {size:,} bytes; {most:,} were agreed on")
             stop = at + OVERHEAD + size
             if stop > end:
                 break
@@ -76,14 +93,15 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, end)):
                 at = behind
                 continue
+            if data[stop - 1] != END_OCTET:
+                raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
-                _, frame = pika.frame.decode_frame(data[at:stop])
+                frame = _decoded(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""
                     self._process_frame(frame)
             at = stop
-        self._frame_buffer = data[at:]
-        self.after_data()
+        return at
 
     def stop_reading(self) -> None:
         """Leave what the broker sends in the socket. A broker that is gone is found out by what it does not confirm."""
@@ -115,6 +133,14 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             return
         for start in range(0, len(data), WRITE_BYTES):
             self._adapter_emit_data(data[start : start + WRITE_BYTES])
+
+
+def _decoded(data: bytes) -> Any:
+    """Return pika's frame of these bytes. Raises Disconnected for what is none."""
+    try:
+        return pika.frame.decode_frame(data)[1]
+    except Exception as error:  # noqa: BLE001  pika checks little: its tables, structs and codecs raise what they raise
+        raise Disconnected(f"the broker sent a frame that cannot be read: {type(error).__name__} {error}") from None
 
 
 async def open_wire(parameters: pika.URLParameters) -> Wire:

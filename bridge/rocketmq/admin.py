@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.rocketmq.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
 from bridge.rocketmq.codes import RequestCode
 from bridge.rocketmq.errors import BrokerError, ClientError
-from bridge.rocketmq.remoting import body_json
+from bridge.rocketmq.remoting import read_json
 from exchange.partition.rocketmq.queues import MASTER, READ, WRITE
 
 __all__ = [
@@ -55,10 +55,12 @@ class GroupConfig:
 async def cluster(client: Client) -> dict[str, dict[int, str]]:
     """The brokers that the name servers know: name -> brokerId -> address (`examineBrokerClusterInfo`)."""
     answer = await client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-    table: Mapping[str, Any] = body_json(answer.body).get("brokerAddrTable") or {}
-    return {
-        name: {int(number): address for number, address in data["brokerAddrs"].items()} for name, data in table.items()
-    }
+
+    def brokers(told: Any) -> dict[str, dict[int, str]]:
+        table = told.get("brokerAddrTable") or {}
+        return {name: {int(at): str(host) for at, host in data["brokerAddrs"].items()} for name, data in table.items()}
+
+    return read_json(answer.body, brokers)
 
 
 async def masters(client: Client) -> dict[str, str]:
@@ -69,14 +71,13 @@ async def masters(client: Client) -> dict[str, str]:
 async def topics(client: Client) -> set[str]:
     """The names of all topics (`fetchAllTopicList`), the servers' own and those of groups among them."""
     answer = await client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    return set(body_json(answer.body).get("topicList") or ())
+    return read_json(answer.body, lambda told: set(map(str, told.get("topicList") or ())))
 
 
 async def runtime(client: Client, address: str) -> dict[str, str]:
     """What a broker tells of itself (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
     answer = await client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-    table: dict[str, str] = body_json(answer.body)["table"]
-    return table
+    return read_json(answer.body, lambda told: {str(name): str(value) for name, value in told["table"].items()})
 
 
 async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[str] | None = None) -> None:

@@ -19,7 +19,7 @@ from bridge.rocketmq.client import Client, ClientSettings
 from bridge.rocketmq.codes import RequestCode, ResponseCode
 from bridge.rocketmq.errors import BrokerError, ConnectError, RemotingError
 from bridge.rocketmq.placing import Destination, Spread, route_of
-from bridge.rocketmq.remoting import body_json
+from bridge.rocketmq.remoting import read_json
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning import Partitioning
@@ -257,4 +257,4 @@ async def _has_group(client: Client, address: str, group: str) -> bool:
     All groups are asked for: a broker of 5.x that is asked for one makes it.
     """
     answer = await client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    return group in (body_json(answer.body).get("subscriptionGroupTable") or {})
+    return read_json(answer.body, lambda told: group in (told.get("subscriptionGroupTable") or {}))

@@ -237,8 +237,6 @@ class Client(Connections):
             route = TopicRoute.from_json(body_json(answer.body))
         except InputError as error:
             raise ClientError(f"topic {topic}: {error}") from None
-        except (RecursionError, OverflowError) as error:
-            raise ClientError(f"topic {topic}: not a topic route: {type(error).__name__} {error}") from None
         self._learn(topic, route)
         return route
 

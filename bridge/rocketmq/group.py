@@ -17,10 +17,10 @@ from typing import Any
 from bridge.rocketmq.assigned import Limits, TopicQueue
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import RequestCode, ResponseCode
-from bridge.rocketmq.errors import ClientError, CommandError, RemotingError
+from bridge.rocketmq.errors import ClientError, RemotingError
 from bridge.rocketmq.offsets import ConsumeFrom
 from bridge.rocketmq.properties import checked_group, checked_topic
-from bridge.rocketmq.remoting import body_json, now_ms
+from bridge.rocketmq.remoting import now_ms, read_json
 from bridge.rocketmq.retrying import MAX_RECONSUME_TIMES, retry_topic
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import InputError
@@ -167,13 +167,9 @@ class Group:
             fields = {"consumerGroup": self.name}
             try:
                 answer = await self.client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
-                told = body_json(answer.body)["consumerIdList"]
+                return read_json(answer.body, lambda told: list(map(str, told["consumerIdList"])))
             except RemotingError as error:
                 trouble = error
-            except (KeyError, TypeError):
-                trouble = CommandError(f"{address}: not a list of consumers: {answer.body[:200]!r}")
-            else:
-                return [str(each) for each in told]
         raise trouble
 
 

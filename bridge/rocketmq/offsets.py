@@ -204,7 +204,7 @@ def parse_table(text: str) -> dict[TopicQueue, int]:
                     at = _after(text, at, ",") if text.startswith(",", at) else at
                 at = _after(text, at, "}")
             at = _after(text, at, ",") if text.startswith(",", at) else at
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise InputError(f"no table of offsets: {type(error).__name__} {error}") from None
     return offsets
 

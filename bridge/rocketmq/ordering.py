@@ -14,8 +14,8 @@ from typing import Any, Final
 from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.client import Client
 from bridge.rocketmq.codes import RequestCode
-from bridge.rocketmq.errors import CommandError, RemotingError
-from bridge.rocketmq.remoting import body_json
+from bridge.rocketmq.errors import RemotingError
+from bridge.rocketmq.remoting import read_json
 
 __all__ = ["REBALANCE_LOCK_INTERVAL", "REBALANCE_LOCK_MAX_LIVE_TIME", "Locks", "lock_body"]
 
@@ -86,8 +86,8 @@ def _by_broker(queues: Iterable[TopicQueue]) -> dict[str, list[TopicQueue]]:
 
 
 def _locked(body: bytes) -> set[TopicQueue]:
-    told: Any = body_json(body)
-    try:
-        return {TopicQueue(row["topic"], row["brokerName"], int(row["queueId"])) for row in told["lockOKMQSet"] or ()}
-    except (KeyError, TypeError, ValueError) as error:
-        raise CommandError(f"not the answer to a lock: {type(error).__name__} {error}: {body[:200]!r}") from None
+    def queues(told: Any) -> set[TopicQueue]:
+        rows = told["lockOKMQSet"] or ()
+        return {TopicQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"])) for row in rows}
+
+    return read_json(body, queues)

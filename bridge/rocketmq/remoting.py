@@ -8,20 +8,22 @@ request and its response have the same ``opaque``, which the one who asks choose
 from __future__ import annotations
 
 import json
-import re
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.rocketmq.errors import CommandError
+from exchange.partition.rocketmq.fastjson import parse_json
+
+T = TypeVar("T")
 
 __all__ = [
     "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "body_json",
-    "encode", "field", "frame_of", "now_ms",
+    "encode", "field", "frame_of", "now_ms", "read_json",
 ]  # fmt: skip
 
 RESPONSE: Final = 1
@@ -173,22 +175,24 @@ class Decoder:
         return commands
 
 
-BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)')
-
-
 def body_json(body: bytes) -> Any:
     """The JSON that a server wrote; numbers may be keys in it, which become strings (fastjson's ``{0:"..."}``).
 
     Raises CommandError for what is no JSON.
     """
     try:
-        text = body.decode()
-        try:
-            return json.loads(text)
-        except ValueError:
-            return json.loads(BARE_KEY.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', text))
+        return parse_json(body.decode())
     except ValueError:
         raise CommandError(f"no JSON: {body[:200]!r}") from None
+
+
+def read_json(body: bytes, read: Callable[[Any], T]) -> T:
+    """Return what ``read`` makes of the JSON of a body. Raises CommandError where it is of another shape."""
+    found = body_json(body)
+    try:
+        return read(found)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError(f"an answer of another shape ({type(error).__name__} {error}): {body[:200]!r}") from None
 
 
 def _json(command: Command) -> bytes:
@@ -225,7 +229,7 @@ def _decode(data: bytes | bytearray, at: int, stop: int) -> Command:
             return _from_binary(data, at + 4, body, stop)
         if kind == SerializeType.JSON:
             return _from_json(str(data[at + 4 : body], "utf-8"), bytes(data[body:stop]))
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         wrong = bytes(data[at + 4 : body][:200])
         raise CommandError(f"a header that cannot be read ({type(error).__name__} {error}): {wrong!r}") from None
     raise CommandError(f"a header of type {kind}; there are 0 (JSON) and 1 (ROCKETMQ)")

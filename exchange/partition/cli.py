@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,8 @@ def partition_command(
         before = _way(partitioner, partitions)
         source = key_from(by) if by is not None else None
         lines = _lines(file, source)
+        if changes and seed is not None:
+            raise InputError("--seed is for choosing where the key does not decide, and --to compares what keys decide")
         if changes:
             _report(lines, before, _changed(before, changes), as_json)
         else:
@@ -100,16 +103,25 @@ def _changed(before: _Named, changes: tuple[str, ...]) -> _Named:
     for change in changes:
         if change.startswith("lost="):
             continue
-        if re.match(r"[\w.-]+(\(.*\))?$", change) and not change.isdecimal():
+        name = change.partition("(")[0].strip()
+        if name in STRATEGIES or "(" in change:
             after = _way(change, after.partitions)
-        else:
+            continue
+        try:
             after = _way(after.strategy, change)
+        except InputError:
+            if re.fullmatch(r"[A-Za-z][\w.-]*", name):  # what has no partitions of such names is to be a strategy
+                strategy_named(name)
+            raise
     for broker in lost:
         partitions = after.way.partitions
         if broker not in {partition.leader.name for partition in partitions if partition.leader}:
             raise InputError(f"--to lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
         lists_queues = strategy_named(after.strategy.split("(", 1)[0]).lists_queues
-        left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
+        try:
+            left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
+        except ValueError:
+            raise InputError(f"--to lost={broker}: no queue is left, as all are on that broker") from None
         after = _Named(after.strategy, f"{after.partitions} without {broker}", Way(after.way.partitioner, left))
     return after
 
@@ -128,7 +140,7 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             continue
         place = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = json.loads(raw)
+            fields = json.loads(raw, parse_float=_finite, parse_constant=_finite)
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
             yield _Line(place, fields, _key(fields) if source is None else source.of(message_from_json(fields)))
@@ -136,6 +148,13 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             raise InputError(f"{place}: not JSON: {error}") from None
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number that JSON has")
+    return number
 
 
 def _key(fields: dict[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from exchange.errors import InputError, TextError
+from exchange.limits import PARTITIONS
 from exchange.message import Message
 from exchange.partition.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioner import Choice, Partitioner
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Partitioning", "key_from", "partitioner_from", "partitions_from"]
 
 NAMED: Final = Partitioner()
+STREAMS: Final = "rabbitmq."
+"""How the names of strategies begin whose partitions have names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +112,32 @@ def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
     try:
         if len(items) == 1 and len(items[0]) == 1 and items[0][0].isdecimal():
-            return Partitions.of(int(items[0][0]))
+            return Partitions.of(_number(items[0][0]))
         if all(len(item) == 2 for item in items):
-            brokers = {name: int(count) for name, count in items}
+            brokers = {name: _number(count) for name, count in items}
+            if len(brokers) < len(items):
+                twice = next(name for name, times in Counter([name for name, _ in items]).items() if times > 1)
+                raise InputError(f"partitions: broker {twice!r} is named twice")
             if strategy_named(strategy).lists_queues:
                 return Partitions.queues(brokers)
             return Partitions.led_by({_broker(name): count for name, count in brokers.items()})
         if all(len(item) == 1 for item in items):
+            if not strategy.startswith(STREAMS):
+                raise InputError(
+                    f"partitions: {', '.join(name for (name,) in items[:3])!s}: {strategy} takes a number (12) or "
+                    "brokers with numbers (a:4,b:4); only super streams have names"
+                )
             return Partitions.named([name for (name,) in items])
     except ValueError as error:
         raise InputError(f"partitions: {error}") from None
     raise InputError("partitions are a number (12), brokers with numbers (a:4,b:4), or names (a,b)")
+
+
+def _number(text: str) -> int:
+    """Return a number of partitions. Raises ValueError."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise ValueError(f"{text[:40]!r} is no number of partitions, which are {PARTITIONS:,} at most")
+    return int(text)
 
 
 def _broker(text: str) -> Broker:
@@ -132,7 +150,7 @@ def _key(tree: Tree[Token], text: str) -> KeySource:
     span = (tree.meta.start_pos, tree.meta.end_pos)
     if part == "routing_key" and not rest:
         return ROUTING_KEY
-    if part == "word" and rest and re.fullmatch(r"-?\d+", rest[0]):
+    if part == "word" and rest and WORD.fullmatch(rest[0]):
         return KeySource("word", word=int(rest[0]))
     if part in ("header", "property", "body") and rest:
         return KeySource(cast("Any", part), rest[0])
@@ -182,12 +200,21 @@ def _parsed(text: str, start: str) -> Tree[Token]:
     from lark import UnexpectedInput
 
     try:
-        return _grammar().parse(text, start=start)
+        tree = _grammar().parse(text, start=start)
     except UnexpectedInput as error:
         token = getattr(error, "token", None)
         at = len(text) if token is not None and token.type == "$END" else error.pos_in_stream or 0
         raise TextError(_EXPECTED[start], text, (at, at + 1)) from None
+    for token in tree.scan_values(lambda token: cast("Token", token).type == "STRING"):
+        try:
+            json.loads(token)
+        except ValueError as error:  # an escape that JSON has not, or a control character
+            span = (token.start_pos or 0, token.end_pos or 0)
+            raise TextError(f"not a text in quotes as JSON has them: {error}", text, span) from None
+    return tree
 
+
+WORD: Final = re.compile("-?[0-9]{1,9}")
 
 _EXPECTED: Final = {
     "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from exchange.limits import PARTITIONS
+
 __all__ = ["Broker", "Partition", "Partitions"]
 
 
@@ -50,29 +52,27 @@ class Partitions:
         self.all: Final = tuple([p if p.name else p._replace(name=str(p.id)) for p in partitions])
         self.available: Final = tuple([p for p in self.all if p.leader is not None])
         """Those with a leader, in the same order."""
-        self.count: Final = len(self.all)
         self._by_id: Final[Mapping[int, Partition]] = {p.id: p for p in self.all}
-        if not self.all:
-            raise ValueError("a destination has at least one partition")
+        self.count: Final = _bounded(len(self.all))  # the last one: with it, `__getattr__` fills what is empty
         if len(self._by_id) < self.count or len({p.name for p in self.all}) < self.count:
             raise ValueError("two partitions of one destination have the same id or name")
 
     @classmethod
     def of(cls, count: int) -> Partitions:
         """Partitions 0 to ``count`` - 1, each with a leader."""
-        if count < 1:
-            raise ValueError("a destination has at least one partition")
-        return _of(count)
+        return _of(_bounded(count))
 
     @classmethod
     def queues(cls, brokers: Mapping[str, int]) -> Partitions:
         """RocketMQ's queue list: so many on each broker, ``broker-a:0``, ``broker-a:1`` ..., in the order given."""
+        _bounded(sum(brokers.values()))
         names = [(name, queue_id) for name, count in brokers.items() for queue_id in range(count)]
         return cls([Partition(at, Broker(name), f"{name}:{queue_id}") for at, (name, queue_id) in enumerate(names)])
 
     @classmethod
     def led_by(cls, brokers: Mapping[Broker, int]) -> Partitions:
         """Numbered partitions of which each broker leads so many, by turns: as Kafka spreads a new topic's leaders."""
+        _bounded(sum(brokers.values()))
         turns = [(turn, at) for at, count in enumerate(brokers.values()) for turn in range(count)]
         names = tuple(brokers)
         return cls([Partition(number, names[at]) for number, (_, at) in enumerate(sorted(turns))])
@@ -104,10 +104,25 @@ class Partitions:
         return self.count
 
     def __eq__(self, other: object) -> bool:
-        return self.all == other.all if isinstance(other, Partitions) else NotImplemented
+        if not isinstance(other, Partitions):
+            return NotImplemented
+        return self is other or (self.count == other.count and self.all == other.all)
 
     def __hash__(self) -> int:
-        return hash(self.all)
+        return hash(self.count)  # which needs no partition to be built
+
+    def __getattr__(self, name: str) -> Any:
+        # A slot that is empty, of partitions that are only numbered: they are built when the first is asked for.
+        if name not in ("_by_id", "all", "available"):
+            raise AttributeError(name)
+        built = tuple([Partition(at, ANY_BROKER, str(at)) for at in range(object.__getattribute__(self, "count"))])
+        object.__setattr__(self, "all", built)
+        object.__setattr__(self, "available", built)
+        object.__setattr__(self, "_by_id", {p.id: p for p in built})
+        return getattr(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Partitions.of, (self.count,)) if self is _of(self.count) else (Partitions, (self.all,))
 
     def __repr__(self) -> str:
         return f"<Partitions {', '.join([p.name if p.leader else p.name + ' (no leader)' for p in self.all])}>"
@@ -120,4 +135,15 @@ class Partitions:
 
 @lru_cache(maxsize=64)
 def _of(count: int) -> Partitions:
-    return Partitions([Partition(at) for at in range(count)])
+    numbered = object.__new__(Partitions)
+    object.__setattr__(numbered, "count", count)
+    return numbered
+
+
+def _bounded(count: int) -> int:
+    """Return a number of partitions. Raises ValueError if there are none, or more than any system has."""
+    if count < 1:
+        raise ValueError("a destination has at least one partition")
+    if count > PARTITIONS:
+        raise ValueError(f"a destination has at most {PARTITIONS:,} partitions")
+    return count

@@ -34,7 +34,11 @@ def strategy_named(name: str) -> Strategy:
 def partitioner_named(name: str, **parameters: str) -> Partitioner:
     """Its partitioner, with parameters as texts. Raises InputError for a parameter it does not take."""
     strategy = strategy_named(name)
-    return strategy.make(**{key: _read(strategy, key, text) for key, text in parameters.items()})
+    values = {key: _read(strategy, key, text) for key, text in parameters.items()}
+    try:
+        return strategy.make(**values)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _read(strategy: Strategy, parameter: str, text: str) -> Any:

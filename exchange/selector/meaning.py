@@ -76,8 +76,9 @@ def evaluate(expression: Expression, properties: Mapping[str, str]) -> Value:
             return _first(parts, properties, ends=TRUE, otherwise=FALSE)
         case IsNull(operand):
             return _truth(evaluate(operand, properties) == NULL)
-        case TextTest():
-            return _text_test(expression, evaluate(expression.operand, properties))
+        case TextTest(operand, _, search):
+            # An empty search is false before the operand is evaluated, which could fail.
+            return _text_test(expression, evaluate(operand, properties)) if search else FALSE
         case In(operand, values, negated):
             value = evaluate(operand, properties)
             return NULL if value == NULL else _truth((value.value in values) != negated)
@@ -104,7 +105,7 @@ def _first(parts: tuple[Expression, ...], properties: Mapping[str, str], ends: V
 
 
 def _text_test(test: TextTest, value: Value) -> Value:
-    if value.type != "String" or test.search == "":
+    if value.type != "String":
         return FALSE
     text = str(value.value)
     holds = {

@@ -84,7 +84,8 @@ def _could_end(error: UnexpectedToken) -> bool:
     from lark import UnexpectedToken
 
     try:
-        error.interactive_parser.copy().feed_eof(error.token)  # type: ignore[no-untyped-call]
+        # The parser is of no further use, and a copy of it would recurse as deep as the expression is nested.
+        error.interactive_parser.feed_eof(error.token)  # type: ignore[no-untyped-call]
     except UnexpectedToken:
         return False
     return True

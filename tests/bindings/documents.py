@@ -52,7 +52,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 PARTITIONINGS = st.sampled_from((
     'kafka.murmur2 over 12 by header "tenant"',
     'kafka.murmur2 over 3 by header "# {x} \\" \\u0007 it\'s"',
-    'kafka.murmur2 over "a,b","c#d","{x}" by word -1',
+    'rabbitmq.super_stream over "a,b","c#d","{x}" by word -1',
     'kafka.nearest(rack="eu, 1") over a@eu:2,b:2 by body "/customer/id"',
 )).map(Partitioning.parse)  # fmt: skip
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from bindings.check import redundancy
 from bindings.check.check import LISTED, check
 from bindings.check.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
-from bindings.document import Document
+from bindings.document import Document, Section
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.profile import PROFILES
 
@@ -79,6 +81,15 @@ MADE: dict[str, Topology] = {
     # What one would not write.
     "HS101": Topology([], [Q], [Binding.to_queue("gone", "q", "a"), Binding.to_queue("gone", "q", "b")]),
     "HS102": Topology([TOPIC], [], [Binding.to_queue("t", "gone", "a"), Binding.to_queue("t", "gone", "b")]),
+    # All keys of 'a.#' have as many words as one of the others has, which takes long to find out.
+    "HS190": Topology(
+        [TOPIC],
+        [Q],
+        [
+            Binding.to_queue("t", "q", key)
+            for key in ("a.#", *(".".join("*" * words) for words in range(1, 110)), ".".join("*" * 110) + ".#")
+        ],
+    ),
     "HS109": Topology([TOPIC], [Q], [Binding.to_queue("t", "q", "a", {"x-match": "any", "b": 1})]),
     "HS405": Topology([TOPIC], [Q], [Binding.to_queue("t", "q", "é" * 128)]),
     "HS504": Topology([HEADERS], [Q], [Binding.to_queue("h", "q", "", {"X-Match": "any", "a": 1})]),
@@ -88,12 +99,20 @@ MADE: dict[str, Topology] = {
     "HS705": Topology([], [Q], [], [Policy("p", "q", apply_to="everything")]),
 }
 
-UNSEEN = {"HS190": "patterns that take exponentially long", "HS901": "of files, see the command's tests"}
+OF_FILES = "HS901"
+"""Found by reading a file, not in a topology."""
+
+
+def document_of(code: str) -> Document:
+    """Return the example of a rule that is found in a topology."""
+    if code in WRITTEN:
+        return Document.loads(WRITTEN[code][0])
+    return Document({"/": Section(MADE[code])})
 
 
 def test_every_rule_has_a_case() -> None:
     """And a severity that there is, and sentences without a full stop where another text goes on."""
-    assert {*WRITTEN, *MADE, *UNSEEN} == set(RULES)
+    assert {*WRITTEN, *MADE, OF_FILES} == set(RULES)
     for rule in RULES.values():
         assert rule.severity in SEVERITIES
         assert rule.says.endswith((".", ")"))
@@ -304,3 +323,52 @@ def test_what_reading_the_file_warns_of_is_a_note_unless_a_rule_says_it(tmp_path
 def replace_kind(kind: str) -> Topology:
     exchange = replace(FANOUT, type=kind)
     return Topology([exchange], [Q], [Binding("f", Destination("queue", "q"))])
+
+
+def chain(length: int) -> Topology:
+    """Return exchanges that stand one behind another, the last before a queue."""
+    names = [f"x{number}" for number in range(length)]
+    return Topology(
+        [Exchange(name, "topic") for name in names],
+        [Q],
+        [
+            *(Binding.to_exchange(one, other, "a.#") for one, other in pairwise(names)),
+            Binding.to_queue(names[-1], "q", "a.b.#"),
+        ],
+    )
+
+
+def test_a_long_chain_of_exchanges_is_looked_at_to_its_end() -> None:
+    """A way of 300 exchanges is followed, and what comes after the last one counts."""
+    assert check(chain(300)) == []
+    broken = chain(300).delete_queue("q").declare_queue(Queue("other")).bind(Binding.to_queue("x298", "other", "b"))
+    assert "HS111" in {finding.code for finding in check(broken.bind(Binding.to_queue("x299", "other", "b")))}
+
+
+def test_a_chain_beyond_the_stack_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ways together have a bound; how many bindings were not looked at is said once."""
+    monkeypatch.setattr(redundancy, "TOTAL", 60_000)
+    found = check(chain(2_000))
+    assert [(finding.code, finding.part) for finding in found] == [("HS190", None)]
+    assert "bindings are needed beside other ways is undecided" in found[0].message
+
+
+def test_a_mesh_of_exchanges_ends_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ways through it are more than anyone can count."""
+    monkeypatch.setattr(redundancy, "TOTAL", 60_000)
+    side = 16
+    right = [Binding.to_exchange(f"x{i}.{j}", f"x{i}.{j + 1}", "*.b.#") for i in range(side) for j in range(side - 1)]
+    down = [Binding.to_exchange(f"x{i}.{j}", f"x{i + 1}.{j}", "a.#") for i in range(side - 1) for j in range(side)]
+    exchanges = [Exchange(f"x{i}.{j}", "topic") for i in range(side) for j in range(side)]
+    last = Binding.to_queue(f"x{side - 1}.{side - 1}", "q", "#")
+    found = check(Topology(exchanges, [Q], [*right, *down, last]))
+    assert [finding.part for finding in found if finding.code == "HS190"] == [None]
+
+
+def test_a_key_that_many_ways_save_is_looked_for_beyond_the_stack() -> None:
+    """As many ways as fresh words, each of which saves one key more."""
+    words = [*"xyzabcdefghijklmnopqrstuvwABCDEFGHIJKLMNOPQRSTUVWXYZ", *(f"x{number}" for number in range(1, 1_100))]
+    bindings = [Binding.to_exchange("t", "u", "*"), Binding.to_queue("u", "q", "*.*")]
+    bindings += [Binding.to_exchange("t", "f", word) for word in words] + [Binding.to_queue("f", "q")]
+    found = check(Topology([TOPIC, Exchange("u", "topic"), FANOUT], [Q], bindings), optional=["HS205"])
+    assert {"HS205"} <= {finding.code for finding in found}

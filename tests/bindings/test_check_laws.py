@@ -213,7 +213,7 @@ def test_every_leak_and_bypass_without_circles_is_found(topology: Topology) -> N
 @SETTINGS
 @given(small(alternates=True))
 def test_no_queue_gets_anything_from_an_exchange_without_exit(topology: Topology) -> None:
-    """And from every other one, a key gets to a queue, or the way is barred by keys."""
+    """Whatever the key: where a finding says that an exchange leads nowhere, it does."""
     before = routes(topology, KEYS)
     for finding in check(topology):
         if finding.code in ("HS201", "HS202") and isinstance(finding.part, Exchange):

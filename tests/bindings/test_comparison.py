@@ -49,7 +49,7 @@ PARTITIONINGS = (
     "kafka.murmur2 over 5 by word 2",
     'kafka.murmur2 over 5 by header "h"',
     "librdkafka.random over 2 by routing_key",
-    "librdkafka.fnv1a over p,q,r by property message_id",
+    "librdkafka.fnv1a over 3 by property message_id",
 )
 
 

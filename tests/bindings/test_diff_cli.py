@@ -110,3 +110,40 @@ def test_bad_input_is_2(before: str, tmp_path: Path) -> None:
     result = run(before, str(wrong))
     assert result.exit_code == 2
     assert "wrong.bindings:1:1" in result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "any_", "lost", "gained"),
+    [
+        ('"order.*.paid"', '"order.*.paid"', 0, 0, 0),
+        ('"order.#"', '"order.#", "order.*.#"', 1, 0, 0),  # a step, and no message goes elsewhere
+        ('"order.*.paid"', '"order.*.paid", "order.*.sent"', 1, 0, 1),
+        ('"order.*.paid"', '"order.new.paid"', 1, 1, 0),
+        ("queue lost\n", "queue lost: x-expires = 1000\n", 1, 1, 0),  # its messages go
+    ],
+)
+def test_what_fails_is_the_users_choice(
+    before: str, tmp_path: Path, old: str, new: str, any_: int, lost: int, gained: int
+) -> None:
+    """Any difference, or only one by which messages may be lost, or be more."""
+    after = changed(tmp_path, old, new)
+    for choice, expected in (("any", any_), ("lost", lost), ("gained", gained)):
+        result = run(before, after, "--fail-on", choice)
+        assert result.exit_code == expected, (choice, result.output)
+    if gained or lost:
+        assert run(before, after, "--fail-on", "lost" if lost else "gained", "--budget", "0").exit_code == 1
+
+
+def test_a_message_that_moves_is_told_by_what_it_loses_and_gains(tmp_path: Path) -> None:
+    """Not by two lists of queues that are nearly alike."""
+    names = "abcd"
+    text = "".join(f"queue {name}\n" for name in names)
+    paths = []
+    for bound in ("abcd", "abd", "e"):
+        path = tmp_path / f"{bound}.bindings"
+        path.write_text(f"exchange x: fanout\nqueue e\n{text}" + "".join(f"x -> {name}\n" for name in bound))
+        paths.append(str(path))
+    messages = tmp_path / "messages.jsonl"
+    messages.write_text('{"exchange": "x", "routing_key": "k"}\n')
+    assert "loses c; keeps 3\n" in run(*paths[:2], "--messages", str(messages)).output
+    assert "loses a, b, c, d; gains e\n" in run(paths[0], paths[2], "--messages", str(messages)).output

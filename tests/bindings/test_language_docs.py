@@ -12,10 +12,10 @@ import pytest
 
 from bindings.document import Document
 from bindings.language.formatter import formatted
-from bindings.language.statements import APPLY_TO, MODES, QUEUE_TYPES
-from bindings.language.tokens import KEYWORDS
+from bindings.language.statements import APPLY_TO, QUEUE_TYPES
 from bindings.language.values import TYPES
 from exchange import Router
+from exchange.notation import KEYWORDS, MATCH_MODES
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docs/bindings.md").read_text()
@@ -64,7 +64,7 @@ def test_a_command_prints_what_is_shown(block: str) -> None:
 
 def test_every_word_of_the_language_is_told() -> None:
     """Keywords, types of queues and of values, modes and outcomes."""
-    words = (*KEYWORDS, *QUEUE_TYPES, *MODES, *APPLY_TO, *(f"!{kind}" for kind in TYPES))
+    words = (*KEYWORDS, *QUEUE_TYPES, *MATCH_MODES, *APPLY_TO, *(f"!{kind}" for kind in TYPES))
     told = (*words, "transient", "auto-delete", "internal", "alternate", "partitioned", "priority", "mqtt", "nats")
     assert [word for word in (*told, "includes", "excludes", "unroutable") if word not in TEXT] == []
     assert {language for language, _ in BLOCKS} == {"bindings", "console"}

@@ -15,7 +15,8 @@ from bindings.language.errors import Mistake
 from bindings.language.formatter import formatted
 from bindings.language.syntax import Node, Shapes, parse
 from bindings.language.tokens import Token, grammar, rows, scanner, statements
-from bindings.language.values import Terms, string_of
+from bindings.language.values import Budget, Terms
+from exchange.notation import quote
 from exchange.profile import PROFILES
 from tests.bindings.documents import ODD, TEXTS, documents
 from tests.bindings.test_definitions import FILES, dumped, exactly, loads
@@ -72,9 +73,9 @@ def test_topologies_that_a_broker_accepts_survive(profile: Any, seed: int) -> No
 @given(TEXTS)
 def test_a_text_in_quotes_means_itself(text: str) -> None:
     """Any text can be said, variables and escapes notwithstanding."""
-    quoted = string_of(text)
+    quoted = quote(text)
     (row,) = rows([quoted])
-    assert Terms(row.tokens, {}).text(0) == one_text(text)
+    assert Terms(row.tokens, {}, Budget()).text(0) == one_text(text)
     assert [token.kind in ("STRING", "RAW") for token in row.tokens] == [True]
 
 

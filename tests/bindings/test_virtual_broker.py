@@ -244,9 +244,10 @@ def test_failure_is_explained(virtual_broker):
 
 
 def run_pytest(folder: Path, *arguments: str) -> str:
-    """What a pytest in the folder prints, with our plugin and no other."""
+    """Return what pytest prints in the folder, with our plugin and the one that pyproject.toml configures."""
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", "-p", "bindings.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+    plugins = ["-p", "bindings.pytest_plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *plugins, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
 
 

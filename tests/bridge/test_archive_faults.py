@@ -456,7 +456,7 @@ def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: 
         made.append(rows.num_rows)
         return records_of(rows)
 
-    monkeypatch.setattr("bridge.archive.replay.records_of", watched)
+    monkeypatch.setattr("bindings.archive.record.records_of", watched)
     items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).items()
     chunks = [item for item in items if isinstance(item, replay.Chunk)]
     assert [number for chunk in chunks for number, _ in chunk.records] == list(range(100))

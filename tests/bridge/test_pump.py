@@ -266,18 +266,6 @@ def test_while_it_is_paused_nothing_is_read() -> None:
     assert len(target.messages) == 5
 
 
-def test_a_rate_bounds_what_is_read() -> None:
-    target = MemoryTarget()
-    policy = Policy(100, rate=200.0)
-
-    async def stop(source: MemorySource, pump: Pump) -> None:
-        await asyncio.sleep(0.5)
-        pump.stop()
-
-    pumped(numbered(1_000, keys=1), {"all": target, "some": target}, policy, act=stop)
-    assert 40 <= len(target.messages) <= 330
-
-
 def test_the_window_bounds_what_is_under_way() -> None:
     most = 0
     stuck = MemoryTarget(fault=lambda o: Failure("busy") if o.attempts < 3 else None)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from types import SimpleNamespace
 
+import pika
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.amqp import ContentHeader
+from bridge.endpoint import Disconnected
 from bridge.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, publish
 from bridge.rabbitmq.offsets import Offsets
 from bridge.rabbitmq.returns import Sent, returned_ones
@@ -53,10 +57,12 @@ class Unconnected(Wire):
 
     def __init__(self) -> None:
         self.contents = {1: Contents()}
+        self.params = pika.ConnectionParameters(frame_max=FRAME_MAX)
         self.after_data = lambda: None
         self._frame_buffer = b""
         self.bytes_received = 0
         self.heard = 0.0
+        self.params = SimpleNamespace(frame_max=131_072)
 
 
 @given(st.lists(st.one_of(arrivals, returns, acks), max_size=6), st.lists(st.integers(1, 5_000), max_size=20))
@@ -68,6 +74,51 @@ def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event]
     wire._on_data_available(data)
     assert wire.contents[1].events == list(events)
     assert [type(each) for each in wire.contents[1].events] == [type(each) for each in events]
+
+
+DELIVERY = written(Arrived(1, False, b"e", b"k", b"\0\0", b"body"))
+METHOD_BYTES = 1 + 2 + 4 + 19 + 1
+"""Of the delivery's first frame."""
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["at once", "byte by byte"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        DELIVERY[: METHOD_BYTES - 1] + b"\0" + DELIVERY[METHOD_BYTES:],
+        DELIVERY[:-1] + b"\0",
+        DELIVERY.replace(b"\x01e\x01k", b"\x01e\x09k"),
+        DELIVERY[:METHOD_BYTES] + frame(2, b"\0\x3c\0\0") + DELIVERY,
+        frame(1, b"\0\x3c\0\x3c\xff"),
+        struct.pack(">BHI", 3, 1, FRAME_MAX) + b"x",
+    ],
+    ids=[
+        "no end of a method",
+        "no end of a body",
+        "a key beyond its frame",
+        "half a header",
+        "half a method",
+        "too large",
+    ],
+)
+def test_a_frame_that_is_none_ends_the_connection_and_gives_no_event(damaged: bytes, whole: bool) -> None:
+    wire, size = Unconnected(), len(damaged) if whole else 1
+
+    def read() -> None:
+        for at in range(0, len(damaged), size):
+            wire._on_data_available(damaged[at : at + size])
+
+    with pytest.raises(Disconnected):
+        read()
+    assert wire.contents[1].events == []
+
+
+def test_a_body_is_read_from_frames_of_bodies_only() -> None:
+    wire = Unconnected()
+    at = len(DELIVERY) - len(frame(3, b"body"))
+    mixed = DELIVERY[:at] + frame(1, b"\0\x3c\0\x50" + struct.pack(">QB", 7, 0)) + DELIVERY[at:]
+    wire._on_data_available(mixed)
+    assert wire.contents[1].events == [Acked(7, False, False), Arrived(1, False, b"e", b"k", b"\0\0", b"body")]
 
 
 @given(names, names, raw_headers, bodies, st.booleans())

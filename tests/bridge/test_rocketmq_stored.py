@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq_record import BATCH, PACKED, UNPACKED_MAX, V1, V2, unpacked
+from bindings.archive.rocketmq_record import BATCH, PACKED, V1, V2, unpacked
 from bridge.rocketmq.assigned import TopicQueue
 from bridge.rocketmq.batch import batch_of
 from bridge.rocketmq.message import RocketMessage, StoredMessage
@@ -19,6 +19,7 @@ from bridge.rocketmq.pulling import Pulled, PullStatus
 from bridge.rocketmq.stored import stored_messages
 from bridge.rocketmq.subscription import Subscription
 from exchange.errors import InputError
+from exchange.limits import BODY_BYTES
 
 BORN_V6: Final = 0x10
 STORED_V6: Final = 0x20
@@ -205,13 +206,13 @@ def test_a_body_that_unpacks_to_more_than_any_producer_sends_is_a_message_with_a
     assert time.monotonic() - began < 5
     assert whole.body == raw
     assert whole.properties == {"a": "b"}
-    assert whole.problem == f"a body that unpacks to more than {UNPACKED_MAX:,} bytes"
+    assert whole.problem == f"a body that unpacks to more than {BODY_BYTES:,} bytes"
     assert (after.body, after.problem) == (b"next", "")
 
 
 @pytest.mark.parametrize("how", [ZLIB, LZ4, ZSTD])
 def test_a_body_of_the_greatest_size_is_unpacked(how: int) -> None:
-    assert unpacked(bomb(how, UNPACKED_MAX), PACKED | how) == bytes(UNPACKED_MAX)
+    assert unpacked(bomb(how, BODY_BYTES), PACKED | how) == bytes(BODY_BYTES)
 
 
 def test_a_body_that_is_cut_off_is_a_message_with_a_problem() -> None:

@@ -51,7 +51,7 @@ ROUTER = Router(TOPOLOGY, choose=lambda n: 0)
         (Message("orders", "order.eu.shipped.late"), "shipping", ["word 4 'late' is one too many"]),
         (Message("orders", "parcels.x"), "shipping", ["'parcel.#'", "word 1 is 'parcels', it wants 'parcel'"]),
         (Message("orders", "x"), "eu", ["'order.#' -> exchange 'audit'", "word 1 is 'x'", "header 'region' is not there"]),
-        (Message("orders", "order.eu", {"region": "eu", "size": "1"}), "eu", ["header 'size' is '1', it wants 1 (of another type)"]),
+        (Message("orders", "order.eu", {"region": "eu", "size": "1"}), "eu", ["header 'size' is \"1\", it wants 1 (of another type)"]),
         (Message("orders", "order.eu", {"a": 2}), "any", ["header 'a' is 2, it wants 1; header 'b' is not there"]),
         (Message("orders", "order.eu"), "lost", ["alternate exchange of 'orders', whose own bindings matched"]),
         (Message("jobs", "render"), "jobs", ["is 'render', it wants 'Render' (upper and lower case differ)"]),
@@ -93,6 +93,7 @@ def test_json_has_the_same_for_machines() -> None:
     assert list(explained) == [
         "exchange",
         "routing_key",
+        "copied_to",
         "queues",
         "unroutable",
         "undecided",

@@ -8,12 +8,14 @@ lost its master or its write permission is left out, which moves the queues afte
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
+from exchange.limits import PARTITIONS
 from exchange.partition.java import code_units
 from exchange.partition.partitions import Broker, Partition, Partitions
 
@@ -75,19 +77,27 @@ class TopicRoute:
         """The route as name servers and ``mqadmin topicRoute`` write it. Raises InputError for what is missing."""
         try:
             queues = [
-                QueueData(data["brokerName"], data["readQueueNums"], data["writeQueueNums"], data["perm"])
+                QueueData(
+                    str(data["brokerName"]),
+                    _count(data["readQueueNums"]),
+                    _count(data["writeQueueNums"]),
+                    _count(data["perm"]),
+                )
                 for data in route.get("queueDatas") or ()
             ]
             brokers = [
-                BrokerData(data["brokerName"], tuple((int(at), host) for at, host in data["brokerAddrs"].items()))
+                BrokerData(
+                    str(data["brokerName"]), tuple((int(at), str(host)) for at, host in data["brokerAddrs"].items())
+                )
                 for data in route.get("brokerDatas") or ()
             ]
             mappings = [
-                QueueMapping(data["totalQueues"], data.get("scope", "__global__"), data.get("epoch", 0))
+                QueueMapping(_count(data["totalQueues"]), data.get("scope", "__global__"), int(data.get("epoch", 0)))
                 for data in (route.get("topicQueueMappingByBroker") or {}).values()
             ]
-            return cls(tuple(queues), tuple(brokers), route.get("orderTopicConf"), tuple(mappings))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            order = route.get("orderTopicConf")
+            return cls(tuple(queues), tuple(brokers), None if order is None else str(order), tuple(mappings))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"not a topic route: {type(error).__name__} {error}") from None
 
 
@@ -97,16 +107,16 @@ def publish_queues(route: TopicRoute) -> Partitions:
     Raises InputError where the client finds none, or fails.
     """
     if route.order_topic_conf:
-        return _listed([(Broker(name), at) for name, count in _ordered(route.order_topic_conf) for at in range(count)])
+        return _listed((Broker(name), at) for name, count in _ordered(route.order_topic_conf) for at in range(count))
     if route.order_topic_conf is None and route.mappings:
         return _listed(_static(route))
     masters = _masters(route)
-    return _listed([
+    return _listed(
         (Broker(data.broker, masters[data.broker]), at)
         for data in _sorted(route.queues)
         if data.perm & WRITE and data.broker in masters
         for at in range(data.write_queues)
-    ])  # fmt: skip
+    )
 
 
 def subscribe_queues(route: TopicRoute) -> Partitions:
@@ -116,7 +126,9 @@ def subscribe_queues(route: TopicRoute) -> Partitions:
     """
     if route.mappings:
         return _listed(_static(route))
-    queues = {(Broker(data.broker), at) for data in route.queues if data.perm & READ for at in range(data.read_queues)}
+    queues = _few(
+        (Broker(data.broker), at) for data in route.queues if data.perm & READ for at in range(data.read_queues)
+    )
     return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
 
 
@@ -136,7 +148,7 @@ def proxy_queues(route: TopicRoute) -> Partitions:
     unknown = (used | {name for name, _ in counts}) - known
     if unknown:
         raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
-    queues = {(Broker(name, masters[name]), at) for name, count in counts if name in masters for at in range(count)}
+    queues = _few((Broker(name, masters[name]), at) for name, count in counts if name in masters for at in range(count))
     return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
 
 
@@ -149,6 +161,13 @@ def by_broker(partitions: Partitions) -> tuple[Partition, ...]:
 def broker_name(partition: Partition) -> str:
     """``MessageQueue.getBrokerName``."""
     return partition.leader.name if partition.leader else ""
+
+
+def _count(value: Any) -> int:
+    """Return a number of queues that Java can have. Raises ValueError."""
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError(f"{str(value)[:40]!r} is no number of queues")
+    return value
 
 
 def _ordered(order_topic_conf: str) -> list[tuple[str, int]]:
@@ -173,7 +192,7 @@ def _masters(route: TopicRoute) -> dict[str, str]:
     return {name: addresses[MASTER] for name, addresses in first.items() if MASTER in addresses}
 
 
-def _static(route: TopicRoute) -> list[Queue]:
+def _static(route: TopicRoute) -> Iterator[Queue]:
     """The logical queues of a static topic, which a broker of no server has (`topicRouteData2EndpointsForStaticTopic`).
 
     So a retry never finds another broker.
@@ -184,15 +203,23 @@ def _static(route: TopicRoute) -> list[Queue]:
             totals[mapping.scope] = max(mapping.total_queues, totals.get(mapping.scope, 0))
     if len(totals) > 1:
         raise InputError(f"a static topic of {len(totals)} scopes ({', '.join(totals)}): their order is not defined")
-    return [
-        (Broker("__syslo__" + ("global__" if scope == "__global__" else scope)), at)
-        for scope, total in totals.items()
-        for at in range(total)
-    ]
+    for scope, total in totals.items():
+        broker = Broker("__syslo__" + ("global__" if scope == "__global__" else scope))
+        yield from ((broker, at) for at in range(total))
+
+
+def _few(queues: Iterable[Queue]) -> set[Queue]:
+    """Return the distinct queues, and no more than one that are too many."""
+    return set(islice(queues, PARTITIONS + 1))
 
 
 def _listed(queues: Iterable[Queue]) -> Partitions:
-    found = [Partition(at, broker, f"{broker.name}:{queue_id}") for at, (broker, queue_id) in enumerate(queues)]
+    found = [
+        Partition(at, broker, f"{broker.name}:{queue_id}")
+        for at, (broker, queue_id) in enumerate(islice(queues, PARTITIONS + 1))
+    ]
+    if len(found) > PARTITIONS:
+        raise InputError(f"the route has more than {PARTITIONS:,} queues")
     if not found:
         raise InputError("the route has no queue (the client: No route info of this topic)")
     try:

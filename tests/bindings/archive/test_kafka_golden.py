@@ -146,7 +146,7 @@ def test_splits_begin_where_the_index_says_or_where_batches_do(logs: Path) -> No
         index.unlink() if content is None else index.write_bytes(content)
         assert [found(record) for record in read(LITERAL, path, 200).records] == whole
         assert not read(LITERAL, path, 200).bad
-    assert LITERAL.plan(str(path), 200) == by_index
+    assert [split[:3] for split in LITERAL.plan(str(path), 200)] == [split[:3] for split in by_index]
 
 
 def test_a_gzipped_segment_is_read_as_one_that_is_not(logs: Path) -> None:

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -116,15 +117,40 @@ def test_junit_has_a_case_for_each_binding_and_each_gate() -> None:
         ("'order.#' -> queue 'audit'", []),
         ("'order.eu.*' -> queue 'audit'", []),
         ("'order.*.paid' -> queue 'billing'", []),
-        ("'order.*.failed' -> queue 'dlq'", ["failure"]),
+        ("'order.*.failed' -> queue 'dlq'", ["skipped"]),
         ("'order.year.#' -> queue 'yearly'", ["skipped"]),
     ]
-    failure = found["exchange orders"][3][0]
-    assert failure.attrib["type"] == "dead"
-    assert failure.text == "nothing matched it in 99 messages through orders; with 95 % confidence at most 3.0 % do"
+    dead = "nothing matched it in 99 messages through orders; with 95 % confidence at most 3.0 % do"
+    assert found["exchange orders"][3][0].attrib == {"message": f"dead: {dead}"}
     assert [(case.attrib["name"], len(case)) for case in found["gates"]] == [
         ("fail_under", 0), ("max_unroutable", 1), ("max_bad", 0), ("ignore destination 'dlq'", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "dead_fail"),
+    [
+        ({}, False),
+        ({"fail_under": 100}, True),
+        ({"fail_under": 10}, False),
+        ({"max_unroutable": "0"}, False),
+        ({"exchanges": {"orders": {"fail_under": 100}}}, True),
+        ({"exchanges": {"others": {"fail_under": 100}}}, False),
+    ],
+)
+def test_junit_has_failures_exactly_where_the_audit_fails(settings: dict[str, Any], dead_fail: bool) -> None:
+    """A dead binding is one only where a gate of coverage that counts it failed; the gate is one itself."""
+    bindings = [Binding.to_queue(source, "q", key) for source in ("orders", "others") for key in ("a", "b")]
+    topology = Topology([Exchange("orders", "topic"), Exchange("others", "topic")], [Queue("q")], bindings)
+    messages = [Message("orders", "a"), Message("orders", "c"), *(Message("others", key) for key in "ab")]
+    report = report_of(topology, messages, settings)
+    found = cases(junit(report))
+    failed = [case.attrib["name"] for case in found["exchange orders"] if case.find("failure") is not None]
+    assert failed == (["'b' -> queue 'q'"] if dead_fail else [])
+    assert [len(case) for case in found["exchange orders"]] == [0, 1]
+    assert any(case.find("failure") is not None for each in found.values() for case in each) is not report.passed
+    for gate, case in zip(report.gates, found["gates"], strict=True):
+        assert (case.find("failure") is None) is gate.passed
 
 
 def test_junit_is_what_its_readers_expect() -> None:

@@ -156,6 +156,20 @@ def test_the_scala_producer_keeps_a_partition_until_its_metadata_is_refreshed() 
         assert not inputs.draw.numbers  # type: ignore[attr-defined]
 
 
+def test_the_scala_producer_refreshes_when_more_than_its_interval_has_passed() -> None:
+    """Not at the very end of it; and draws once in between."""
+    partitioner, partitions = Scala(refresh_ms=10), Partitions.of(8)
+    memory: Any = partitioner.memory(Inputs(Chance(0).randrange, 1_000))
+    chosen = {}
+    for now in (1_000, 1_005, 1_010, 1_011, 1_021, 1_022):
+        draws: list[int] = []
+        inputs = Inputs(lambda n, draws=draws, now=now: draws.append(n) or now, now)  # type: ignore[misc]
+        choice, memory = partitioner.choose_next(None, partitions, memory, inputs)
+        chosen[now] = choice.partition, len(draws)
+    drawn = {now: (now % 8, 1) for now in (1_000, 1_011, 1_022)}
+    assert chosen == {**drawn, 1_005: (0, 0), 1_010: (0, 0), 1_021: (1_011 % 8, 0)}
+
+
 def partitions(count: int, lost: Iterable[int] = ()) -> Partitions:
     """So many, those lost without a leader, in the opposite order of their numbers."""
     lost = set(lost)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -57,10 +56,28 @@ def test_so_they_do_for_streams(streams: list[str], source: KeySource) -> None:
 
 
 @given(st.text(max_size=30) | st.text('kafkamurmur2over 12by(=),:"', max_size=40))
-def test_a_wrong_text_is_told_with_its_place(text: str) -> None:
-    """Nothing but our own errors comes out of any text."""
-    with suppress(HashstarError):
-        Partitioning.parse(text)
+def test_any_text_is_a_partitioning_or_a_mistake_with_its_place(text: str) -> None:
+    """What is read is read again of what it is written as; a mistake in a text has a place in that text."""
+    mistake: HashstarError | None = None
+    try:
+        partitioning = Partitioning.parse(text)
+    except (TextError, InputError) as error:
+        mistake = error
+    if mistake is None:
+        assert Partitioning.parse(str(partitioning)) == partitioning
+    elif isinstance(mistake, TextError):
+        start, end = mistake.span
+        assert mistake.source in text
+        assert 0 <= start <= len(mistake.source)
+        assert start <= end <= len(mistake.source) + 1
+    assert mistake is None or str(mistake)
+
+
+def test_a_mistake_is_shown_where_it_is() -> None:
+    with pytest.raises(TextError) as caught:
+        Partitioning.parse("kafka.murmur2 under 12")
+    assert caught.value.span == (14, 15)
+    assert str(caught.value).splitlines()[1:] == ["    kafka.murmur2 under 12", "    " + " " * 14 + "^"]
 
 
 @pytest.mark.parametrize(("text", "told"), [
@@ -71,7 +88,7 @@ def test_a_wrong_text_is_told_with_its_place(text: str) -> None:
     ("kafka.murmur2 over 0", "at least one partition"),
     ("kafka.murmur2 over a:x", "partitions"),
     ("kafka.murmur2 over a:1,b", "partitions are a number"),
-    ("kafka.murmur2 over a,a", "same id or name"),
+    ("rabbitmq.super_stream over a,a", "same id or name"),
     ('kafka.murmur2 over 12 by haeder "x"', "a key"),
     ("kafka.murmur2 over 12 by word two", "a key"),
     ("kafka.murmur2 over 12 by word 0", "counted from 1"),

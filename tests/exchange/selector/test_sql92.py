@@ -223,6 +223,13 @@ def test_only_releases_that_changed_the_language_are_named() -> None:
         Selector.parse("a = 5", "5.5.0")
 
 
+@pytest.mark.parametrize("operator", ["CONTAINS", "NOT CONTAINS", "STARTSWITH", "NOT ENDSWITH"])
+def test_an_empty_search_is_false_before_what_it_searches_can_fail(operator: str) -> None:
+    selector = Selector.parse(f"(a > 5) {operator} '' OR c = 'x'")
+    assert selector({"a": "hello", "c": "x"})
+    assert not selector({"a": "hello", "c": "y"})
+
+
 def test_failing_and_unknown_are_no_match() -> None:
     """The broker logs the one and says nothing of the other."""
     selector = Selector.parse("price > 10 OR region = 'eu'")

@@ -1,0 +1,75 @@
+"""Bounds of JSON text that are checked before it is parsed: parsers recurse, and take many times the text's memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from exchange.errors import InputError
+from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
+
+__all__ = ["check_bounds", "is_flat", "parsed"]
+
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+"""A string of JSON, or one that does not end. Nothing is tried twice, so the time is linear in the text."""
+LOWER_CASE: Final = 0x20
+"""What differs between a bracket and a brace."""
+OPENING: Final = ord("{")
+CLOSING: Final = ord("}")
+LINE_FEED: Final = ord("\n")
+CACHED: Final = 1 << 16
+"""Bytes that are looked at together: what is made of them stays in the processor's cache."""
+LONG_LINE: Final = 2 * TABLE_ITEMS
+"""Bytes that a value of more than `TABLE_ITEMS` items has at least."""
+
+
+def check_bounds(text: bytes) -> None:
+    """Raise InputError if a value is nested more than `NESTING` deep, or has more than `TABLE_ITEMS` items.
+
+    Brackets within strings do not count.
+    """
+    if text.count(b"[") + text.count(b"{") <= NESTING and len(text) < LONG_LINE:
+        return
+    outside = STRING.sub(b"", text)
+    letters = np.frombuffer(outside, np.uint8) | LOWER_CASE
+    steps = (letters == OPENING).astype(np.int8) - (letters == CLOSING).astype(np.int8)
+    if len(steps) and int(np.cumsum(steps, dtype=np.int64).max()) > NESTING:
+        raise InputError("JSON nested too deeply")
+    if outside.count(b",") > TABLE_ITEMS:
+        raise InputError(f"JSON of more than {TABLE_ITEMS:,} items")
+
+
+def is_flat(data: bytes, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
+    """Return whether no line can be beyond the bounds of `check_bounds`; ``ends`` are the places of the line feeds.
+
+    False says nothing: brackets within strings count here. Each line must begin with a brace.
+    """
+    if np.diff(ends, prepend=-1).max(initial=0) >= LONG_LINE:
+        return False
+    letters = np.frombuffer(data, np.uint8)
+    places = np.concatenate([
+        np.flatnonzero((letters[n : n + CACHED] | LOWER_CASE) == OPENING) + n for n in range(0, len(letters), CACHED)
+    ])  # fmt: skip
+    if len(places) <= NESTING:
+        return True
+    # The first bracket of each line follows a line feed: as many places lie between two of these as a line has.
+    firsts = np.flatnonzero(letters[places - 1] == LINE_FEED)
+    return bool(np.diff(firsts, prepend=0, append=len(places)).max() <= NESTING)
+
+
+def parsed(line: bytes) -> Any:
+    """Return the value of a JSON text. Raises InputError, with the same words for the same kind of mistake."""
+    if len(line) > RECORD_BYTES:
+        raise InputError(f"JSON of more than {RECORD_BYTES >> 20} MiB")
+    check_bounds(line)
+    try:
+        return json.loads(line)
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}") from None
+    except ValueError:  # Python bounds the digits of integers
+        raise InputError("not JSON: a number of too many digits") from None

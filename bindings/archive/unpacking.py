@@ -1,0 +1,120 @@
+"""The bytes of a file, unpacked if it is gzipped, piece by piece: no piece is large, however well a file is packed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from exchange.errors import InputError
+
+__all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "head_of", "is_gzipped", "unpacked", "unpacked_pieces"]
+
+BLOCK_BYTES: Final = 4 << 20
+"""Maximum size of a piece, in bytes."""
+GZIP_BYTES: Final = 1 << 16
+"""Packed bytes that are read at once."""
+HEAD_BYTES: Final = 1 << 16
+GZIP: Final = b"\x1f\x8b"
+
+
+class Broken(Exception):
+    """A file cannot be unpacked further."""
+
+
+def unpacked(path: str, start: int = 0) -> Iterator[bytes]:
+    """Yield a file from a byte on in pieces of at most `BLOCK_BYTES`; a gzipped file from its beginning, unpacked.
+
+    Raises InputError when the file cannot be opened, `Broken` where it cannot be read further.
+    """
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    with file:
+        try:
+            gzipped = file.read(2) == GZIP
+            file.seek(0 if gzipped else start)
+            while data := file.read(GZIP_BYTES if gzipped else BLOCK_BYTES):
+                if gzipped:
+                    yield from _unzipped(data, file)
+                    return
+                yield data
+        except OSError as error:
+            raise Broken(f"cannot be read: {error.strerror}") from None
+
+
+def _unzipped(data: bytes, file: BinaryIO) -> Iterator[bytes]:
+    member = zlib.decompressobj(31)
+    while data:
+        before = member.copy()
+        try:
+            yield member.decompress(data, BLOCK_BYTES)
+        except zlib.error as error:
+            yield _all_that_comes(before, data)
+            raise Broken(f"cannot be unpacked: {error}") from None
+        if member.unconsumed_tail:
+            data = member.unconsumed_tail
+            continue
+        rest = member.unused_data.lstrip(b"\0") if member.eof else b""
+        data = rest or file.read(GZIP_BYTES)
+        if member.eof and data.strip(b"\0"):
+            if data[:1] != GZIP[:1]:
+                raise Broken("something follows that is not gzipped")
+            member = zlib.decompressobj(31)
+    if not member.eof:
+        raise Broken("the gzipped file ends in the middle")
+
+
+def _all_that_comes(member: Any, data: bytes) -> bytes:
+    """Return what can be unpacked of data that are broken somewhere."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for n in range(0, len(data), 64):
+            part = member.decompress(data[n : n + 64], BLOCK_BYTES - size)
+            parts.append(part)
+            size += len(part)
+            if size >= BLOCK_BYTES:
+                break
+    except zlib.error:
+        pass
+    return b"".join(parts)
+
+
+def unpacked_pieces(path: str, start: int) -> Iterator[bytes | str]:
+    """Yield as `unpacked`, and at the end why the file cannot be read further, if it cannot."""
+    try:
+        yield from unpacked(path, start)
+    except Broken as problem:
+        yield str(problem)
+
+
+def is_gzipped(path: str) -> bool:
+    """Return whether a file is gzipped. Raises InputError if it cannot be opened."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(2) == GZIP
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def head_of(path: str, size: int = HEAD_BYTES) -> bytes:
+    """Return the first bytes of a file, unpacked if it is gzipped. Raises InputError if it cannot be opened."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(size)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if not head.startswith(GZIP):
+        return head
+    head = b""
+    try:
+        for data in unpacked(path):
+            head += data[: size - len(head)]
+            if len(head) >= size:
+                break
+    except Broken:
+        pass
+    return head

@@ -1,0 +1,40 @@
+"""Lines of messages as people have them in files: gzipped or not, with a byte order mark or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from typing import IO, Any, Final
+
+from exchange.errors import InputError
+from exchange.limits import RECORD_BYTES
+
+__all__ = ["read_lines"]
+
+GZIP: Final = b"\x1f\x8b"
+MARK: Final = b"\xef\xbb\xbf"
+
+
+def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of each line that is not blank, from 1, and the line.
+
+    What a file is, its first bytes say, not its name. Raises InputError naming the file when it cannot be unpacked,
+    or the line when it is longer than `exchange.limits.RECORD_BYTES`.
+    """
+    name = getattr(file, "name", "-")
+    peek: Any = getattr(file, "peek", None)
+    packed = peek is not None and peek(2)[:2] == GZIP
+    source: Any = gzip.GzipFile(fileobj=file) if packed else file
+    number = 0
+    try:
+        for number, line in enumerate(iter(partial(source.readline, RECORD_BYTES + 1), b""), 1):
+            if len(line) > RECORD_BYTES:
+                raise InputError(f"{name}:{number}: a line of more than {RECORD_BYTES >> 20} MiB")
+            if number == 1 and line.startswith(MARK):
+                line = line.removeprefix(MARK)  # noqa: PLW2901
+            if not line.isspace():
+                yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{name}: cannot be unpacked after line {number}: {error}") from None

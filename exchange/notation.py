@@ -1,0 +1,87 @@
+"""Write values as the language of .bindings files does: the one notation for people, in messages as in files.
+
+A number and the text of a number look different here (``644`` and ``"644"``), as they are different to RabbitMQ.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from exchange.typed_json import encode, encode_table
+
+__all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_json", "write_name", "write_table",
+           "write_value"]  # fmt: skip
+
+KEYWORDS: Final = ("exchange", "queue", "policy", "expect", "let", "for", "vhost", "profile", "in")
+"""Words that begin or join statements, and so are no names without quotes."""
+MATCH_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
+"""The values of ``x-match``, which stand before the table of a headers binding."""
+
+VARIABLE: Final = re.compile(r"\{[^\W\d]\w*\}")
+_BARE: Final = re.compile(r"[^\W\d](?:[\w.@$/+~%]|-(?!>))*")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_PLAIN: Final = re.compile(r'[^"\\{\x00-\x1f]*')
+_SPECIAL: Final = re.compile(r'["\\]|\{(?=[^\W\d]\w*\})')
+
+
+def quote(text: str) -> str:
+    """Return the text in quotes: as it is between single ones where that spares escapes, else with those it needs."""
+    if _PLAIN.fullmatch(text) and text.isprintable():
+        return f'"{text}"'
+    if "'" not in text and text.isprintable() and _SPECIAL.search(text):
+        return f"'{text}'"
+    escaped = _SPECIAL.sub(r"\\\g<0>", text)
+    return f'"{"".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in escaped)}"'
+
+
+def write_name(name: str, reserved: Iterable[str] = ()) -> str:
+    """Return a name, in quotes where it needs them; ``reserved`` are further words that mean something there."""
+    bare = _BARE.fullmatch(name) and name not in KEYWORDS and name not in reserved
+    return name if bare else quote(name)
+
+
+def write_value(value: Any) -> str:
+    """Return an AMQP field value, as `exchange.values` has them."""
+    return write_json(encode(value), typed=True)
+
+
+def write_table(fields: Mapping[str, Any]) -> str:
+    """Return a field table: ``{ mode = "644", size = !long 5 }``."""
+    return _table(encode_table(fields), typed=True)
+
+
+def write_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return the arguments of a binding: ``all { mode = "644" }``, or ``with { ... }`` without a mode of matching."""
+    fields = encode_table(arguments)
+    mode = fields.get("x-match")
+    if isinstance(mode, str) and mode in MATCH_MODES:
+        del fields["x-match"]
+        return f"{mode} {_table(fields, typed=True)}"
+    return f"with {_table(fields, typed=True)}"
+
+
+def write_json(value: Any, *, typed: bool) -> str:
+    """Return a value that is JSON, as `exchange.typed_json.encode` makes it (``typed``) or plain."""
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, list):
+        return f"[{', '.join(write_json(item, typed=typed) for item in value)}]"
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    if typed and len(value) == 1:
+        ((key, inner),) = value.items()
+        if key == "!table":
+            return _table(inner, typed=True)
+        if key == "!decimal" and _NUMBER.fullmatch(inner):
+            return f"{key} {inner}"
+        if key.startswith("!"):
+            return f"{key} {write_json(inner, typed=True)}"
+    return _table(value, typed=typed)
+
+
+def _table(fields: Mapping[str, Any], *, typed: bool) -> str:
+    entries = [f"{write_name(key)} = {write_json(value, typed=typed)}" for key, value in fields.items()]
+    return f"{{ {', '.join(entries)} }}" if entries else "{}"

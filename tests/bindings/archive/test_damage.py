@@ -1,0 +1,63 @@
+"""Copies of real archives, damaged at random: reading them raises nothing, hangs nowhere and hides nothing.
+
+``HASHSTAR_DAMAGED_COPIES`` says how many, and ``make damage`` asks for 2,000.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import pytest
+
+from bindings.archive.reading import SPLIT_BYTES
+from tests.bindings.archive.damage import Original, check, damaged, originals, read, write
+
+COPIES: Final = int(os.environ.get("HASHSTAR_DAMAGED_COPIES", "300"))
+PARTS: Final = 10
+SECONDS: Final = 60
+"""More than a hundred times what reading a copy takes, on a machine that is busy."""
+
+kept = cache(originals)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_is_read_of_a_damaged_copy_is_what_is_there_and_the_rest_is_told(part: int, tmp_path: Path) -> None:
+    files = kept()
+    for number in range(part, COPIES, PARTS):
+        original = files[number // PARTS % len(files)]
+        _check_one(original, number, tmp_path / str(number))
+
+
+def _check_one(original: Original, number: int, folder: Path) -> None:
+    chance = random.Random(number)
+    copy = damaged(original, chance)
+    write(folder, original.path, copy.data)
+    with _at_most(SECONDS):
+        outcome = read(folder, chance.choice((SPLIT_BYTES, SPLIT_BYTES, 700)))
+    try:
+        check(original, copy, outcome)
+    except AssertionError as error:
+        error.add_note(f"copy {number} of {original.name}, {copy.kind}; bad: {outcome.bad}")
+        raise
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def stop(_: int, __: FrameType | None) -> None:
+        raise AssertionError(f"not read within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,250 @@
+"""Every format through every command, whole and with its first record damaged: that one is told, no other is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from bindings.archive.detect import FORMATS, detect
+from bindings.archive.json_lines import line_of
+from bindings.archive.reading import NOT_READ
+from bindings.archive.record import Record, batch_of
+from bindings.commands.archive import archive_command
+from bindings.commands.audit import audit_command
+from exchange.message import Message
+from tests.bindings.archive.kafka_files import KafkaRecord, batch
+from tests.bindings.archive.reads import read
+from tests.bindings.archive.rocketmq_files import message
+from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+
+FETCHED: Final = {
+    "payload_bytes": 4, "redelivered": False, "exchange": "x", "routing_key": "k", "message_count": 1,
+    "properties": {"delivery_mode": 2, "headers": {"h": "v"}}, "payload": "body", "payload_encoding": "string",
+}  # fmt: skip
+RECORD: Final = Record(Message("x", "k", {"h": "v"}, {}, b"body"), 1_000_000)
+
+
+class Case(NamedTuple):
+    """An archive of two records."""
+
+    format: str
+    files: dict[str, bytes]
+    """The first has the first record."""
+    at: int
+    """The byte of it where damage costs that record."""
+
+
+def two(first: bytes, second: bytes, name: str, form: str, at: int) -> Case:
+    return Case(form, {name: first + second}, at)
+
+
+def twice(record: bytes, name: str, form: str, at: int) -> Case:
+    return two(record, record, name, form, at)
+
+
+def dumped(key: str) -> bytes:
+    return json.dumps({"properties": {"routing_key": key}, "headers": {}}).encode()
+
+
+def parquet() -> bytes:
+    sink = pa.BufferOutputStream()
+    rows = pa.Table.from_batches([batch_of([RECORD, RECORD])])
+    pq.write_table(rows, sink, row_group_size=1, write_page_checksum=True)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+TERMS: Final = text_entry("body").index("[<<")
+LOGGED: Final = message(0, "t", {"KEYS": "k"}, b"body")
+CASES: Final = [
+    two(line_of(RECORD), line_of(RECORD), "lines.jsonl", "JSON lines", 0),
+    two(
+        batch(0, [KafkaRecord(0, key=b"k", value=b"v" * 40)]), batch(1, [KafkaRecord(0, key=b"k", value=b"v")]),
+        "t-0/00000000000000000000.log", "Kafka segment", 100,
+    ),
+    two(
+        batch(0, [KafkaRecord(0, key=b"k", value=b"v" * 40)]), batch(1, [KafkaRecord(0, key=b"k", value=b"v")]),
+        "renamed.bin", "Kafka segment", 16,
+    ),
+    two(
+        LOGGED, message(len(LOGGED), "t", {"KEYS": "k"}, b"body") + bytes(500), "commitlog/00000000000000000000",
+        "RocketMQ commit log", 7,
+    ),
+    two(
+        LOGGED, message(len(LOGGED), "t", {"KEYS": "k"}, b"body") + bytes(500), "log.copy", "RocketMQ commit log", 4,
+    ),
+    Case("Parquet", {"a.parquet": parquet()}, 8),
+    Case("Parquet", {"renamed": parquet()}, 8),
+    twice(json.dumps(TRACED).encode() + b"\n", "trace.log", "RabbitMQ tracing log, JSON", 0),
+    twice(text_entry("body").encode(), "trace-text.log", "RabbitMQ tracing log, text", TERMS),
+    twice(json.dumps(RABTAP, indent=1).encode() + b"\n", "rabtap.json", "rabtap JSON", 3),
+    Case("RabbitMQ management API, messages", {"got.json": json.dumps([FETCHED] * 2).encode()}, 20),
+    Case(
+        "rabbitmq-dump-queue",
+        {"m-1-headers+properties.json": dumped("all"), "m-2-headers+properties.json": dumped("all")}, 3,
+    ),
+    Case(
+        "Kafka Connect files",
+        {"t+0+0000000000.keys.json": b'"k"\n"k"\n', "t+0+0000000000.json": b'{"v":1}\n{"v":2}\n'}, 0,
+    ),
+]  # fmt: skip
+IDS: Final = [f"{case.format}: {next(iter(case.files))}" for case in CASES]
+TOPOLOGY: Final = "exchange x: fanout\nexchange orders: fanout\nqueue all\nx -> all\norders -> all\n"
+CONFIG: Final = """\
+topology = "t.bindings"
+[sources.in]
+url = "archive:in"
+exchange = "x"
+routing_key = "all"
+without_bodies = true
+[targets.out]
+url = "archive:out"
+queues = ["all"]
+"""
+
+
+@pytest.fixture(params=CASES, ids=IDS)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "damaged"])
+def is_damaged(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def archive(case: Case, is_damaged: bool, tmp_path: Path) -> Path:
+    for number, (name, data) in enumerate(case.files.items()):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        changed = bytearray(data)
+        if is_damaged and number == 0:
+            changed[case.at] ^= 0x51
+        path.write_bytes(changed)
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    return tmp_path / "in"
+
+
+def run(command: Any, *arguments: object) -> Result:
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+MAPPED: Final = ("--exchange", "=x", "--routing-key", "=all")
+
+
+def test_all_formats_are_here() -> None:
+    assert {case.format for case in CASES} == {form.name for form in FORMATS}
+
+
+def test_inspect_counts_it(case: Case, is_damaged: bool, archive: Path) -> None:
+    told = json.loads(run(archive_command, "inspect", "--json", *MAPPED, archive).stdout)
+    assert told["formats"] == [case.format]
+    assert (told["records"], sum(bad["records"] for bad in told["bad"])) == (2 - is_damaged, int(is_damaged))
+
+
+def test_convert_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archive: Path, tmp_path: Path) -> None:
+    for target in ("out", "out.jsonl"):
+        result = run(archive_command, "convert", *MAPPED, archive, tmp_path / target)
+        assert (result.exit_code, "bad: 1: " in result.stderr) == (0, is_damaged)
+        assert f"{2 - is_damaged} record" in result.stderr
+        strict = run(archive_command, "convert", "--max-bad", 0, *MAPPED, archive, tmp_path / f"strict-{target}")
+        assert strict.exit_code == int(is_damaged)
+        assert (tmp_path / f"strict-{target}").exists() is not is_damaged
+
+
+def test_audit_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archive: Path, tmp_path: Path) -> None:
+    arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark", *MAPPED)
+    report = tmp_path / "report.json"
+    assert run(audit_command, *arguments, "--json", report, archive).exit_code == 0
+    found = json.loads(report.read_text())["audited"]["records"]
+    assert (found["counted"], sum(bad["records"] for bad in found["bad"])) == (2 - is_damaged, int(is_damaged))
+    assert run(audit_command, *arguments, "--max-bad", 0, archive).exit_code == int(is_damaged)
+
+
+@pytest.mark.usefixtures("archive")
+def test_a_bridge_gives_the_others_and_logs_it(is_damaged: bool, tmp_path: Path) -> None:
+    (tmp_path / "bridge.toml").write_text(CONFIG)
+    done = bridged(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("left out" in done.stderr) is is_damaged
+    assert len(records_in(tmp_path / "out")) == 2 - is_damaged
+
+
+def bridged(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bridge.cli", "bridge", "run", "bridge.toml"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def records_in(folder: Path) -> list[Record]:
+    return [record for path, form in detect(str(folder)).files for record in read(form, path).records]
+
+
+def a_file_that_is_none(folder: Path) -> None:
+    (folder / "in" / "notes").write_text("no archive")
+
+
+def a_segment_of_nothing_but_damage(folder: Path) -> None:
+    (folder / "in" / "t-1").mkdir()
+    (folder / "in" / "t-1" / "00000000000000000000.log").write_bytes(b"\x11" * 500)
+
+
+@pytest.mark.parametrize("spoil", [a_file_that_is_none, a_segment_of_nothing_but_damage])
+def test_what_was_not_read_at_all_is_one_bad_record_of_every_command(
+    spoil: Callable[[Path], None], tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines.jsonl").write_bytes(line_of(RECORD))
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    (tmp_path / "bridge.toml").write_text(CONFIG)
+    spoil(tmp_path)
+    told = json.loads(run(archive_command, "inspect", "--json", tmp_path / "in").stdout)
+    assert (told["records"], sum(bad["records"] for bad in told["bad"])) == (1, 1)
+    assert run(archive_command, "convert", "--max-bad", 0, tmp_path / "in", tmp_path / "a").exit_code == 1
+    assert run(archive_command, "convert", tmp_path / "in", tmp_path / "a").exit_code == 0
+    arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark")
+    assert run(audit_command, *arguments, tmp_path / "in").exit_code == 0
+    assert run(audit_command, *arguments, "--max-bad", 0, tmp_path / "in").exit_code == 1
+    done = bridged(tmp_path)
+    assert (done.returncode, "left out" in done.stderr) == (0, True)
+    assert len(records_in(tmp_path / "out")) == 1
+
+
+def test_a_store_that_gives_nothing_is_told_by_every_command(tmp_path: Path) -> None:
+    for name in ("commitlog/00000000000000000000", "consumequeue/t/0/00000000000000000000", "checkpoint"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(4096))
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    (tmp_path / "bridge.toml").write_text(CONFIG)
+    arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark")
+    for bound, code in (((), 2), (("--max-bad", 0), 1)):
+        assert run(archive_command, "convert", *bound, tmp_path / "in", tmp_path / "a").exit_code == code
+        assert run(audit_command, *arguments, *bound, tmp_path / "in").exit_code == code
+    assert not (tmp_path / "a").exists()
+    done = bridged(tmp_path)
+    assert "there are no records in it: left out" in done.stderr
+
+
+def test_a_file_alone_that_is_no_archive_says_that_it_is_none(tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("words")
+    result = run(archive_command, "inspect", tmp_path / "plain.txt")
+    assert result.exit_code == 2
+    assert "plain.txt: the file is no archive that can be audited" in result.stderr
+    assert NOT_READ not in result.stderr

@@ -1,0 +1,106 @@
+"""How a step is carried out: which method, with which conditions, and who is asked first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bindings.apply.steps import Broker, carry_out
+from bindings.diff.step import Step
+from exchange import Binding, Exchange, InputError, Queue
+
+
+class Channel:
+    """Keeps what is called, but not the callback."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, callback: Any, **named: Any) -> None:
+            self.calls.append((name, *arguments, *named.items()))
+
+        return call
+
+
+class Connection:
+    """Carries out on a channel what it is given, and finds every queue empty."""
+
+    message_count = consumer_count = 0
+
+    def __init__(self) -> None:
+        self.channel = Channel()
+        self.method = self
+
+    def call(self, what: str, operation: Any) -> Any:
+        operation(self.channel, lambda _: None)
+        return self
+
+
+class Live:
+    """A management API that unbinds, or cannot."""
+
+    def __init__(self, *, unbinds: bool = False) -> None:
+        self.unbinds = unbinds
+        self.unbound: list[Binding] = []
+
+    def unbind(self, binding: Binding) -> bool:
+        self.unbound.append(binding)
+        return self.unbinds
+
+
+def carried_out(step: Step, live: Live | None = None, *, force: bool = False) -> list[tuple[Any, ...]]:
+    connection: Any = Connection()
+    management: Any = live or Live()
+    Broker(connection, management, force=force).carry_out(step)
+    calls: list[tuple[Any, ...]] = connection.channel.calls
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "force", "condition"),
+    [("classic", False, True), ("quorum", False, False), ("classic", True, False)],
+)
+def test_a_classic_queue_is_deleted_on_condition_that_it_is_unused_and_empty(
+    kind: str, force: bool, condition: bool
+) -> None:
+    """It was found empty; what comes in between is not lost."""
+    queue = Queue("q", arguments={"x-queue-type": kind})
+    assert carried_out(Step(False, queue), force=force)[-1] == ("queue_delete", "q", condition, condition)
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_an_exchange_is_deleted_if_it_is_unused_unless_it_is_replaced(in_use: bool) -> None:
+    assert carried_out(Step(False, Exchange("x"), in_use=in_use)) == [("exchange_delete", "x", not in_use)]
+
+
+def test_what_has_arguments_is_unbound_by_the_management_api_where_that_can() -> None:
+    """It names a binding by arguments that AMQP cannot write as they are."""
+    plain, argued = Binding.to_queue("x", "q", "k"), Binding.to_queue("x", "q", "k", {"a": 1})
+    live = Live(unbinds=True)
+    assert carried_out(Step(False, argued), live) == []
+    assert live.unbound == [argued]
+    live = Live()
+    assert [call[:4] for call in carried_out(Step(False, argued), live)] == [("queue_unbind", "q", "x", "k")]
+    assert live.unbound == [argued]
+    for step in (Step(False, plain), Step(True, plain), Step(True, argued)):
+        live = Live(unbinds=True)
+        [call] = carried_out(step, live)
+        assert call[0] == f"queue_{step.verb}"
+        assert live.unbound == []
+
+
+def test_a_step_is_done_before_anybody_hears_of_it() -> None:
+    """Also if whoever hears of it ends all: it is not carried out once more."""
+    connection: Any = Connection()
+    management: Any = Live()
+    steps = [Step(True, Exchange("x")), Step(True, Queue("q"))]
+
+    def told(_: Step) -> None:
+        raise InputError("a full disk")
+
+    outcome = carry_out(steps, Broker(connection, management), told)
+    assert outcome.done == steps[:1]
+    assert outcome.left == steps[1:]
+    assert str(outcome.trouble) == "a full disk"

@@ -1,0 +1,253 @@
+"""Every public value and every error can be hashed, compared, copied and sent to another process."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import multiprocessing
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import bindings
+import bridge
+import exchange
+from bindings.additions import Additions
+from bindings.algebra import Answer, Key, covers
+from bindings.expectations import Expectation
+from exchange import (
+    LATEST,
+    Binding,
+    Destination,
+    Exchange,
+    FieldTable,
+    HashstarError,
+    Message,
+    Pattern,
+    PatternError,
+    Policy,
+    Profile,
+    Queue,
+    Route,
+    Router,
+    Topology,
+    Typed,
+)
+from exchange.kinds import KINDS
+from exchange.partition.partitioning import Partitioning
+from exchange.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
+from exchange.route import Explanation, Hop, Placement
+
+ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),
+             "h": datetime(2026, 1, 1, tzinfo=UTC), "i": Typed("array", [1, {"j": 1}])}  # fmt: skip
+TOPOLOGY = (
+    Topology(vhost="v", profile="rabbitmq-4.0")
+    .declare_exchange(Exchange("t", "topic", arguments={"alternate-exchange": "amq.fanout"}))
+    .declare_queue(Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 3 by word 1")))
+    .bind(Binding.to_queue("t", "q", "a.*.#", ARGUMENTS))
+    .set_policy(Policy("p", ".*", {"max-length": 5}))
+)
+ROUTER = Router(TOPOLOGY, cache=7)
+EXPLANATION = ROUTER.explain(Message("t", "a.b", {"h": [1]}), "q")
+
+VALUES: list[Any] = [
+    *(Exchange("e", kind, arguments=ARGUMENTS) for kind in KINDS),
+    *TOPOLOGY.exchanges.values(), *TOPOLOGY.queues.values(), *TOPOLOGY.bindings, *TOPOLOGY.policies.values(), TOPOLOGY,
+    Destination("queue", "q"), FieldTable(ARGUMENTS), FieldTable(), *(value for value in ARGUMENTS.values() if isinstance(value, Typed)),
+    Message("t", "a.b", ARGUMENTS, {"timestamp": Typed("timestamp", 5)}, b"x"), Message("t", "a", FieldTable({"CC": ["b"]})), Message(),
+    Pattern("a.*.#"), Pattern("$a/+", "mqtt"), Pattern(">", "nats"), Key("a.*"), AMQP, MQTT, ONE, MANY, ONE_PLAIN, LATEST,
+    EXPLANATION, EXPLANATION.route, *EXPLANATION.hops, *EXPLANATION.route.placements, Partitioning.parse("kafka.murmur2 over 3 by property message_id"),
+    covers(Pattern("a.*"), Pattern("a.#")), Expectation("t", "a.b", ("q",), "exactly", FieldTable({"h": 1})), Additions(),
+]  # fmt: skip
+"""Examples of every public value; `test_every_public_value_has_an_example` names those that are missing."""
+
+NO_VALUES = (exchange.Dispatcher, exchange.Matcher, Router, HashstarError)
+"""What the engine's front door has besides: what does something, and errors."""
+
+
+def test_every_public_value_has_an_example() -> None:
+    """A class that is made public is held to the laws, too."""
+    public = [getattr(exchange, name) for name in exchange.__all__]
+    classes = {each for each in public if inspect.isclass(each) and not issubclass(each, NO_VALUES)}
+    assert classes - set(map(type, VALUES)) == set()
+    assert {Hop, Placement, Route, Explanation, Wildcard, Answer, Expectation, Additions, Profile} <= set(
+        map(type, VALUES)
+    )
+
+
+def sent(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
+    """The value as another process gets it."""
+    return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301
+
+
+def copies(value: Any) -> Iterator[Any]:
+    """The value, made again in every way."""
+    yield copy.copy(value)
+    yield copy.deepcopy(value)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        yield sent(value, protocol)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_copy_of_a_value_is_equal_to_it(value: Any) -> None:
+    """Hashed before or not: as a key of dicts it is the same."""
+    hash(value)
+    for other in copies(value):
+        assert type(other) is type(value)
+        assert other == value
+        assert hash(other) == hash(value)
+        assert {value: 1}[other] == 1
+        assert repr(other) == repr(value)
+
+
+def test_different_values_are_different() -> None:
+    """What is equal has one type and one representation, so the laws above are not kept by everything being equal."""
+    for one in VALUES:
+        for other in VALUES:
+            if one == other and type(one) is type(other):
+                assert repr(one) == repr(other)
+
+
+def test_values_are_the_same_in_a_process_with_other_hashes() -> None:
+    """A hash that was remembered in one process is not the other's: Python's differ from process to process."""
+    for value in VALUES:
+        hash(value)
+    code = (
+        "import pickle, sys; values = pickle.load(sys.stdin.buffer);"
+        "assert all(pickle.loads(pickle.dumps(v)) in {v: 1} for v in values);"
+        "from exchange import *; table = [v for v in values if type(v) is FieldTable][0];"
+        "assert table in {FieldTable(dict(table)): 1}; print(len(values))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(Path(exchange.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(VALUES), capture_output=True, env=environment, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == (str(len(VALUES)).encode(), b"")
+
+
+def test_values_cannot_be_changed() -> None:
+    """No attribute of one can be set."""
+    for value in VALUES:
+        names = [field.name for field in fields(value)] if is_dataclass(value) else list(getattr(value, "_fields", ()))
+        for name in [each for each in names if isinstance(each, str)]:
+            with pytest.raises(AttributeError):
+                setattr(value, name, None)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, sent])
+def test_a_router_can_be_copied(again: Callable[[Router], Router]) -> None:
+    """The copy routes alike, and is edited apart."""
+    router = Router(TOPOLOGY, cache=7)
+    other = again(router)
+    assert other.topology == TOPOLOGY
+    assert repr(other) == repr(router) == "<Router of <Topology 'v': 8 exchanges, 1 queues, 1 bindings, rabbitmq-4.0>>"
+    other.delete_queue("q")
+    message = Message("t", "a.b")
+    assert (router.route(message).queues, other.route(message).queues) == (("q",), ())
+
+
+@pytest.mark.parametrize("part", ["exchange", "routing_key"])
+@pytest.mark.parametrize("value", [None, b"a", 5, ["a"]])
+def test_a_message_has_names_of_text(part: str, value: Any) -> None:
+    """Whatever a client library hands out is refused where the message is made, and named."""
+    with pytest.raises(TypeError, match=f"Message: {part} must be str, not {type(value).__name__}: "):
+        Message(**{part: value})
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("headers", None), ("headers", [1]), ("properties", None), ("body", "text")]
+)
+def test_a_message_has_mappings_and_bytes(part: str, value: Any) -> None:
+    """Before a route would meet it, or never."""
+    with pytest.raises(TypeError, match=rf"Message: {part} must be (a mapping|bytes), not "):
+        Message(**{part: value})
+
+
+# Errors.
+
+
+def error_classes() -> list[type[HashstarError]]:
+    """Every class of the family in the three packages, of those modules that can be imported here."""
+    for package in (exchange, bindings, bridge):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found: dict[type[HashstarError], None] = {}
+    pending: list[type[HashstarError]] = [HashstarError]
+    while pending:
+        each = pending.pop()
+        if each.__module__.split(".")[0] in ("exchange", "bindings", "bridge"):
+            found[each] = None
+        pending += each.__subclasses__()
+    return list(found)
+
+
+CLASSES = error_classes()
+EXAMPLES: dict[Any, Any] = {str: "text", int: 7, bytes: b"\xff", bool: True, float: 1.5, tuple[int, int]: (0, 1)}
+
+
+def an_error(kind: type[HashstarError]) -> HashstarError:
+    """An error of this class, made of what its constructor asks for."""
+    constructor = kind.__init__
+    if not inspect.isfunction(constructor):
+        return kind("text")
+    hints = get_type_hints(constructor)
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(constructor).parameters.items())[1:]:
+        wanted = hints.get(name)
+        options = [option for option in getattr(wanted, "__args__", ()) if option in EXAMPLES]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given.append("text")
+            continue
+        value = EXAMPLES[wanted] if wanted in EXAMPLES else EXAMPLES[options[0]] if options else parameter.default
+        assert value is not parameter.empty, f"{kind.__qualname__}: no example of {name}: {wanted}; add one to EXAMPLES"
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            named[name] = value
+        else:
+            given.append(value)
+    return kind(*given, **named)
+
+
+def test_the_family_is_found() -> None:
+    """The classes below are those of all three packages."""
+    assert {kind.__module__.split(".")[0] for kind in CLASSES} == {"exchange", "bindings", "bridge"}
+    assert len(CLASSES) > 25
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
+def test_an_error_can_be_copied_and_sent(kind: type[HashstarError]) -> None:
+    """With its type, text, attributes and notes."""
+    error = an_error(kind)
+    error.add_note("a note")
+    hash(error)
+    for other in copies(error):
+        assert type(other) is kind
+        assert (str(other), repr(other)) == (str(error), repr(error))
+        assert (other.args, vars(other)) == (error.args, vars(error))
+
+
+def fail(text: str) -> None:
+    """Raise in a worker what a user's pattern would."""
+    raise PatternError("it is wrong", text, (1, 2))
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_an_error_in_a_worker_of_a_pool_arrives(method: str) -> None:
+    """The parent hung when it could not be built again."""
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        result = pool.apply_async(fail, ("abc",))
+        with pytest.raises(PatternError, match="it is wrong") as caught:
+            result.get(60)
+    assert (caught.value.source, caught.value.span) == ("abc", (1, 2))

@@ -1,0 +1,115 @@
+"""Targets: messages that cross to another system and come home unchanged."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from bindings.archive.record import records_of
+from bridge.amqp import ContentHeader, content_of, message_of
+from bridge.archive.rows import restored, rows_of
+from bridge.mapping import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.mapping.rocketmq_guest import HOME
+from bridge.rocketmq.message import RocketMessage, StoredMessage
+from bridge.rocketmq.properties import SYSTEM, IllegalMessage, checked_properties, decoded, encoded
+from exchange.errors import HashstarError
+from exchange.message import Message
+from tests.fuzz.target import cut, text_of
+
+HEADER: Final = struct.Struct(">hh")
+
+
+def amqp_abroad(data: bytes) -> None:
+    """An AMQP message crosses to Kafka and to RocketMQ, and comes home with the same bytes."""
+    raw, body, names = cut(data, 3)
+    exchange, _, key = text_of(names[:400]).partition("\n")
+    header = ContentHeader(raw)
+    header.fields()  # one that is malformed does not cross
+    header.properties()
+    message = message_of(exchange[:80], key[:80], header, body)
+    with suppress(Unmappable):
+        assert _parts(to_amqp(to_kafka(message, "t", b"k"))) == _parts(message)
+    with suppress(Unmappable, IllegalMessage):
+        sent = to_rocketmq(message, "t")
+        assert _parts(from_rocketmq(_through(sent))) == _parts(message)
+
+
+def kafka_abroad(data: bytes) -> None:
+    """A record of Kafka crosses to AMQP, and from there to RocketMQ, and comes home as it was."""
+    record = _record(data)
+    with suppress(Unmappable):
+        message = to_amqp(record)
+        if any(name == "amqp.routing_key" for name, _ in record.headers):
+            to_kafka(message, record.topic)
+            return
+        home = record._replace(partition=None, offset=None)
+        assert to_kafka(message, record.topic) == home
+        with suppress(IllegalMessage):
+            sent = to_rocketmq(message, "t", record.key)
+            assert to_kafka(from_rocketmq(_through(sent)), record.topic) == home
+
+
+def rocketmq_abroad(data: bytes) -> None:
+    """A message of RocketMQ crosses to AMQP, and from there to Kafka, and comes home with its own properties."""
+    raw, body = cut(data, 2)
+    message = StoredMessage(
+        "orders", body or b"\0", decoded(raw), 3, "broker-a", 1, 2, 7, 0, 1_700_000_000_000, bytes(8), 5, bytes(8), 0
+    )
+    with suppress(Unmappable, UnicodeEncodeError):
+        encoded(message.properties)  # what is no text is not RocketMQ's, and does not come home
+        abroad = from_rocketmq(message)
+        if any(name.startswith("amqp.") for name in message.properties):
+            to_rocketmq(abroad, message.topic)
+            return
+        kept = {name: text for name, text in message.properties.items() if name in HOME or not _is_given(name)}
+        home = RocketMessage(message.topic, message.body, kept, message.flag)
+        assert to_rocketmq(abroad, message.topic) == home
+        assert to_rocketmq(to_amqp(to_kafka(abroad, "t", b"k")), message.topic) == home
+
+
+def archived(data: bytes) -> None:
+    """A content header becomes a row of an archive, whatever it is, and a row becomes a message that can be sent."""
+    raw, body = cut(data, 2)
+    columns = {
+        "content": pa.array([raw], pa.binary()), "identity": pa.array([None], pa.string()),
+        "time": pa.array([0], pa.int64()), "exchange": pa.array(["e"]), "routing_key": pa.array(["k"]),
+        "body": pa.array([body], pa.binary()), "source": pa.array(["s"]), "offset": pa.array([1], pa.int64()),
+    }  # fmt: skip
+    (record,) = records_of(rows_of(pa.RecordBatch.from_pydict(columns)))
+    with suppress(HashstarError):
+        again = restored(record.message)
+        assert again.body == body
+        with suppress(ValueError, TypeError):
+            content_of(again)
+        replace(again, body=b"")
+
+
+def _parts(message: Message) -> tuple[str, str, bytes, bytes]:
+    return message.exchange, message.routing_key, content_of(message).raw, message.body
+
+
+def _through(sent: RocketMessage) -> StoredMessage:
+    wire = decoded(checked_properties(sent.properties))
+    return StoredMessage(sent.topic, sent.body, wire, sent.flag, "b", 0, 0, 1, 0, 2, bytes(8), 3, bytes(8), 0)
+
+
+def _is_given(name: str) -> bool:
+    return name in SYSTEM or name.startswith("__RMQ.TRANSIENT.")
+
+
+def _record(data: bytes) -> Record:
+    """Read key, value and headers, each behind its length of two bytes; -1 is null."""
+    texts: list[bytes | None] = []
+    at = 0
+    while at + 2 <= len(data) and len(texts) < 40:
+        size = int.from_bytes(data[at : at + 2], "big", signed=True)
+        texts.append(None if size < 0 else data[at + 2 : at + 2 + size])
+        at += 2 + max(size, 0)
+    key, value, *rest = [*texts, None, None][: max(len(texts), 2)]
+    pairs = zip(rest[::2], rest[1::2], strict=False)
+    headers = [((name or b"").decode("utf-8", "replace"), value) for name, value in pairs]
+    return Record("orders", key, value, headers, 1_700_000_000_000)

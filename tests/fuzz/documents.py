@@ -1,0 +1,119 @@
+"""Targets: files of settings and of state, saved results, and addresses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bindings import comparison_file, tally_file, verification_file
+from bindings.apply.address import Addresses
+from bindings.audit.growth import Growth
+from bindings.audit.kafka import topic_at
+from bindings.audit.ledger import Ledger
+from bindings.management import Management
+from bindings.report.settings import load_settings
+from bridge.archive.replay import Settled
+from bridge.config import read_config
+from bridge.kafka.addresses import settings_of as kafka_settings
+from bridge.rabbitmq.addresses import brokers_of, cluster_of, management_of
+from bridge.rabbitmq.offsets import Offsets
+from bridge.rocketmq.addresses import settings_of as rocketmq_settings
+from bridge.rocketmq.offsets import LocalOffsets
+from bridge.table import Table
+from exchange.errors import HashstarError, InputError
+from tests.fuzz.target import cut, folder, text_of, write
+
+
+def settings(data: bytes) -> None:
+    """Read the settings of an audit."""
+    load_settings(write("hashstar.toml", data))
+
+
+SHOP: Final = (Path(__file__).parents[2] / "examples/bridge/shop.bindings").read_bytes()
+ENVIRONMENT: Final = dict.fromkeys(
+    ("BRIDGE_PASSWORD", "BRIDGE_KAFKA_PASSWORD", "BRIDGE_RABBITMQ_PASSWORD", "BRIDGE_ROCKETMQ_SECRET"), "secret"
+)  # fmt: skip
+
+
+def bridge_config(data: bytes) -> None:
+    """Read the configuration of a bridge; its endpoints are made, and not opened."""
+    write("b/shop.bindings", SHOP)
+    read_config(write("b/bridge.toml", data), ENVIRONMENT)
+
+
+LOADERS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], pa.Schema]]] = {
+    "tally": (tally_file.tally_of, tally_file.table_of, tally_file.SCHEMA),
+    "comparison": (comparison_file.comparison_of, comparison_file.table_of, comparison_file.SCHEMA),
+    "verification": (verification_file.verification_of, verification_file.table_of, verification_file.SCHEMA),
+}
+"""Kind -> what reads its table, what makes one, and the schema."""
+
+
+def saved(kind: str) -> Callable[[bytes], None]:
+    """Return a target: rows of a saved result, as JSON; what is read of them is saved and read the same."""
+    load, table_of, schema = LOADERS[kind]
+
+    def run(data: bytes) -> None:
+        try:
+            metadata, rows = json.loads(data)
+            table = pa.Table.from_pylist(rows, schema.with_metadata(metadata))
+            table.validate(full=True)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError, pa.ArrowException):
+            return
+        found = load(table)
+        assert load(table_of(found)) == found
+
+    return run
+
+
+def tally_bytes(data: bytes) -> None:
+    """Load a saved tally from any bytes."""
+    tally_file.load_tally(write("saved.tally", data))
+
+
+def ledger(data: bytes) -> None:
+    """Read the accounts of a stream's batches, and go on with them."""
+    state = folder() / "ledger"
+    for number, content in enumerate(cut(data, 2)):
+        write(f"ledger/account/batch={number:010}.json", content)
+    Ledger(state, {}).total()
+
+
+def growth(data: bytes) -> None:
+    """Read what was taken of an archive that grows."""
+    state, step = cut(data, 2)
+    write("grown/archive/a.jsonl", b'{"exchange":"a","routing_key":"b"}\n')
+    for name, content in (("taken=0000000000.json", state), ("steps/0000000001.json", step)):
+        write(f"grown/state/{name}", content)
+    found = Growth(str(folder() / "grown/archive"), folder() / "grown/state")
+    found.steps(found.first, found.last)
+
+
+def state_files(data: bytes) -> None:
+    """Read what a bridge kept of where it was: offsets of streams and of RocketMQ, what is settled of a replay."""
+    path = write("state", data)
+    for read in (lambda: Offsets(path).last, lambda: Settled.read(path), lambda: LocalOffsets(path).load()):
+        with suppress(InputError):
+            read()
+
+
+def addresses(data: bytes) -> None:
+    """Read addresses of brokers of each kind. What is refused is not repeated: it may have a password."""
+    text = text_of(data)
+    for read in (
+        lambda: Management.at(text, environ={}, ask=lambda *_: ("guest", "guest")),
+        partial(Addresses.of, text),
+        partial(topic_at, text),
+        lambda: dict(kafka_settings(text, Table({}, "fuzz", environment={}))()),
+        lambda: rocketmq_settings(text, Table({}, "fuzz", environment={})),
+        lambda: [cluster_of(each) for each in brokers_of("a", text, Table({}, "fuzz", environment={}))],
+        lambda: management_of(Table({"management": text}, "fuzz", environment={})),
+    ):
+        with suppress(HashstarError):
+            read()

@@ -1,0 +1,224 @@
+"""Seeds of archives, stores, settings and state."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bindings import comparison_file, tally_file, verification_file
+from bindings.archive.json_lines import line_of
+from bindings.archive.queue_dump import SUFFIX
+from bindings.archive.record import Record, batch_of
+from bindings.batch.comparing import Comparer
+from bindings.batch.verifying import Verifier
+from exchange import Exchange, Message
+from tests.bindings.archive import kafka_files, rocketmq_files, test_traces
+from tests.bindings.archive.kafka_files import KafkaRecord
+from tests.bindings.archive.rocketmq_files import Sent
+from tests.bindings.report import reports
+from tests.fuzz.archives import STORE
+from tests.fuzz.seeds_wire import HEADERS
+from tests.fuzz.target import PART
+from tests.recorders import golden
+from tests.topologies import message, topology
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def sample_records() -> list[Record]:
+    """Return records with headers of all types, and some of a drawn topology."""
+    rng = Random(4)
+    drawn = topology(rng, reports.ORDERS.profile)
+    first = Message("e", "a.b", HEADERS, {"message_id": "m", "priority": 1}, b"body\xff")
+    return [
+        Record(first, 1_700_000_000_500_000, "/", 5, True, ("q1", "q2"), "file", 7),
+        Record(Message("e", "k"), None, None, None, False, None, "", 0),
+        *[Record(message(rng, drawn)) for _ in range(4)],
+    ]
+
+
+def archives() -> Mapping[str, list[bytes]]:
+    """Return inputs by target."""
+    records = sample_records()
+    plain = [
+        {"exchange": "e", "routing_key": f"a.{n}", "timestamp": 1_700_000_000 + n, "vhost": "/", "body": "x" * n}
+        for n in range(5)
+    ]
+    plain_lines = b"".join([json.dumps(each).encode() + b"\n" for each in plain])
+    typed_lines = b"".join(map(line_of, records))
+    mixed = plain_lines + b'{"exchange":"e"}\nnot json\n' + typed_lines + b'{"exchange":"e","rou'
+    traced = [
+        test_traces.TRACED,
+        test_traces.TRACED | {"type": "received"},
+        test_traces.TRACED | {"routed_queues": "none"},
+    ]
+    trace = b"".join([json.dumps(each).encode() + b"\n" for each in traced])
+    text = "".join(map(test_traces.text_entry, ("body", "ü", "€", ""))).encode()
+    received = test_traces.text_entry("x", "received", "Queue:        q\n").encode()
+    rabtap = json.dumps(test_traces.RABTAP, indent=2).encode()
+    dump = json.dumps(
+        {
+            "properties": {
+                "exchange": "e",
+                "routing_key": "k",
+                "timestamp": "2026-11-21 06:00:05 +0000 UTC",
+                "priority": 5,
+            },
+            "headers": {"h": "v", "n": 1},
+        }
+    ).encode()
+    segments = _segments()
+    made = [
+        kafka_files.batch(
+            0,
+            [
+                KafkaRecord(
+                    n, n, None if n == 2 else b"key%d" % n, None if n == 1 else b"v" * n, [("h", b"1"), ("h", None)]
+                )
+                for n in range(4)
+            ],
+            codec=codec,
+        )
+        for codec in (0, 2, 3, 4)  # gzip's has the time in it
+    ]
+    log = _log([1, 2])
+    parquet = BytesIO()
+    pq.write_table(
+        pa.Table.from_batches([batch_of(records[:3])]).select(["exchange", "routing_key", "time", "body"]), parquet
+    )
+    found = [plain_lines, trace, text, rabtap, dump, made[0], log]
+    rows = json.loads(json.dumps(batch_of(records[:2]).to_pylist(), default=str))
+    for row in rows:
+        row |= {
+            "time": None,
+            "headers": [[key, [item["type"], item["value"]]] for key, item in row["headers"]],
+            "properties": [],
+        }
+    return {
+        "json-lines": [plain_lines, mixed],
+        "json-lines-splits": [plain_lines, mixed],
+        "tracing-json": [trace],
+        "tracing-text": [text, text[:-1] + received + text],
+        "rabtap": [rabtap, rabtap + b"\n" + rabtap + b'\n{]\n{"Exch'],
+        "queue-dump": [dump + PART + b"body"],
+        "kafka-segment": [*segments, b"".join(made[:2]) + bytes(64)],
+        "kafka-batches": made,
+        "rocketmq-log": [log, log + bytes(40)],
+        "rocketmq-messages": [log],
+        "parquet": [parquet.getvalue()],
+        "detect": [b".x" + PART + data for data in found] + [SUFFIX.encode()[-20:] + PART + dump],
+        "erlang-terms": [
+            b'[{<<"headers">>,table,[{<<"t">>,timestamp,-9},{<<"d">>,decimal,{2,125}}]},{a,1.5e3,"s"}]',
+            b"'Q a'",
+        ],
+        "table-rows": [json.dumps(rows).encode()],
+    }
+
+
+def _segments() -> list[bytes]:
+    with tarfile.open(golden.GOLDEN / "kafka-log-3.9.2.tar.gz") as kept:
+        files = [
+            kept.extractfile(member)
+            for member in kept.getmembers()
+            if re.search("(transactions|codec-zstd|codec-gzip).*log$", member.name)
+        ]
+        return [file.read() for file in files if file is not None]
+
+
+def _log(versions: list[int]) -> bytes:
+    log = b""
+    for version in versions:
+        for n in range(2):
+            log += rocketmq_files.message(
+                len(log), "orders", {"KEYS": "k1 k2", "TAGS": "t"}, b"body%d" % n, version=version
+            )
+    return log
+
+
+def stores() -> Mapping[str, list[bytes]]:
+    """Return inputs by target."""
+    sent = [Sent("a", 0, {"KEYS": f"k{n}", "TAGS": "t", "UNIQ_KEY": f"U{n}"}, b"body") for n in range(3)]
+    with tempfile.TemporaryDirectory() as folder:
+        rocketmq_files.store(Path(folder), sent)
+        files = [Path(folder, name) for name in STORE]
+        data = PART.join([path.read_bytes().rstrip(b"\0") if path.exists() else b"" for path in files])
+    return {"rocketmq-store": [data]}
+
+
+def documents() -> Mapping[str, list[bytes]]:
+    """Return inputs by target."""
+    after = reports.ORDERS.declare_exchange(Exchange("new", "fanout"))
+    batch = batch_of([Record(Message("orders", f"order.eu.{word}"), 1_700_000_000_000_000) for word in ("paid", "new")])
+    comparer, verifier = Comparer(reports.ORDERS, after), Verifier(reports.ORDERS)
+    comparer.add(batch)
+    verifier.add(batch)
+    tables = {
+        "saved-tally": tally_file.table_of(reports.TALLY),
+        "saved-comparison": comparison_file.table_of(comparer.result()),
+        "saved-verification": verification_file.table_of(verifier.result()),
+    }
+    saved = {name: [_as_json(table)] for name, table in tables.items()}
+    stored = BytesIO()
+    pq.write_table(tables["saved-tally"].slice(0, 1), stored, compression="zstd")
+    account = {
+        "records": 3,
+        "first": 1,
+        "last": 2,
+        "untimed": 0,
+        "skipped": {"a": 1},
+        "bad": {"b": [1, [["f", 0, "b", "eA=="]]]},
+    }
+    taken = {"a.jsonl": ["JSON lines", 10, 10, 0, 7, 4, "x", False]}
+    step = {"files": taken, "splits": [["JSON lines", "a.jsonl", 0, 10, True]], "notices": [], "open_files": 0}
+    memory = b"""topology = "shop.bindings"
+ignore = ["audit", "lost-and-found"]
+[sources.a]
+url = "archive:in"
+[targets.b]
+url = "archive:out"
+queues = ["billing"]
+"""
+    return {
+        **saved,
+        "tally-bytes": [stored.getvalue()],
+        "settings": [
+            block.encode()
+            for block in re.findall(r"```toml\n(.*?)```", (ROOT / "docs/audit.md").read_text("utf-8"), re.DOTALL)
+        ],
+        "bridge-config": [memory, *[path.read_bytes() for path in sorted((ROOT / "examples/bridge").glob("*.toml"))]],
+        "ledger": [PART.join([json.dumps(account).encode()] * 2)],
+        "growth": [
+            json.dumps(taken).encode() + PART + json.dumps(step).encode(),
+        ],
+        "state-files": [
+            b"17 abc\n",
+            b'{"version":1,"files":{"a":[3,100]}}',
+            b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:7}}',
+        ],
+        "addresses": [
+            b"http://guest:guest@localhost:15672/%2F",
+            b"amqp://u:p@h:5672/v?heartbeat=5",
+            b"amqps://h",
+            b"kafka://a:9092,b:9092/t?x=1",
+            b"kafka://a:9092",
+            b"rocketmq://k:s@a:9876,b",
+            b"https://[::1]:15672",
+        ],
+    }
+
+
+def _as_json(table: pa.Table) -> bytes:
+    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    # Registers of HyperLogLog are less than 128 each; dense ones would be most of the seed.
+    rows = json.dumps([metadata, table.to_pylist()], default=lambda data: data[:64].decode("ascii"))
+    return rows.encode()

@@ -1,0 +1,87 @@
+"""What a fuzz target is, and how its bytes become texts, parts and files."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+from exchange.errors import HashstarError
+
+__all__ = ["Target", "cut", "folder", "is_same", "offline", "text_of", "write"]
+
+PART: Final = b"\n%%%%\n"
+"""Separates the parts of an input that stands for several files or texts."""
+
+
+class Target(NamedTuple):
+    """A reader under test."""
+
+    run: Callable[[bytes], object]
+    """Reads any bytes. An AssertionError is a law that does not hold."""
+    weight: int = 1
+    """Share of the time, relative to the others."""
+    raises: tuple[type[Exception], ...] = (HashstarError,)
+    """Errors that are an answer. All others are findings."""
+
+    def check(self, data: bytes) -> None:
+        """Run the target; raise what is a finding."""
+        try:
+            self.run(data)
+        except self.raises:
+            return
+
+
+def text_of(data: bytes) -> str:
+    """Return the text of bytes as the engine keeps names: what is not UTF-8 as lone surrogates."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def cut(data: bytes, count: int) -> list[bytes]:
+    """Return exactly this many parts; those that are missing are empty."""
+    parts = data.split(PART, count - 1)
+    return parts + [b""] * (count - len(parts))
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether values are equal, NaN being equal to itself."""
+    return bool(one == other) or repr(one) == repr(other)
+
+
+@cache
+def folder() -> Path:
+    """Return a folder of this process for files of targets, in memory where there is such a file system."""
+    memory = Path("/dev/shm")  # noqa: S108  only asked whether it exists
+    path = tempfile.mkdtemp(prefix="hashstar-fuzz-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
+
+
+def write(name: str, data: bytes) -> Path:
+    """Write a file in `folder`, replacing the one of the input before."""
+    path = folder() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Refuse every connection and every look-up of a host: inputs name hosts that nobody meant."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise OSError("fuzzing is offline")
+
+    with (
+        mock.patch.object(socket.socket, "connect", refuse),
+        mock.patch.object(socket, "getaddrinfo", refuse),
+        mock.patch.object(socket, "create_connection", refuse),
+    ):
+        yield

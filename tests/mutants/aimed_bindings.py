@@ -1,0 +1,214 @@
+"""Mutants of the audit and of what compares topologies, written from their code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, of
+
+__all__ = ["BINDINGS"]
+
+BINDINGS: Final[list[Mutant]] = [
+    *of(
+        "bindings/crawl.py",
+        "bindings/test_crawl.py bindings/test_algebra.py",
+        (
+            "a fresh word may be one that is named with a $",
+            'if not any(word in vocabulary or "$" + word in vocabulary for',
+            "if not any(word in vocabulary for",
+        ),
+    ),
+    *of(
+        "bindings/diff/order.py",
+        "bindings/test_plan_order.py bindings/test_plan.py",
+        (
+            "two bindings of a ring move no keys",
+            "            if count > 1 and name",
+            "            if count > 2 and name",
+        ),
+        (
+            "alternates in between are those of before",
+            "versions.setdefault(policy.name, [None]).append(policy)",
+            "versions.setdefault(policy.name, [None])",
+        ),
+        (
+            "a replaced exchange is fed before it feeds",
+            "dict.fromkeys([*self._after.bindings_from(old.name), *bindings])",
+            "dict.fromkeys([*bindings, *self._after.bindings_from(old.name)])",
+        ),
+    ),
+    *of(
+        "bindings/diff/tangles.py",
+        "bindings/test_plan_order.py bindings/test_plan.py",
+        (
+            "only the next exchanges below are looked at",
+            "told = changes.get(name, Kind.NOTHING) | below.get(name, Kind.NOTHING)",
+            "told = changes.get(name, Kind.NOTHING)",
+        ),
+        (
+            "an alternate that turns below a change is not looked at",
+            ", (Kind.SWITCHES, ANY), (ANY, Kind.SWITCHES))",
+            ", (Kind.SWITCHES, ANY))",
+        ),
+    ),
+    *of(
+        "bindings/tally.py",
+        "bindings/test_tally_state.py bindings/test_tally.py",
+        (
+            "topologies with other priorities of policies have one fingerprint",
+            "definition, policy.apply_to, policy.priority))",
+            "definition, policy.apply_to))",
+        ),
+        (
+            "an internal exchange has the fingerprint of another",
+            "(name, exchange.type, exchange.internal, exchange.arguments.identity)",
+            "(name, exchange.type, exchange.arguments.identity)",
+        ),
+        (
+            "the ring of a delayed exchange is not in the fingerprint",
+            'if "x-consistent-hash" in (exchange.type, exchange.arguments.get("x-delayed-type")):',
+            'if exchange.type == "x-consistent-hash":',
+        ),
+    ),
+    *of(
+        "bindings/sketch.py",
+        "bindings/test_tally_state.py bindings/test_tally.py",
+        (
+            "errors of frequent keys do not add",
+            "error = sum(summary.error for summary in summaries)",
+            "error = max(summary.error for summary in summaries)",
+        ),
+    ),
+    *of(
+        "bindings/coverage.py",
+        "bindings/test_coverage_edges.py bindings/test_coverage.py",
+        (
+            "a binding that chance may take is no other way",
+            "for number in (*outcome.bindings, *outcome.possible_bindings)])",
+            "for number in outcome.bindings])",
+        ),
+        (
+            "a binding leads to where a message was published",
+            '    ways[Destination("exchange", outcome.exchange)] += 1\n',
+            "",
+        ),
+    ),
+    *of(
+        "bindings/audit/ledger.py",
+        "bindings/audit/test_ledger.py",
+        (
+            "a batch that comes again is counted twice",
+            "        self._before = batch + 1, total",
+            "        self._before = batch, total",
+        ),
+        (
+            "a batch that comes again is an error",
+            "if max(batches, default=0) > batch:",
+            "if max(batches, default=0) >= batch:",
+        ),
+    ),
+    *of(
+        "bindings/audit/growth.py",
+        "bindings/audit/test_growth.py",
+        (
+            "what is written to a file that was cut is not read",
+            "return known._replace(end=min(known.end, file.size))",
+            "return known",
+        ),
+        ("notices come with each step", "        self._told.update(notices)\n", ""),
+    ),
+    *of(
+        "bindings/audit/pruning.py",
+        "bindings/audit/test_pruning.py",
+        (
+            "a row group that begins at the last moment is left out",
+            "least > wanted.last",
+            "least >= wanted.last",
+        ),
+        (
+            "of two ends the later one counts",
+            "else min(self.last, time)",
+            "else max(self.last, time)",
+        ),
+    ),
+    *of(
+        "bindings/audit/planning.py",
+        "bindings/audit/test_planning.py",
+        (
+            "a split with an exact end is joined to one without",
+            " and before.end == split.start and before.exact == split.exact:",
+            " and before.end == split.start:",
+        ),
+        ("tasks begin in the order of files", "    groups.sort(key=lambda group: -group[0])\n", ""),
+    ),
+    *of(
+        "bindings/archive/kafka_transactions.py",
+        "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
+        (
+            "only one of the markers of earlier transactions is passed over",
+            "        while markers and markers[0].offset < header.base_offset:",
+            "        if markers and markers[0].offset < header.base_offset:",
+        ),
+        (
+            "no marker is found behind damage",
+            "            place = next_sound(data, place + 1)\n            continue\n        behind",
+            "            return\n        behind",
+        ),
+    ),
+    *of(
+        "bindings/archive/json_lines.py",
+        "bindings/archive/test_json_lines_fast.py bindings/archive/test_json_lines.py",
+        (
+            "the fast path takes the firehose's messages as they are",
+            "        or pc.any(pc.equal(exchange, firehose.EXCHANGE)).as_py()\n",
+            "",
+        ),
+        (
+            "the fast path takes times that a float does not hold",
+            "        or (np.abs(seconds) >= SURE_SECONDS).any()\n",
+            "",
+        ),
+    ),
+    *of(
+        "bindings/archive/kafka_batches.py",
+        "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
+        (
+            "a length that goes round is taken",
+            " or (moved > ends).any() or (moved < starts).any():",
+            " or (moved > ends).any():",
+        ),
+        (
+            "a header may have no name",
+            "        if (keys.lengths < 0).any():",
+            "        if False:",
+        ),
+    ),
+    *of(
+        "bindings/report/gates.py",
+        "bindings/report/test_gates.py",
+        (
+            "a glob goes before the very name",
+            "    for glob, limits in entries:\n        if glob == name:\n            return limits\n",
+            "",
+        ),
+        (
+            "the last entry that fits ignores a binding",
+            "ignored.setdefault(binding, use)",
+            "ignored[binding] = use",
+        ),
+    ),
+    *of(
+        "bindings/language/writer.py",
+        "bindings/test_language_writer.py bindings/test_language_laws.py",
+        (
+            "names that are no names are written bare",
+            "BARE.fullmatch(name) and name not in NO_NAMES and",
+            "BARE.fullmatch(name) and",
+        ),
+        (
+            "a partitioning with a # is written bare",
+            'text.isprintable() and "#" not in text and',
+            "text.isprintable() and",
+        ),
+    ),
+]

@@ -1,0 +1,326 @@
+"""Mutants of the bridge, written from its code: windows, gates, order, confirms, what is given back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, of
+
+__all__ = ["BRIDGE"]
+
+PUMP: Final = "bridge/test_pump.py bridge/test_pump_model.py"
+
+BRIDGE: Final[list[Mutant]] = [
+    *of(
+        "bridge/window.py",
+        f"bridge/test_window.py {PUMP}",
+        (
+            "bytes of a lost connection are never given back",
+            "        self.messages = self.bytes = 0\n        self.full_since",
+            "        self.messages = 0\n        self.full_since",
+        ),
+        (
+            "a window that is full of bytes counts as not full",
+            "and self.messages < self._most and self.bytes < self._most_bytes",
+            "and self.messages < self._most",
+        ),
+        (
+            "no message larger than what is left is ever read",
+            "max(1, left // self._size)",
+            "left // self._size",
+        ),
+        (
+            "one read may go over the bytes",
+            "by_size = self._most if not self._size else max(1, left // self._size)",
+            "by_size = self._most",
+        ),
+        (
+            "only a window that is full of messages is full",
+            "(self.messages >= self._most or self.bytes >= self._most_bytes)",
+            "self.messages >= self._most",
+        ),
+        (
+            "what is done of a lost connection is to be settled",
+            "if not pending.copies and not pending.dropped:",
+            "if not pending.copies:",
+        ),
+        (
+            "a delivery of which all copies would be done is not among those",
+            "if pending.copies > copies.get(pending, 0):",
+            "if pending.copies >= copies.get(pending, 0):",
+        ),
+    ),
+    *of(
+        "bridge/order.py",
+        f"bridge/test_held.py {PUMP}",
+        (
+            "nobody hears of a message that became the first of its key",
+            "            if kept[0] is not line[0]:\n                firsts.append(kept[0])\n",
+            "",
+        ),
+        (
+            "what is forgotten counts as held",
+            "        self._all = {outgoing for line in self._lines.values() for outgoing in line}\n",
+            "",
+        ),
+    ),
+    *of(
+        "bridge/outlet.py",
+        f"bridge/test_outlet.py {PUMP}",
+        (
+            "a connection over which messages were confirmed counts as a failed try",
+            "        self._progressed |= bool(known)\n",
+            "",
+        ),
+        (
+            "confirms of unknown messages are counted",
+            "self._events.confirmed(self.target.name, known, ",
+            "self._events.confirmed(self.target.name, messages, ",
+        ),
+        (
+            "a second refusal of one sending counts as another try",
+            "        if self._in_flight.pop(outgoing.number, None) is None:\n            return\n",
+            "        self._in_flight.pop(outgoing.number, None)\n",
+        ),
+        (
+            "a gate never has a refused message back",
+            "        if gate is not None:\n            gate.under_way.discard(outgoing.number)\n        if outgoing",
+            "        if outgoing",
+        ),
+        (
+            "what can never be written is tried again",
+            "if not failure.final and outgoing.attempts < self._policy.tries:",
+            "if outgoing.attempts < self._policy.tries:",
+        ),
+        (
+            "each try of a message on hold is counted as a message on hold",
+            "if fate is Unroutable.HOLD and pending.held_reason is None:",
+            "if fate is Unroutable.HOLD:",
+        ),
+        (
+            "dead letters of a queue that was given up come in reverse",
+            "for outgoing in sorted({refused, *waiting}, key=in_order):",
+            "for outgoing in sorted({refused, *waiting}, key=in_order, reverse=True):",
+        ),
+        (
+            "gates count what was under way over a lost connection",
+            "        for gate in self._gates.values():\n            gate.under_way.clear()\n",
+            "",
+        ),
+        (
+            "after a reconnect a message passes the held one of its key",
+            "if _place(outgoing) in self._gates or self._held.holds(outgoing):",
+            "if _place(outgoing) in self._gates:",
+        ),
+    ),
+    *of(
+        "bridge/gate.py",
+        f"bridge/test_gate.py {PUMP}",
+        ("waits behind a gate do not grow", "        self.attempts += 1\n", ""),
+        ("a gate opens by one message at a time", "min(self._wide * 2, WIDEST)", "min(self._wide + 1, WIDEST)"),
+        (
+            "a gate is gone with the first success",
+            " and now - self.refused_at >= CALM",
+            "",
+        ),
+        (
+            "the time of a gate begins again with each refusal",
+            "        if self.failure is None:\n            self.since",
+            "        if True:\n            self.since",
+        ),
+    ),
+    *of(
+        "bridge/policy.py",
+        f"bridge/test_policy.py {PUMP}",
+        (
+            "a connection must last and bring something on to count as good",
+            "if progressed or seconds >= self._backoff.most:",
+            "if progressed and seconds >= self._backoff.most:",
+        ),
+        ("jitter takes away up to all of a wait", "(1 - random / 2)", "(1 - random)"),
+    ),
+    *of(
+        "bridge/inlet.py",
+        f"bridge/test_rate.py {PUMP}",
+        ("ten seconds of a rate are saved up", "loop.time() - 1.0)", "loop.time() - 10.0)"),
+        (
+            "what a rate allows comes in bursts",
+            "                limit = min(limit, max(1, int(rate / 10)))\n",
+            "",
+        ),
+    ),
+    *of(
+        "bridge/pump.py",
+        f"bridge/test_outlet.py {PUMP}",
+        (
+            "dead letters are given up as other messages are",
+            "patient = replace(policy, give_up_after=None)",
+            "patient = policy",
+        ),
+        (
+            "each look at an unroutable message on hold is counted",
+            (
+                "        fate = self._policy.unroutable\n"
+                "        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:\n"
+                "            fate = Unroutable.HOLD\n"
+                "        if pending.held_reason is None:"
+            ),
+            (
+                "        fate = self._policy.unroutable\n"
+                "        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:\n"
+                "            fate = Unroutable.HOLD\n"
+                "        if True:"
+            ),
+        ),
+        ("a loop ends one bridge too early", "if hops > max_hops:", "if hops >= max_hops:"),
+        (
+            "what was on hold is routed although it will be read again",
+            "        if not pending.dropped:\n            self._route(inlet, [pending])",
+            "        self._route(inlet, [pending])",
+        ),
+    ),
+    *of(
+        "bridge/workers.py",
+        "bridge/test_workers.py",
+        (
+            "a worker that died while stopping has settled all",
+            "            self.code = NOT_SETTLED\n",
+            "",
+        ),
+    ),
+    *of(
+        "bridge/archive/rotation.py",
+        "bridge/test_rotation.py bridge/test_archive.py bridge/test_archive_faults.py",
+        (
+            "a spool that became parts looks as if it was taken away",
+            "        os.ftruncate(file, 0)",
+            "        pass",
+        ),
+        (
+            "that a spool is gone is not synced",
+            "        path.unlink()\n    sync_folder(root)\n",
+            "        path.unlink()\n",
+        ),
+        (
+            "damage in the midst of a spool counts as torn at its end",
+            "            other, torn = other + torn, 0",
+            "            torn = 0",
+        ),
+    ),
+    *of(
+        "bridge/archive/spool.py",
+        "bridge/test_rotation.py bridge/test_archive.py bridge/test_archive_faults.py",
+        (
+            "what could not be synced stays in a spool",
+            "                os.ftruncate(self._file, self.size)",
+            "                pass",
+        ),
+        (
+            "messages in a file that nobody finds are confirmed",
+            "            os.fdatasync(self._file)\n            self.require_place()",
+            "            os.fdatasync(self._file)",
+        ),
+        (
+            "names of spools follow a clock that is set back",
+            "_last_moment = max(time_ns() // 1_000, _last_moment + 1)",
+            "_last_moment = time_ns() // 1_000",
+        ),
+    ),
+    *of(
+        "bridge/amqp/content.py",
+        "bridge/test_header_bounds.py bridge/test_codec.py",
+        (
+            "only the first header of a name is taken away",
+            "        while (found := content.find(name)) is not None:",
+            "        if (found := content.find(name)) is not None:",
+        ),
+        (
+            "a property that reaches behind the end is cut",
+            "        if end > len(raw):\n            raise _cut(raw)\n        return at, end",
+            "        return at, end",
+        ),
+    ),
+    *of(
+        "bridge/amqp/fields.py",
+        "bridge/test_header_bounds.py bridge/test_codec.py",
+        (
+            "a field of a table with one name twice may reach behind its end",
+            "        if at > end:\n            raise _overrun(data, tag_at, end)\n        yield name, value",
+            "        yield name, value",
+        ),
+        (
+            "tables may be in one another without a bound",
+            "return read(data, at + 5, behind, depth - 1), behind",
+            "return read(data, at + 5, behind, depth), behind",
+        ),
+    ),
+    *of(
+        "bridge/rabbitmq/publishing.py",
+        "bridge/test_rabbitmq_publishing.py bridge/test_rabbitmq_frames.py",
+        (
+            "an exchange that routes again is still taken for one that does not",
+            "                if self._unrouted:\n                    self._unrouted.pop(outgoing.queue, None)\n",
+            "",
+        ),
+        (
+            "one suspect more than there are",
+            "return self._suspects - 1",
+            "return self._suspects",
+        ),
+    ),
+    *of(
+        "bridge/rabbitmq/reading.py",
+        "bridge/test_rabbitmq_source.py",
+        (
+            "a connection that was paused is never resumed",
+            "if self._arrived_bytes <= self._buffer_bytes // 2 and",
+            "if False and",
+        ),
+        (
+            "what was acknowledged is acknowledged again",
+            "            self._acked = self._settled\n\n    async def close",
+            "\n    async def close",
+        ),
+    ),
+    *of(
+        "bridge/kafka/membership.py",
+        "bridge/test_kafka_member.py bridge/test_kafka_transacting.py",
+        (
+            "what is taken away uses up the window",
+            (
+                "            lane = self.lanes.pop((each.topic, each.partition), None)\n"
+                "            if lane is not None:\n"
+                "                self._uncommitted -= len(lane.offsets)"
+            ),
+            (
+                "            lane = self.lanes.pop((each.topic, each.partition), None)\n"
+                "            if lane is not None:\n"
+                "                pass"
+            ),
+        ),
+        (
+            "what is not done with is forgotten",
+            "while offsets and offsets[0] < offset:",
+            "while offsets and offsets[0] <= offset:",
+        ),
+    ),
+    *of(
+        "bridge/kafka/transactions.py",
+        "bridge/test_kafka_transactions.py bridge/test_kafka_transacting.py",
+        (
+            "a transaction is whole without its last delivery",
+            "outgoing.delivery.position < offsets.get(",
+            "outgoing.delivery.position <= offsets.get(",
+        ),
+        (
+            "after an abort messages come in reverse",
+            "state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))",
+            "state.waiting.extendleft([outgoing for outgoing in state.inside if outgoing.number not in bad])",
+        ),
+        (
+            "a transaction ends in the midst of a delivery",
+            "if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:",
+            "if len(inside) >= self._messages:",
+        ),
+    ),
+]

@@ -1,0 +1,241 @@
+"""Mutants of the engine, written from its code: caches, bounds, what is given back, what is remembered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, of
+
+__all__ = ["EXCHANGE"]
+
+NOTHING: Final = "pass"
+
+EXCHANGE: Final[list[Mutant]] = [
+    *of(
+        "exchange/matcher.py",
+        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        (
+            "a literal pattern that is unbound stays in the cache of keys",
+            "                    del self._literal[pattern.text]\n                self._keys.pop(pattern.text, None)",
+            "                    del self._literal[pattern.text]",
+        ),
+        (
+            "a wildcard pattern that changes leaves the cache of keys",
+            "        self._keys.clear()\n        self._signatures.clear()",
+            "        self._signatures.clear()",
+        ),
+        (
+            "the cache of keys has no bound",
+            "            if len(self._keys) >= self._cache_size:\n                self._keys.clear()\n",
+            "",
+        ),
+        (
+            "the cache of signatures has no bound",
+            "            if len(self._signatures) >= self._cache_size:\n                self._signatures.clear()\n",
+            "",
+        ),
+        (
+            "a word that three patterns name is forgotten with the second",
+            "            if others > 1:",
+            "            if others > 2:",
+        ),
+        (
+            "a pattern that is removed stays in the indexes",
+            "                index.remove(wild)",
+            "                pass",
+        ),
+        (
+            "values of a literal and a wildcard pattern come twice",
+            "(*literal, *wild) if self._distinct else",
+            "(*literal, *wild) if not self._distinct else",
+        ),
+    ),
+    *of(
+        "exchange/wild.py",
+        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        (
+            "long patterns without # are in no index",
+            "return self.open or self.least > LONGEST",
+            "return self.open",
+        ),
+        (
+            "long patterns without # match longer keys",
+            'return [(*conditions, ("length", self.least))]',
+            "return [conditions]",
+        ),
+        (
+            "long patterns with # ask for one word more than they need",
+            "(self.least - 1, PRESENT)",
+            "(self.least, PRESENT)",
+        ),
+        ("no word may be left out between parts", "range(spare + 1)", "range(spare)"),
+        (
+            "words under which nothing is compared are kept",
+            "        if not self._compared[word]:\n            del self._compared[word]\n",
+            "",
+        ),
+    ),
+    *of(
+        "exchange/conjunctions.py",
+        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        (
+            "an answer with a removed value is remembered",
+            'the memory when it was the last."""\n        self._answers.clear()',
+            'the memory when it was the last."""',
+        ),
+        (
+            "blocks split by name lose what asks for nothing",
+            "places = {_REST, *map(self.spread, features)}",
+            "places = {*map(self.spread, features)}",
+        ),
+        ("slots that are free are not used again", "        if self._free:", "        if False:"),
+        (
+            "the answers of a block have no bound",
+            (
+                "                    if len(self._answers) >= self._answers_size:\n"
+                "                        self._answers.clear()\n"
+            ),
+            "",
+        ),
+        (
+            "a split stays when its last child is gone",
+            "            if node.parent.children:\n                return",
+            "            if True:\n                return",
+        ),
+    ),
+    *of(
+        "exchange/router.py",
+        "exchange/test_router_memory.py exchange/test_router.py exchange/test_router_laws.py exchange/test_explain.py",
+        (
+            "remembered routes have no bound",
+            "        if self._remembered_count >= self._cache_size:\n            self._forget()\n",
+            "",
+        ),
+        (
+            "a binding changes only what its own exchange remembers",
+            "for routes in self._remembered.values():",
+            "for routes in [self._remembered.get(binding.source, {})]:",
+        ),
+        (
+            "routes are remembered by key before an exchange that looks at more",
+            'pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]',
+            NOTHING,
+        ),
+        (
+            "the default exchange remembers partitions that a header decides",
+            'pending += ["", *(b.source',
+            "pending += [*(b.source",
+        ),
+        (
+            "the partitions of a deleted queue stay",
+            "before = self._partitioned.pop(part.name, None)",
+            "before = self._partitioned.get(part.name)",
+        ),
+        (
+            "a route with BCC is remembered",
+            'key_only = not headers or ("CC" not in headers and "BCC" not in headers)',
+            'key_only = not headers or "CC" not in headers',
+        ),
+        (
+            "a circle leads through its first exchange once more",
+            "        seen = {message.exchange}\n",
+            "        seen: set[str] = set()\n",
+        ),
+    ),
+    *of(
+        "exchange/rules.py",
+        "exchange/test_rules_state.py exchange/test_rules.py exchange/test_hash_kinds.py",
+        (
+            "an exchange is in use when something is bound to it",
+            "if if_unused and tables.bindings_from(name):",
+            'if if_unused and tables.bindings_to(Destination("exchange", name)):',
+        ),
+        (
+            "an auto-delete exchange goes with its first binding",
+            "exchange.auto_delete and not left[source]",
+            "exchange.auto_delete",
+        ),
+        (
+            "declaring a queue once more without partitions takes them away",
+            "if queue.partitioning in (None, existing.partitioning):",
+            "if queue.partitioning == existing.partitioning:",
+        ),
+    ),
+    *of(
+        "exchange/kinds/consistent_hash.py",
+        "exchange/test_rules_state.py exchange/test_hash_kinds.py",
+        (
+            "a ring keeps the bounds of before an unbinding",
+            "        self._ends = list(accumulate(map(_weight, self._ring)))",
+            "        self._ends = self._ends[: len(self._ring)]",
+        ),
+        (
+            "the header BCC is hashed",
+            'if name not in message.headers or name == "BCC":',
+            "if name not in message.headers:",
+        ),
+    ),
+    *of(
+        "exchange/kinds/headers.py",
+        "exchange/test_router_memory.py exchange/test_router.py",
+        ("the header BCC matches", '        if name != "BCC"\n', ""),
+    ),
+    *of(
+        "exchange/kinds/topic.py",
+        "exchange/test_router_memory.py exchange/test_router.py exchange/test_router_laws.py",
+        (
+            "a binding with # and no * changes the routes of its own key alone",
+            'may_be_wild = "*" in key or "#" in key',
+            'may_be_wild = "*" in key',
+        ),
+    ),
+    *of(
+        "exchange/dispatch.py",
+        "exchange/test_dispatch.py",
+        (
+            "a handler that was removed keeps its place in the order",
+            "            if not patterns:\n                del self._handlers[handler]\n",
+            "",
+        ),
+        (
+            "what is to be a dead letter is put back",
+            'requeue=on_error == "requeue"',
+            'requeue=on_error == "dead-letter"',
+        ),
+    ),
+    *of(
+        "exchange/nearest.py",
+        "exchange/test_nearest.py exchange/test_explain.py",
+        (
+            "obstacles are named from the queue backwards",
+            "(*step.obstacles, *obstacles)",
+            "(*obstacles, *step.obstacles)",
+        ),
+        (
+            "of many bindings the first ones are looked at, not the nearest",
+            (
+                "bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, "
+                "key=lambda b: _first_sight(b.routing_key, walk.message))"
+            ),
+            "bindings = bindings[:LOOKED_AT_CLOSELY]",
+        ),
+    ),
+    *of(
+        "exchange/partition/kafka_builtin.py",
+        "exchange/partition/test_kafka_builtin.py",
+        (
+            "what was produced is counted from the last append only",
+            "return memory._replace(produced=produced)",
+            "return memory._replace(produced=event.size)",
+        ),
+    ),
+    *of(
+        "exchange/partition/kafka.py",
+        "exchange/partition/test_kafka.py",
+        (
+            "the Scala producer draws for each record",
+            "memory._replace(partition=partition)\n\n\ndef _absolute",
+            "memory\n\n\ndef _absolute",
+        ),
+    ),
+]

@@ -1,0 +1,369 @@
+"""Mutants that the tests once let live, each of which some test now kills."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, of
+
+__all__ = ["SURVIVORS"]
+
+SURVIVORS: Final[list[Mutant]] = [
+    *of(
+        "exchange/matcher.py",
+        "exchange/test_matcher_memory.py",
+        (
+            "a $ at the beginning is no part of the signature in MQTT",
+            'signature = (key[:1] == "$", *signature)',
+            "pass",
+        ),
+        (
+            "keys of exactly LONGEST words are searched for among longer ones",
+            "length = len(words) if len(words) <= LONGEST else None",
+            "length = len(words) if len(words) < LONGEST else None",
+        ),
+        (
+            "the cache of answers has no bound",
+            "                if len(self._answers) >= self._cache_size:\n                    self._answers.clear()\n",
+            "",
+        ),
+    ),
+    *of(
+        "exchange/wild.py",
+        "exchange/test_matcher_memory.py",
+        (
+            "head and tail of a long pattern may overlap",
+            "if self.least > LONGEST and self.least - 1 not in dict(conditions):",
+            "if False:",
+        ),
+    ),
+    *of(
+        "exchange/conjunctions.py",
+        "exchange/test_matcher_memory.py",
+        (
+            "what is remembered of sets of headers has no bound",
+            "        if len(self._lacking) >= 256:\n            self._lacking.clear()\n",
+            "",
+        ),
+        (
+            "wide blocks of few masks are never split",
+            "(self._masks > MASKS or width > WIDEST)",
+            "self._masks > MASKS",
+        ),
+    ),
+    *of(
+        "exchange/router.py",
+        "exchange/test_router_memory.py",
+        (
+            "routes by an alternate to a headers exchange are remembered by key",
+            "pending += back.get(name, ())",
+            "pass",
+        ),
+        (
+            "a new binding to a headers exchange leaves what is remembered by key",
+            'if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:',
+            "if binding.destination.name in self._partitioned:",
+        ),
+        (
+            "after a queue was declared the default exchange still remembers that there is none",
+            'self._remembered.get("", {}).pop(part.name, None)',
+            "pass",
+        ),
+        (
+            "routes are found and remembered without the lock",
+            "        with self._lock:\n            route = self._walk(message, None)",
+            "        if True:\n            route = self._walk(message, None)",
+        ),
+    ),
+    *of(
+        "exchange/kinds/headers.py",
+        "exchange/test_router_memory.py",
+        (
+            "headers that begin with x and no dash are ignored",
+            'not name.startswith("x-")',
+            'not name.startswith("x")',
+        ),
+    ),
+    *of(
+        "exchange/nearest.py",
+        "exchange/test_nearest.py",
+        (
+            "a nearer way that is found later is not taken",
+            'if total < best.get(there, float("inf")):',
+            "if there not in best:",
+        ),
+    ),
+    *of(
+        "exchange/partition/kafka.py",
+        "exchange/partition/test_kafka.py",
+        (
+            "the Scala producer refreshes a millisecond early",
+            "if 0 <= self.refresh_ms < inputs.now - memory.since:",
+            "if 0 <= self.refresh_ms <= inputs.now - memory.since:",
+        ),
+    ),
+    *of(
+        "bridge/window.py",
+        "bridge/test_window.py",
+        ("a window full of bytes has room for one more", "        if left <= 0:", "        if left < 0:"),
+        ("bytes that were settled are never given back", "                self.bytes -= last.size\n", ""),
+        (
+            "the bytes of a window have no bound",
+            "left = self._most_bytes - self.bytes\n        if left <= 0:",
+            "left = self._most_bytes\n        if left <= 0:",
+        ),
+        (
+            "a message larger than the window is never admitted",
+            "if left < 0 and (count or self.messages):",
+            "if left < 0:",
+        ),
+    ),
+    *of(
+        "bridge/order.py",
+        "bridge/test_held.py",
+        (
+            "messages are held in the order in which they failed",
+            "insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=in_order)",
+            "self._lines.setdefault(self._key_of(outgoing), []).append(outgoing)",
+        ),
+        (
+            "whatever message of a key leaves, its first is sent once more",
+            "return line[0] if was_first else None",
+            "return line[0]",
+        ),
+    ),
+    *of(
+        "bridge/inlet.py",
+        "bridge/test_window.py bridge/test_rate.py bridge/test_pump.py",
+        (
+            "the window of a lost connection is kept",
+            "            inlet.window.drop()\n",
+            "",
+        ),
+        (
+            "a source is read although there is no room",
+            "            while self._is_paused() or window.room <= 0:",
+            "            while self._is_paused():",
+        ),
+        (
+            "all that was read goes into the window at once",
+            "            count = window.fitting(deliveries)\n            if count:",
+            "            count = len(deliveries)\n            if count:",
+        ),
+        (
+            "a source is read at twice the rate",
+            "free_at += len(deliveries) / rate",
+            "free_at += len(deliveries) / rate / 2",
+        ),
+    ),
+    *of(
+        "bridge/outlet.py",
+        "bridge/test_outlet.py",
+        (
+            "after a reconnect messages are sent in the order of launching",
+            "under_way = sorted(self._in_flight.values(), key=in_order)",
+            "under_way = list(self._in_flight.values())",
+        ),
+        (
+            "a second confirm of one message counts as that of another copy",
+            "if in_flight.pop(outgoing.number, None) is not None:",
+            "if in_flight.pop(outgoing.number, outgoing) is not None:",
+        ),
+    ),
+    *of(
+        "bridge/policy.py",
+        "bridge/test_policy.py",
+        ("the first wait is twice as long", "min(attempt - 1, 60)", "min(attempt, 60)"),
+    ),
+    *of(
+        "bridge/dead_letters.py",
+        "bridge/test_dead_letters.py",
+        ("a dead letter expires", '("expiration", properties), ', ""),
+    ),
+    *of(
+        "bridge/workers.py",
+        "bridge/test_workers.py",
+        (
+            "a worker that starts while all are to stop hears nothing of it",
+            "            if self._stopping.is_set():\n                self._process.terminate()\n",
+            "",
+        ),
+        (
+            "the exit code of all is that of the best worker",
+            "return max(worker.code for worker in workers)",
+            "return min(worker.code for worker in workers)",
+        ),
+    ),
+    *of(
+        "bridge/archive/rotation.py",
+        "bridge/test_rotation.py",
+        ("parts have their names before they are synced", "            os.fsync(file.fileno())", "            pass"),
+    ),
+    *of(
+        "bridge/archive/writing.py",
+        "bridge/test_archive.py",
+        (
+            "messages are confirmed after the target was closed",
+            "        if self._state is state:\n            if written:",
+            "        if True:\n            if written:",
+            "whom it reports to has forgotten the connection by then",
+        ),
+    ),
+    *of(
+        "bridge/amqp/content.py",
+        "bridge/test_header_bounds.py",
+        ("a header may reach behind the table", "                if behind > end:", "                if False:"),
+    ),
+    *of(
+        "bridge/kafka/membership.py",
+        "bridge/test_kafka_member.py",
+        (
+            "a message is committed that was not settled",
+            "        offset = delivery.position + 1\n        self._fresh",
+            "        offset = delivery.position + 2\n        self._fresh",
+        ),
+        (
+            "offsets that are back are not noticed",
+            "if message.offset() < lane.next:",
+            "if False:",
+        ),
+    ),
+    *of(
+        "bridge/kafka/transactions.py",
+        "bridge/test_kafka_transactions.py",
+        (
+            "a transaction has no bound",
+            "if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:",
+            "if False:",
+        ),
+    ),
+    *of(
+        "bridge/rabbitmq/publishing.py",
+        "bridge/test_rabbitmq_publishing.py",
+        (
+            "a confirm of several leaves out the last one",
+            "                if number > event.number:",
+            "                if number >= event.number:",
+        ),
+        (
+            "a message that was returned is confirmed",
+            "failure = returned.pop(number, None) if returned else None",
+            "failure = None",
+        ),
+    ),
+    *of(
+        "bridge/rabbitmq/reading.py",
+        "bridge/test_rabbitmq_source.py",
+        (
+            "a delivery of an earlier connection is settled",
+            "        if delivery.lane != self._epoch:\n            return\n",
+            "",
+        ),
+    ),
+    *of(
+        "bindings/crawl.py",
+        "bindings/test_crawl.py",
+        (
+            "there is no key where a shorter word might do",
+            "        if found is None and len(fresh) > 1:\n            raise OutOfBudget",
+            "        if False:\n            raise OutOfBudget",
+        ),
+    ),
+    *of(
+        "bindings/diff/order.py",
+        "bindings/test_plan_order.py",
+        (
+            "policies turn before the new bindings are there",
+            "[*opening, *turning, *replacing, *closing]",
+            "[*turning, *opening, *replacing, *closing]",
+        ),
+    ),
+    *of(
+        "bindings/tally.py",
+        "bindings/test_tally_state.py",
+        (
+            "the order of a ring is not in the fingerprint",
+            "yield repr([(tuple(b.destination), b.routing_key) for b in topology.bindings_from(name)])",
+            "yield repr(sorted([(tuple(b.destination), b.routing_key) for b in topology.bindings_from(name)]))",
+        ),
+    ),
+    *of(
+        "bindings/sketch.py",
+        "bindings/test_tally_state.py",
+        ("what merging leaves out is no error", "        error += least\n", ""),
+    ),
+    *of(
+        "bindings/coverage.py",
+        "bindings/test_coverage_edges.py",
+        ("what was hit at the very moment is stale", "use.last < since", "use.last <= since"),
+        (
+            "more than all messages may match",
+            "min(1.0, RULE_OF_THREE / self.exposure)",
+            "RULE_OF_THREE / self.exposure",
+        ),
+    ),
+    *of(
+        "bindings/audit/ledger.py",
+        "bindings/audit/test_ledger.py",
+        (
+            "the last batch that was folded is counted again",
+            "        if batch <= summed:",
+            "        if batch < summed:",
+        ),
+    ),
+    *of(
+        "bindings/audit/pruning.py",
+        "bindings/audit/test_pruning.py",
+        (
+            "a row group that ends at the first moment is left out",
+            "greatest < wanted.first",
+            "greatest <= wanted.first",
+        ),
+    ),
+    *of(
+        "bindings/archive/json_lines.py",
+        "bindings/archive/test_json_lines_fast.py",
+        (
+            "the fast path takes a virtual host with a NUL",
+            "for texts in (exchange, key, vhost))",
+            "for texts in (exchange, key))",
+        ),
+    ),
+    *of(
+        "bindings/archive/kafka_transactions.py",
+        "bindings/archive/test_kafka_ends.py",
+        (
+            "the marker of an earlier transaction ends a later one",
+            "if marker.producer != header.producer_id or marker.offset >= header.base_offset:",
+            "if True:",
+        ),
+    ),
+    *of(
+        "bindings/language/writer.py",
+        "bindings/test_language_writer.py",
+        (
+            "a partitioning with a variable's braces is written bare",
+            " and not VARIABLE.search(text)",
+            "",
+        ),
+    ),
+    *of(
+        "bindings/apply/steps.py",
+        "bindings/test_apply_steps.py",
+        (
+            "a queue is deleted whatever came into it meanwhile",
+            "channel.queue_delete(name, careful, careful, callback=done)",
+            "channel.queue_delete(name, callback=done)",
+        ),
+        (
+            "a binding with arguments is unbound without a look",
+            "if step.added or not part.arguments or not self._live.unbind(part):",
+            "if step.added or part.arguments or not self._live.unbind(part):",
+        ),
+        (
+            "a step counts as done after others heard of it",
+            "            outcome.done.append(outcome.left.pop())\n            told(step)",
+            "            told(step)\n            outcome.done.append(outcome.left.pop())",
+        ),
+    ),
+]
