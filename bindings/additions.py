@@ -6,7 +6,6 @@ one virtual host), so such a file is imported as any other; the broker's own exp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from bindings.expectations import Expectation
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning import Partitioning
-from exchange.profile import PROFILES, Profile, profile_for
+from exchange.profile import PROFILES, Profile, profile_by_name
 
 __all__ = ["KEY", "Additions", "profile_said"]
 
@@ -86,8 +85,7 @@ class Additions:
 
 def profile_said(name: str) -> Profile | None:
     """The profile of a name that people write: one of `PROFILES`, or ``rabbitmq-`` and any version."""
-    version = re.fullmatch(r"rabbitmq-(\d+(?:\.\d+)+)", name)
-    return PROFILES.get(name) or (profile_for(version[1]) if version else None)
+    return profile_by_name(name)
 
 
 def _with(all_of_them: Mapping[str, Any], vhost: str, new: Any) -> dict[str, Any]:

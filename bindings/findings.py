@@ -5,14 +5,13 @@ Invariant: each finding names its place in the file and changes nothing; what is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-from warnings import catch_warnings, simplefilter
 
 from bindings.entries import ENCODE, Entry, Part
 from exchange.kinds import KINDS
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy
+from exchange.pcre import expression
 
 __all__ = ["RESERVED", "findings", "not_imported", "of_part"]
 
@@ -88,12 +87,11 @@ def _policy_findings(policy: Policy) -> Iterator[str]:
     if policy.apply_to not in APPLY_TO:
         known = ", ".join(map(repr, APPLY_TO))
         yield f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
-    try:
-        with catch_warnings():  # of constructs that a later Python may read otherwise
-            simplefilter("ignore")
-            re.compile(policy.pattern)
-    except re.error as error:
-        yield f".pattern: {policy.pattern!r} is no regular expression for Python and applies to nothing: {error}"
+    found = expression(policy.pattern)
+    if found.error:
+        yield f".pattern: {policy.pattern!r} is refused by RabbitMQ and applies to nothing: {found.error}"
+    elif found.unknown:
+        yield f".pattern: {policy.pattern!r} is not understood here, routes may stay undecided: {found.unknown}"
 
 
 def _argument_findings(value: Any, place: str, *, table: bool = True) -> Iterator[str]:

@@ -8,7 +8,6 @@ allowed and will cost something one day is among the warnings.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet
 from bridge.table import Table, Warned
 from exchange.errors import InputError
-from exchange.profile import PROFILES, profile_for
+from exchange.profile import PROFILES, profile_by_name
 from exchange.topology import Topology
 
 __all__ = ["Config", "Http", "read_config"]
@@ -234,13 +233,11 @@ def _topology(table: Table, folder: Path) -> Topology:
 
 
 def _profile(table: Table) -> str | None:
-    """Return the profile that is named. Raises InputError for one that there is not, naming the one to take."""
+    """Return the profile that is named. Raises InputError for a name that is no release."""
     name = table.maybe("profile")
-    if name is None or name in PROFILES:
+    if name is None or profile_by_name(name) is not None:
         return name
-    release = re.fullmatch(r"(?:rabbitmq-)?(\d+(?:\.\d+)*)", name)
-    meant = f"; that release routes as {profile_for(release[1]).name} does" if release is not None else ""
-    raise table.error("profile", f"must be one of {', '.join(PROFILES)}, and is {name!r}{meant}")
+    raise table.error("profile", f"must be one of {', '.join(PROFILES)} or a version as 4.1.3, and is {name!r}")
 
 
 def _window_bytes(table: Table, base: Policy) -> int:

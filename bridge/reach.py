@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exchange.parts import alternate_in_effect
+from exchange.parts import alternates_in_effect
 from exchange.topology import Topology
 
 __all__ = ["reachable_queues"]
@@ -23,8 +23,7 @@ def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]
         found = topology.exchanges.get(name)
         if found is None:
             continue
-        alternate = alternate_in_effect(found, topology.policies)
-        following = [] if alternate is None else [alternate]
+        following = [name for name in alternates_in_effect(found, topology.policies) if name is not None]
         for binding in topology.bindings_from(name):
             if binding.destination.kind == "queue":
                 queues.add(binding.destination.name)

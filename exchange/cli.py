@@ -23,7 +23,7 @@ from exchange.limits import INTEGER_DIGITS, SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.partition.cli import partition_command
-from exchange.profile import PROFILES
+from exchange.profile import PROFILES, profile_by_name
 from exchange.route import Route
 from exchange.router import Router
 from exchange.selector.cli import selector_command
@@ -153,11 +153,34 @@ def commands(load: Load) -> list[click.Command]:
     return [route_command, explain_command, partition_command, selector_command]
 
 
+class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a profile, or a version of RabbitMQ."""
+
+    name = "release"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name as it is given, if there is such a profile."""
+        if profile_by_name(value) is None:
+            self.fail(f"{value!r} is no release of RabbitMQ: give {', '.join(PROFILES)} or a version as 4.1.3")
+        return str(value)
+
+
+def profile_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names the release of RabbitMQ."""
+    return click.option(
+        "--profile",
+        type=ProfileType(),
+        metavar="RELEASE",
+        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10 "
+        "[default: the one that the source names, else the newest].",
+    )
+
+
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name a topology, for every command that asks for one."""
     for option in (
         timeout_option,
-        click.option("--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ to be exact to; the newest."),
+        profile_option(),
         click.option("--vhost", help="The virtual host; needed only where the file has several."),
         click.option(
             "--topology",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exchange.display import escape_line
+from exchange.kinds import KINDS
 from exchange.message import Message
 from exchange.notation import write_arguments, write_value
 from exchange.parts import Binding, Exchange
@@ -58,7 +59,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     elif route.unroutable:
         yield "unroutable: dropped, or returned to a publisher that set mandatory (312 NO_ROUTE)"
     if route.undecided:
-        yield f"undecided: the type of {', '.join(map(_name, route.undecided))} is unknown here, more queues may get it"
+        named = ", ".join(map(_name, route.undecided))
+        yield f"undecided: what {named} does is not known here, more queues may get it"
     if explanation.asked is not None:
         yield from _asked_lines(explanation, explanation.asked)
 
@@ -66,7 +68,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     came_from = "" if hop.came_from is None else f", from {_name(hop.came_from)}"
     yield f"  {_name(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
-    if hop.undecided:
+    if hop.undecided and (hop.exchange.type not in KINDS or not KINDS[hop.exchange.type].decides(hop.exchange)):
         yield "    ? this type of exchange is unknown here"
         return
     outcomes = dict(hop.steps)
@@ -78,6 +80,8 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         yield "    no binding matches"
     if hop.chosen_by is not None:
         yield f"    {hop.chosen_by}"
+    if hop.undecided:
+        yield "    ? its alternate exchange depends on a policy whose pattern is not understood here"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
+from exchange.pcre import expression
 from exchange.values import EMPTY, FieldTable, type_and_value
 
 if TYPE_CHECKING:
@@ -123,23 +121,35 @@ class Policy:
         if not isinstance(self.definition, FieldTable):
             object.__setattr__(self, "definition", FieldTable(self.definition))
 
-    def applies_to_exchange(self, name: str) -> bool:
-        """Whether it is for exchanges and its pattern is found in the name; one that is no regex applies to none."""
-        expression = _compiled(self.pattern)
-        return self.apply_to in ("all", "exchanges") and expression is not None and bool(expression.search(name))
+    def applies_to_exchange(self, name: str) -> bool | None:
+        """Return whether the broker applies it to the exchange of this name; None where that is not known here.
+
+        A pattern that the broker refuses applies to nothing. See `exchange.pcre` for what is not known.
+        """
+        return self.apply_to in ("all", "exchanges") and self.is_found_in(name)
+
+    def is_found_in(self, name: str) -> bool | None:
+        """Return whether the broker finds the pattern in a name; None where that is not known here."""
+        return False if expression(self.pattern).error else expression(self.pattern).found_in(name)
 
 
 def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """The name of the alternate exchange in force: the argument, else what the policy in force says.
+    """Return the name of the alternate exchange in force: the argument, else what the policy in force says.
 
-    Policies of equal priority have no defined order in RabbitMQ; the first given wins here.
+    Policies of equal priority have no defined order in RabbitMQ; the first given wins here. None as well where it
+    depends on a pattern that is not understood here: `possible_alternates` has more than one element then.
     """
+    possible = possible_alternates(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
+
+
+def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that may be in force, None for none: one element where that is known."""
     if "alternate-exchange" in exchange.arguments:
         kind, value = type_and_value(exchange.arguments["alternate-exchange"])
-        return value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None
-    policy = policy_in_force(exchange.name, policies)
-    value = policy.definition.get("alternate-exchange") if policy is not None else None
-    return value if isinstance(value, str) else None
+        return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
+    alternates = [_alternate_of(policy) for policy in _policies_possible(exchange.name, policies)]
+    return tuple(dict.fromkeys(alternates))
 
 
 def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
@@ -148,34 +158,46 @@ def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> s
     The default exchange routes nothing that comes to it from an alternate, and so takes its own, which a policy can
     give it. A message published to the default exchange never gets there.
     """
-    name = alternate_exchange(exchange, policies)
-    return name if name != "" else alternate_exchange(PREDECLARED[0], policies) or ""
+    possible = alternates_in_effect(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
+
+
+def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that a message may get to, None for none: one element where that is known."""
+    possible = possible_alternates(exchange, policies)
+    if "" not in possible:
+        return possible
+    behind = [name or "" for name in possible_alternates(PREDECLARED[0], policies)]
+    return tuple(dict.fromkeys([*(name for name in possible if name != ""), *behind]))
 
 
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
-    """The policy that RabbitMQ applies to the exchange of this name."""
-    applying = [policy for policy in policies.values() if policy.applies_to_exchange(exchange)]
-    return max(applying, key=lambda policy: policy.priority, default=None)
+    """Return the policy that RabbitMQ applies to the exchange of this name; None where that is not known, too."""
+    possible = _policies_possible(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
 
 
-def pattern_compiles(pattern: str) -> bool:
-    """Whether the pattern of a policy is a regular expression."""
-    return _compiled(pattern) is not None
+def _policies_possible(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
+    """Return the policies that may be in force: those of unknown patterns down to the first that applies for sure."""
+    possible: list[Policy | None] = []
+    if policies:
+        for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
+            applies = policy.applies_to_exchange(exchange)
+            if applies is not False:
+                possible.append(policy)
+            if applies:
+                return possible
+    return [*possible, None]
+
+
+def _alternate_of(policy: Policy | None) -> str | None:
+    value = policy.definition.get("alternate-exchange") if policy is not None else None
+    return value if isinstance(value, str) else None
 
 
 def _freeze(part: Exchange | Queue) -> None:
     if not isinstance(part.arguments, FieldTable):
         object.__setattr__(part, "arguments", FieldTable(part.arguments))
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Python's regexes may mean one day
-        try:
-            return re.compile(pattern)
-        except re.error:
-            return None
 
 
 PREDECLARED: Final = (

@@ -5,10 +5,11 @@ A profile is a table row: code asks for a named difference, never for a version.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["LATEST", "PROFILES", "Profile", "profile_for"]
+__all__ = ["LATEST", "PROFILES", "Profile", "profile_by_name", "profile_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Profile:
     """The greatest binding key of x-consistent-hash (since 4.3, and 4.2.6)."""
     modulus_hash_sorts: bool
     """x-modulus-hash goes by the order of destinations, not of the table of bindings (since 4.3)."""
+    settings: str
+    """Whose tables of queue arguments and policy settings hold: those of 3.10, 3.12, 4.0 or 4.3."""
 
 
 _4_3: Final = Profile(
@@ -53,9 +56,16 @@ _4_3: Final = Profile(
     hashes_empty_arrays=True,
     max_weight=10_000,
     modulus_hash_sorts=True,
+    settings="4.3",
 )
 _4_0: Final = replace(
-    _4_3, name="rabbitmq-4.0", max_many=None, hashes_empty_arrays=False, max_weight=None, modulus_hash_sorts=False
+    _4_3,
+    name="rabbitmq-4.0",
+    max_many=None,
+    hashes_empty_arrays=False,
+    max_weight=None,
+    modulus_hash_sorts=False,
+    settings="4.0",
 )
 _3_13: Final = replace(
     _4_0,
@@ -64,6 +74,7 @@ _3_13: Final = replace(
     unknown_type_closes_connection=True,
     queues_have_a_type=False,
     local_random=False,
+    settings="3.12",
 )
 _3_10: Final = replace(
     _3_13,
@@ -72,10 +83,12 @@ _3_10: Final = replace(
     timestamps_in_milliseconds=False,
     hash_headers_have_types=True,
     hashes_empty_arrays=True,
+    settings="3.10",
 )
 
 PROFILES: Final = {
-    profile.name: profile for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12"), _3_13, _4_0, _4_3)
+    profile.name: profile
+    for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12", settings="3.12"), _3_13, _4_0, _4_3)
 }
 """By name; a server between two of them behaves as the older one."""
 
@@ -95,3 +108,9 @@ def profile_for(version: str) -> Profile:
         if since <= numbers:
             best = profile
     return best
+
+
+def profile_by_name(name: str) -> Profile | None:
+    """Return the profile that a user names: ``4.2.6``, ``v4.2.6`` or ``rabbitmq-4.2.6``; None when it is no version."""
+    version = re.fullmatch(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?", name)
+    return PROFILES.get(name) or (profile_for(version[1]) if version is not None else None)

@@ -16,7 +16,7 @@ from exchange.errors import AccessRefused, InputError, NotFound, PatternError
 from exchange.forks import ROUTERS, lock_at_forks
 from exchange.kinds import KINDS, Choose, Default, Kind
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, policy_in_force
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
 from exchange.tables import Change
 from exchange.topology import Topology
@@ -157,7 +157,7 @@ class Router:
         seen = {message.exchange}
         work: list[tuple[_Compiled, str | None]] = [(start, None)]
         while work:
-            (exchange, kind, alternate), came_from = work.pop()
+            (exchange, kind, alternate, is_unsure), came_from = work.pop()
             if kind is None:
                 undecided.append(exchange.name)
                 if hops is not None:
@@ -176,8 +176,11 @@ class Router:
                     onwards.append(name)
                 elif name in existing:
                     queues[name] = None
-            if not matched and alternate is not None:
-                onwards.append(alternate)
+            if not matched:
+                if alternate is not None:
+                    onwards.append(alternate)
+                if is_unsure:
+                    undecided.append(exchange.name)
             for name in onwards:
                 if name not in seen and name in self._compiled:
                     seen.add(name)
@@ -212,7 +215,8 @@ class Router:
             destinations = {Destination("exchange", alternate.name): None}
         steps = tuple([Step(destination, self._outcome(destination, queues, seen)) for destination in destinations])
         in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
-        return Hop(exchange, came_from, in_order, steps, alternate, chosen_by=chosen_by)
+        unsure = not matched and self._compiled[exchange.name].is_unsure
+        return Hop(exchange, came_from, in_order, steps, alternate, undecided=unsure, chosen_by=chosen_by)
 
     def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
         if not self._tables.exists(destination):
@@ -357,9 +361,8 @@ class Router:
             self._partitioned[queue.name] = queue.partitioning
 
     def _compile_alternates(self, policies: Mapping[str, Policy]) -> None:
-        alternates = {name: alternate_exchange(each.exchange, policies) for name, each in self._compiled.items()}
-        for name, alternate in alternates.items():
-            self._compiled[name] = self._compiled[name]._replace(alternate=alternate)
+        compiled = [self._with_alternate(each.exchange, each.kind, policies) for each in self._compiled.values()]
+        self._compiled.update((each.exchange.name, each) for each in compiled)
 
     def _compile(self, exchange: Exchange) -> None:
         kind_class = Default if not exchange.name else KINDS.get(exchange.type)
@@ -372,8 +375,11 @@ class Router:
                 except PatternError as error:
                     what = f"binding {binding.source!r} -> {binding.destination}, key {binding.routing_key[:40]!r}..."
                     raise InputError(f"{what}: {error.message}") from None
-        alternate = alternate_exchange(exchange, self._tables.policies)
-        self._compiled[exchange.name] = _Compiled(exchange, kind, alternate)
+        self._compiled[exchange.name] = self._with_alternate(exchange, kind, self._tables.policies)
+
+    def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:
+        possible = possible_alternates(exchange, policies)
+        return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
 
 
 class _Compiled(NamedTuple):
@@ -382,6 +388,8 @@ class _Compiled(NamedTuple):
     exchange: Exchange
     kind: Kind | None
     alternate: str | None
+    is_unsure: bool
+    """Whether the alternate exchange is not known, since a policy's pattern is not understood."""
 
 
 def _chance() -> Choose:

@@ -18,8 +18,10 @@ from typing import Any, Final, NamedTuple
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS
 from exchange.limits import SHORTSTR_BYTES
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue, pattern_compiles
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue
+from exchange.policy_definitions import refuse_policy
 from exchange.profile import Profile
+from exchange.queue_arguments import refuse_queue
 from exchange.tables import Change, Tables
 from exchange.values import FieldTable, to_bytes, type_and_value
 
@@ -99,6 +101,7 @@ def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
     _refuse_reserved("queue", name)
+    refuse_queue(queue, what, place.profile)
     return [Change(True, _renamed(queue, name))]
 
 
@@ -150,13 +153,7 @@ def set_policy(tables: Tables, place: Place, policy: Policy) -> list[Change]:
     """Set a policy, as the management API does."""
     if not isinstance(policy.name, str):
         raise BadRequest(f"the name of a policy should be a string but was {policy.name!r}")
-    if not isinstance(policy.pattern, str):
-        raise BadRequest(f"Validation failed: pattern should be a binary but was {policy.pattern!r}")
-    if not pattern_compiles(policy.pattern):
-        raise BadRequest(f"Validation failed: pattern should be regular expression but is invalid: {policy.pattern!r}")
-    alternate = policy.definition.get("alternate-exchange", "")
-    if not isinstance(alternate, str):
-        raise BadRequest(f"Validation failed: {alternate!r} is not a valid alternate exchange name")
+    refuse_policy(policy, place.profile)
     _check_arguments(policy.definition)
     return [Change(True, policy)]
 

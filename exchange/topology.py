@@ -8,7 +8,7 @@ from typing import Final
 
 from exchange import rules
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.profile import LATEST, PROFILES, Profile
+from exchange.profile import LATEST, PROFILES, Profile, profile_by_name
 from exchange.tables import Change, Tables
 
 __all__ = ["Topology"]
@@ -153,7 +153,7 @@ def profile_named(profile: Profile | str) -> Profile:
     """A profile by its name, or itself. Raises ValueError naming the ones there are."""
     if isinstance(profile, Profile):
         return profile
-    try:
-        return PROFILES[profile]
-    except KeyError:
-        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}") from None
+    found = profile_by_name(profile)
+    if found is None:
+        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}, or a version as 4.1.3")
+    return found

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from exchange.kinds import KINDS
 from exchange.kinds.headers import conditions_of
-from exchange.parts import Exchange, alternate_exchange
+from exchange.parts import Exchange, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["ALONE", "HEADERS", "Way", "kind_of", "reachable", "special", "way_from"]
@@ -84,8 +84,9 @@ def reachable(topology: Topology, start: str) -> Iterator[Exchange]:
             if binding.destination.kind == "exchange"
         ]
         # What is published to the default exchange never takes its alternate; what comes there as an alternate does.
-        alternate = alternate_exchange(exchange, topology.policies) if exchange.name or start else None
-        for name in [*onwards, *([alternate] if alternate is not None else [])]:
+        if exchange.name or start:
+            onwards += [name for name in possible_alternates(exchange, topology.policies) if name is not None]
+        for name in onwards:
             if name not in seen:
                 seen.add(name)
                 pending.append(name)

@@ -31,6 +31,7 @@ FAMILIES: Final[Sequence[Callable[[Subject], Iterator[Finding]]]] = (
     patterns.find,
     headers.find,
     kinds.find,
+    kinds.find_refused_queues,
     policies.find,
 )
 OPTIONAL: Final = {"HS205": reach.find_unroutable}

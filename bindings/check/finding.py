@@ -162,6 +162,10 @@ TABLE: Final = (
     Rule("HS312", "lost-dead-letters", "warning",
          "Dead letters of the queue get a routing key that no queue gets from the dead letter exchange: they are lost.",
          "bind a queue for the key, or correct it"),
+    Rule("HS313", "dead-letters-at-most-once", "warning",
+         "The queue asks for dead letters at least once but does not reject publishes when it is full. RabbitMQ then "
+         "forwards dead letters at most once, and only logs that.",
+         "set overflow to reject-publish"),
     # 4xx: patterns
     Rule("HS401", "zero-words", "note",
          "'#' stands for zero words, too: 'x.#' also matches 'x'. Another binding of the exchange asks for that key, "
@@ -230,9 +234,12 @@ TABLE: Final = (
          "A consistent hash exchange has one place for each destination: of several bindings of the same destination "
          "the first counts, and the weights of the others are ignored.",
          "keep one binding, with the sum of the weights"),
+    Rule("HS605", "refused-queue", "error",
+         "RabbitMQ refuses to declare this queue: an argument is not valid, or its type does not have it.",
+         "change what it complains of, or name the release that is meant with --profile"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "warning",
-         "The pattern of the policy is no regular expression, as far as Python can tell: it applies to nothing.",
+         "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE: it applies to nothing.",
          "correct it"),
     Rule("HS702", "unused-policy", "note",
          "The policy matches no exchange or queue that there is. It may be for some that come and go.",
@@ -247,6 +254,15 @@ TABLE: Final = (
     Rule("HS705", "unknown-apply-to", "warning",
          "The policy applies to something that RabbitMQ does not know, and so to nothing.",
          "use all, exchanges, queues, classic_queues, quorum_queues or streams"),
+    Rule("HS706", "unknown-expression", "warning",
+         "Whether the pattern of the policy matches a name is not known here: it uses a construct of PCRE that is not "
+         "understood, releases of Erlang differ in it, or matching it may exceed the broker's limit. Routes that "
+         "depend on it are undecided.",
+         "write a simpler pattern: anchors, classes, groups, alternatives and quantifiers are understood"),
+    Rule("HS707", "refused-policy", "error",
+         "RabbitMQ refuses the settings of this policy: a value is not valid, or the release does not know them. "
+         "Those of mirrored queues, ha-*, are gone since 4.0.",
+         "change what it complains of, or name the release that is meant with --profile"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",

@@ -13,9 +13,10 @@ from exchange import rules
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange
+from exchange.queue_arguments import refuse_queue
 from exchange.tables import Tables
 
-__all__ = ["find"]
+__all__ = ["find", "find_refused_queues"]
 
 
 def _meant(kind: str) -> str:
@@ -47,6 +48,19 @@ def find(subject: Subject) -> Iterator[Finding]:
                 yield from _refused(subject, tables, exchange)
             if routes_as(exchange) == "x-consistent-hash":
                 yield from _weights(subject, exchange)
+
+
+def find_refused_queues(subject: Subject) -> Iterator[Finding]:
+    """Find queues that RabbitMQ would not declare."""
+    topology = subject.topology
+    place = rules.Place(topology.vhost, topology.profile)
+    for name, queue in topology.queues.items():
+        # What has no arguments is refused for no argument, and of such queues there can be very many.
+        if queue.arguments:
+            try:
+                refuse_queue(queue, place.named("queue", name), topology.profile)
+            except BrokerError as error:
+                yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
 
 
 def _may_refuse(subject: Subject, exchange: Exchange) -> bool:

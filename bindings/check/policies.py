@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
-from warnings import catch_warnings, simplefilter
 
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import several
 from exchange.parts import Exchange, Policy, Queue
+from exchange.pcre import expression
+from exchange.policy_definitions import wrong_settings
 
 __all__ = ["find"]
 
@@ -29,20 +29,47 @@ EXCHANGES: Final = ("all", "exchanges")
 def find(subject: Subject) -> Iterator[Finding]:
     """See `RULES`."""
     policies = subject.topology.policies
-    matched = {name: _matched(subject, policy) for name, policy in policies.items()}
+    matched: dict[str, list[Exchange | Queue]] = {}
+    unsure: dict[str, list[Exchange | Queue]] = {}
+    for name, policy in policies.items():
+        matched[name], unsure[name] = _matched(subject, policy)
     by_part: dict[Exchange | Queue, list[Policy]] = {}
     for name, parts in matched.items():
         for part in parts:
             by_part.setdefault(part, []).append(policies[name])
     for policy in policies.values():
+        for wrong in wrong_settings(policy.definition, subject.topology.profile):
+            yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}")
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
-        elif _expression(policy.pattern) is None:
-            yield Finding("HS701", policy, f"the pattern '{policy.pattern}' of policy '{policy.name}' is no expression")
+        elif (error := expression(policy.pattern).error) != "":
+            message = f"RabbitMQ refuses the pattern '{policy.pattern}' of policy '{policy.name}': {error}"
+            yield Finding("HS701", policy, message)
+        elif unsure[policy.name]:
+            reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
+            message = (
+                f"whether policy '{policy.name}' applies to '{unsure[policy.name][0].name}' is not known here: "
+                f"'{policy.pattern}': {reason}"
+            )
+            yield Finding("HS706", policy, message)
         elif not matched[policy.name]:
             yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has '{policy.pattern}'")
         else:
             yield from _priority(policy, matched[policy.name], by_part)
+    yield from _dead_letters(subject, by_part)
+
+
+def _dead_letters(subject: Subject, by_part: Mapping[Exchange | Queue, list[Policy]]) -> Iterator[Finding]:
+    for queue in subject.topology.queues.values():
+        if queue.type == "quorum":
+            policies = by_part.get(queue, ())
+            definition = max(policies, key=lambda policy: policy.priority).definition if policies else {}
+            strategy, overflow = (
+                queue.arguments.get(f"x-{name}", definition.get(name)) for name in ("dead-letter-strategy", "overflow")
+            )
+            if strategy == "at-least-once" and overflow != "reject-publish":
+                message = f"queue '{queue.name}' asks for dead letters at least once without overflow reject-publish"
+                yield Finding("HS313", queue, message)
 
 
 def _priority(
@@ -70,25 +97,13 @@ def _priority(
         yield Finding("HS704", policy, message, related=(other,))
 
 
-def _matched(subject: Subject, policy: Policy) -> list[Exchange | Queue]:
-    expression = _expression(policy.pattern)
-    if expression is None:
-        return []
+def _matched(subject: Subject, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
+    """Return the exchanges and queues to which the policy applies, and those of which that is not known."""
     parts: list[Exchange | Queue] = []
     if policy.apply_to in EXCHANGES:
-        exchanges = subject.topology.exchanges.values()
-        parts += [exchange for exchange in exchanges if exchange.name and expression.search(exchange.name)]
+        parts += [exchange for exchange in subject.topology.exchanges.values() if exchange.name]
     if policy.apply_to in QUEUES:
         kind = QUEUES[policy.apply_to]
-        queues = subject.topology.queues.values()
-        parts += [queue for queue in queues if kind in (None, queue.type) and expression.search(queue.name)]
-    return parts
-
-
-def _expression(pattern: str) -> re.Pattern[str] | None:
-    with catch_warnings():  # of what a later Python may read otherwise
-        simplefilter("ignore")
-        try:
-            return re.compile(pattern)
-        except re.error:
-            return None
+        parts += [queue for queue in subject.topology.queues.values() if kind in (None, queue.type)]
+    found = [(part, policy.is_found_in(part.name)) for part in parts]
+    return [part for part, applies in found if applies], [part for part, applies in found if applies is None]

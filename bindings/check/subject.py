@@ -14,7 +14,7 @@ from bindings.algebra import Key
 from exchange.kinds import KINDS, Kind
 from exchange.kinds.headers import conditions_of, match_mode
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, alternate_exchange, alternate_in_effect
+from exchange.parts import Binding, Destination, Exchange, alternate_exchange, alternate_in_effect, alternates_in_effect
 from exchange.pattern import AMQP, Pattern
 from exchange.topology import Topology
 
@@ -36,10 +36,15 @@ class Subject:
         self.topology: Final = topology
         self.alternates: Final[dict[str, str]] = {}
         """Exchange -> its alternate exchange in force, whether that exists or not."""
+        unsure = []
         for name, exchange in topology.exchanges.items():
+            if name and len(alternates_in_effect(exchange, topology.policies)) > 1:
+                unsure.append(name)
             alternate = alternate_exchange(exchange, topology.policies) if name else None
             if alternate is not None:
                 self.alternates[name] = alternate
+        self.unsure: Final = frozenset(unsure)
+        """Exchanges whose alternate depends on a policy whose pattern is not understood; they are opaque."""
         self._types: Final[dict[str, str]] = {}
         self._kinds: Final[dict[str, Kind]] = {}
 
@@ -48,7 +53,7 @@ class Subject:
         known = self._types.get(exchange)
         if known is None:
             part = self.topology.exchanges.get(exchange)
-            named = "" if part is None else routes_as(part)
+            named = "" if part is None or exchange in self.unsure else routes_as(part)
             known = self._types[exchange] = named if named in DECIDED else ""
         return known
 
@@ -113,7 +118,7 @@ class Subject:
     def exits(self) -> frozenset[str]:
         """The exchanges from which a queue may be reached. An opaque one with any binding counts."""
         existing = self.topology.queues
-        found = {""} | {
+        found = {"", *self.unsure} | {
             name
             for name in self.topology.exchanges
             if any(

@@ -25,9 +25,9 @@ from bindings.files import content, decoded
 from bindings.findings import of_part
 from bindings.management import is_address
 from bindings.sources import STDIN, Source, open_source
+from exchange.cli import profile_option
 from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
-from exchange.profile import PROFILES
 from exchange.topology import Topology
 
 __all__ = ["check_command"]
@@ -67,9 +67,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     help="End with 1 if there are such or graver; error.",
 )
 @click.option("--vhost", help="This virtual host only.")
-@click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="The RabbitMQ it is for; what the file says, else the newest."
-)
+@profile_option()
 @click.option(
     "--explain",
     metavar="CODE",

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from bindings.diff.reach import Side, kind_of
 from exchange.errors import BrokerError
 from exchange.message import Message
-from exchange.parts import Binding, Exchange, alternate_in_effect
+from exchange.parts import Binding, Exchange, alternates_in_effect
 from exchange.router import Router
 from exchange.topology import Topology
 
@@ -43,7 +43,7 @@ def leads_to(side: Side, name: str) -> set[str]:
     found = {b.destination.name for b in side.topology.bindings_from(name) if b.destination.kind == "exchange"}
     exchange = side.topology.exchanges.get(name)
     if exchange is not None:
-        found.add(alternate_in_effect(exchange, side.topology.policies) or "")
+        found.update([other or "" for other in alternates_in_effect(exchange, side.topology.policies)])
     return {other for other in found if other and other in side.topology.exchanges}
 
 
@@ -53,14 +53,14 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     if exchange is None:
         return None
     kind = kind_of(exchange)
-    alternate = alternate_in_effect(exchange, side.topology.policies)
-    alternate = alternate if alternate in side.topology.exchanges else None
+    possible = alternates_in_effect(exchange, side.topology.policies)
+    alternate = tuple([other for other in possible if other in side.topology.exchanges])
     bindings = [(b, side.exists(b.destination)) for b in side.topology.bindings_from(name)]
     if choosing(exchange) == "chance":
         counted = Counter(
             (b.destination, there) for b, there in bindings if kind != "x-local-random" or not b.routing_key
         )
-        return "chance", frozenset(counted.items()), None if counted else alternate
+        return "chance", frozenset(counted.items()), () if counted else alternate
     told = tuple(str(exchange.arguments.get(name)) for name in ("hash-header", "hash-property"))
     if kind == "x-consistent-hash":  # which goes by the order of bindings
         return kind, told, tuple((b.routing_key, b.destination, there) for b, there in bindings), alternate
@@ -126,7 +126,7 @@ class Trial:
                 leaving = topology.bindings_from(name)
                 bindings += leaving
                 onwards = [b.destination.name for b in leaving if b.destination.kind == "exchange"]
-                onwards.append(alternate_in_effect(topology.exchanges[name], topology.policies) or "")
+                onwards += [other or "" for other in alternates_in_effect(topology.exchanges[name], topology.policies)]
                 for other in onwards:
                     if other in topology.exchanges and other not in seen:
                         seen.add(other)

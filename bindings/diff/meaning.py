@@ -23,7 +23,7 @@ from bindings.diff.routes import Way, from_exchange, through
 from bindings.diff.search import Demand, shortest_message
 from bindings.diff.terms import Term, terms
 from exchange.message import Message
-from exchange.parts import Destination
+from exchange.parts import Destination, alternates_in_effect
 from exchange.topology import Topology
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable", "meaning"]
@@ -173,7 +173,10 @@ class _Finding(NamedTuple):
 class _Comparison:
     def __init__(self, before: Topology, after: Topology, steps: int, total: int, deadline: Deadline) -> None:
         loose = frozenset(
-            name for topology in (before, after) for name, x in topology.exchanges.items() if not conditional(x)
+            name
+            for topology in (before, after)
+            for name, x in topology.exchanges.items()
+            if not conditional(x) or (name and len(alternates_in_effect(x, topology.policies)) > 1)
         )
         self._sides = (Side(before, loose), Side(after, loose))
         self._loose = loose

@@ -18,7 +18,7 @@ from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
 from exchange.kinds import KINDS
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange
+from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["Difference", "end_of", "in_safe_order"]
@@ -195,14 +195,15 @@ class _Order:
             name
             for topology in (self._before, self._after)
             for exchange in topology.exchanges.values()
-            if (name := alternate_exchange(exchange, topology.policies)) is not None and name not in topology.exchanges
+            for name in possible_alternates(exchange, topology.policies)
+            if name is not None and name not in topology.exchanges
         }
 
     def _concerns(self, step: Step, names: set[str]) -> bool:
         part = step.part
         if isinstance(part, Policy):
             policies = (self._before.policies.get(part.name), self._after.policies.get(part.name))
-            return any(policy.applies_to_exchange(name) for policy in policies if policy for name in names)
+            return any(policy.applies_to_exchange(name) is not False for policy in policies if policy for name in names)
         if isinstance(part, Binding):
             return part.source in names
         return isinstance(part, Exchange) and part.name in names
@@ -299,7 +300,8 @@ def _turns(name: str, before: Topology, after: Topology) -> bool:
     if any(policy in others for policy in ours):
         return True
     return any(
-        policy.applies_to_exchange(exchange) and any(other.applies_to_exchange(exchange) for other in others)
+        policy.applies_to_exchange(exchange) is not False
+        and any(other.applies_to_exchange(exchange) is not False for other in others)
         for policy in ours
         for topology in (before, after)
         for exchange in topology.exchanges

@@ -29,7 +29,7 @@ from bindings.management import LOGIN, PASSWORD, USER, Management, ask_at_termin
 from bindings.sources import load, open_source
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
-from exchange.profile import PROFILES, profile_for
+from exchange.profile import LATEST, PROFILES, profile_for
 from tests.servers import Server
 
 TEXT = """
@@ -457,3 +457,17 @@ def test_an_answer_of_another_shape_is_an_error_that_names_the_server(body: str)
 def test_a_server_may_send_elsewhere_in_words_that_are_no_address() -> None:
     with answering(302, "", {"Location": "http://[::1"}) as (address, _), pytest.raises(InputError, match="elsewhere"):
         open_source(f"http://ann:s3cret@{address}")
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"),
+    [("3.10.8", "rabbitmq-3.10"), ("4.1.2", "rabbitmq-4.0"), ("4.3.6", "rabbitmq-4.3"), ("3.13.7-rc", "rabbitmq-3.13")],
+)
+def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, version: str, profile: str) -> None:
+    """Unless one is given, by its name or as a version; a version that is none is not looked at."""
+    path = tmp_path / "definitions.json"
+    path.write_text(json.dumps({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/"}]}))
+    assert load(str(path)).profile == PROFILES[profile]
+    assert load(str(path), profile="3.12").profile == PROFILES["rabbitmq-3.12"]
+    path.write_text(json.dumps({"rabbitmq_version": "unknown"}))
+    assert load(str(path)).profile == LATEST
