@@ -22,6 +22,7 @@ from bindings.rows import (
     outcome_of,
     outcome_row,
     read_texts,
+    refuse_damage,
     texts,
 )
 from bindings.witness import WITNESSES, witness_rows, witnesses_of
@@ -86,19 +87,20 @@ def comparison_of(table: pa.Table, source: str = "a table") -> Comparison:
     pairs: dict[Pair, int] = {}
     changes: dict[Change, ChangeFacts] = {}
     moves: dict[Move, int] = {}
-    for row in table.to_pylist():
-        if row["kind"] == "pair":
-            pairs[outcome_of(row["before"]), outcome_of(row["after"])] = row["messages"]
-        elif row["kind"] == "change":
-            changes[_change_of(row["change"])] = ChangeFacts(
-                row["messages"], row["first"], row["last"], row["keys"], witnesses_of(row["witnesses"]),
-                frequent_of(row["shapes"]),
-            )  # fmt: skip
-        elif row["kind"] == "move":
-            moves[unescaped(row["queue"]), row["partition_before"], row["partition_after"]] = row["messages"]
-        else:
-            raise InputError(f"{source}: a damaged comparison: a row of kind {row['kind']!r}")
-    return Comparison(metadata[BEFORE_KEY.decode()], metadata[AFTER_KEY.decode()], pairs, changes, moves)
+    with refuse_damage("comparison", source):
+        for row in table.to_pylist():
+            if row["kind"] == "pair":
+                pairs[outcome_of(row["before"]), outcome_of(row["after"])] = row["messages"]
+            elif row["kind"] == "change":
+                changes[_change_of(row["change"])] = ChangeFacts(
+                    row["messages"], row["first"], row["last"], row["keys"], witnesses_of(row["witnesses"]),
+                    frequent_of(row["shapes"]),
+                )  # fmt: skip
+            elif row["kind"] == "move":
+                moves[unescaped(row["queue"]), row["partition_before"], row["partition_after"]] = row["messages"]
+            else:
+                raise InputError(f"{source}: a damaged comparison: a row of kind {row['kind']!r}")
+        return Comparison(metadata[BEFORE_KEY.decode()], metadata[AFTER_KEY.decode()], pairs, changes, moves)
 
 
 def _row_of(change: Change, facts: ChangeFacts) -> dict[str, Any]:

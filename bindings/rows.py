@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ __all__ = [
     "outcome_of",
     "outcome_row",
     "read_texts",
+    "refuse_damage",
     "texts",
 ]
 
@@ -50,7 +52,10 @@ OUTCOME: Final = pa.struct([
 
 def checked(table: pa.Table, schema: pa.Schema, what: str, key: bytes, version: bytes, source: str) -> dict[str, str]:
     """The metadata of a table that says to be ``what``, under ``key`` with its version. Raises InputError if not."""
-    metadata = {name.decode(): text.decode() for name, text in (table.schema.metadata or {}).items()}
+    metadata = {
+        name.decode(errors="replace"): text.decode(errors="replace")
+        for name, text in (table.schema.metadata or {}).items()
+    }
     found = metadata.get(key.decode())
     if found is None:
         raise InputError(f"{source}: not a {what} of hashstar")
@@ -59,6 +64,15 @@ def checked(table: pa.Table, schema: pa.Schema, what: str, key: bytes, version: 
     if not table.schema.equals(schema):
         raise InputError(f"{source}: a damaged {what}: its columns are not those of version {version.decode()}")
     return metadata
+
+
+@contextmanager
+def refuse_damage(what: str, source: str) -> Iterator[None]:
+    """Raise InputError for rows that are of the schema, and no rows that were ever written."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{source}: a damaged {what}") from None
 
 
 def texts(names: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from bindings.archive.names import escaped, unescaped
 from bindings.files import replacing
 from bindings.outcome import Outcome
-from bindings.rows import FREQUENT, OUTCOME, checked, frequent_of, frequent_row, outcome_of, outcome_row
+from bindings.rows import FREQUENT, OUTCOME, checked, frequent_of, frequent_row, outcome_of, outcome_row, refuse_damage
 from bindings.tally import Facts, Tally
 from exchange.errors import InputError
 
@@ -68,19 +68,20 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
     partitions: dict[tuple[str, int | None], int] = {}
     timeline: dict[tuple[int, str, bool | None], int] = {}
     reasons: dict[str, dict[str, int]] = {"skipped": {}, "bad": {}}
-    for row in table.to_pylist():
-        kind = row["kind"]
-        if kind == "outcome":
-            outcome, of_it = _read(row)
-            facts[outcome] = of_it
-        elif kind == "partition":
-            partitions[unescaped(row["name"]), row["number"]] = row["messages"]
-        elif kind == "hour":
-            timeline[row["number"], unescaped(row["exchange"]), row["routed"]] = row["messages"]
-        elif kind in reasons:
-            reasons[kind][unescaped(row["name"])] = row["messages"]
-        else:
-            raise InputError(f"{source}: a damaged tally: a row of kind {kind!r}")
+    with refuse_damage("tally", source):
+        for row in table.to_pylist():
+            kind = row["kind"]
+            if kind == "outcome":
+                outcome, of_it = _read(row)
+                facts[outcome] = of_it
+            elif kind == "partition":
+                partitions[unescaped(row["name"]), row["number"]] = row["messages"]
+            elif kind == "hour":
+                timeline[row["number"], unescaped(row["exchange"]), row["routed"]] = row["messages"]
+            elif kind in reasons:
+                reasons[kind][unescaped(row["name"])] = row["messages"]
+            else:
+                raise InputError(f"{source}: a damaged tally: a row of kind {kind!r}")
     return Tally(topology, facts, partitions, timeline, reasons["skipped"], reasons["bad"])
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bindings.archive.names import escaped, unescaped
-from bindings.rows import FREQUENT, TEXTS, checked, frequent_of, frequent_row, read_texts, texts
+from bindings.rows import FREQUENT, TEXTS, checked, frequent_of, frequent_row, read_texts, refuse_damage, texts
 from bindings.sketch import Frequent
 from bindings.verification import Difference, Evidence, Verification
 from bindings.witness import WITNESSES, witness_rows, witnesses_of
@@ -57,20 +57,21 @@ def verification_of(table: pa.Table, source: str = "a table") -> Verification:
     totals: dict[str, int] = {}
     strangers = Frequent()
     differences: dict[Difference, Evidence] = {}
-    for row in table.to_pylist():
-        kind = row["kind"]
-        if kind == "total" and row["name"] in TOTALS:
-            totals[row["name"]] = row["messages"]
-        elif kind == "strangers":
-            strangers = frequent_of(row["strangers"])
-        elif kind == "difference":
-            queues = [read_texts(row[name]) for name in ("missing", "extra", "unknown", "none_of")]
-            difference = Difference._make([unescaped(row["exchange"]), *queues, unescaped(row["refused"])])
-            witnesses = witnesses_of(row["witnesses"])
-            differences[difference] = Evidence(row["messages"], row["first"], row["last"], witnesses)
-        else:
-            raise InputError(f"{source}: a damaged verification: a row of kind {kind!r}")
-    return Verification(metadata[TOPOLOGY_KEY.decode()], differences=differences, strangers=strangers, **totals)
+    with refuse_damage("verification", source):
+        for row in table.to_pylist():
+            kind = row["kind"]
+            if kind == "total" and row["name"] in TOTALS:
+                totals[row["name"]] = row["messages"]
+            elif kind == "strangers":
+                strangers = frequent_of(row["strangers"])
+            elif kind == "difference":
+                queues = [read_texts(row[name]) for name in ("missing", "extra", "unknown", "none_of")]
+                difference = Difference._make([unescaped(row["exchange"]), *queues, unescaped(row["refused"])])
+                witnesses = witnesses_of(row["witnesses"])
+                differences[difference] = Evidence(row["messages"], row["first"], row["last"], witnesses)
+            else:
+                raise InputError(f"{source}: a damaged verification: a row of kind {kind!r}")
+        return Verification(metadata[TOPOLOGY_KEY.decode()], differences=differences, strangers=strangers, **totals)
 
 
 def _row_of(difference: Difference, evidence: Evidence) -> dict[str, Any]:
