@@ -52,10 +52,8 @@ OUTCOME: Final = pa.struct([
 
 def checked(table: pa.Table, schema: pa.Schema, what: str, key: bytes, version: bytes, source: str) -> dict[str, str]:
     """The metadata of a table that says to be ``what``, under ``key`` with its version. Raises InputError if not."""
-    metadata = {
-        name.decode(errors="replace"): text.decode(errors="replace")
-        for name, text in (table.schema.metadata or {}).items()
-    }
+    told = table.schema.metadata or {}
+    metadata = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in told.items()}
     found = metadata.get(key.decode())
     if found is None:
         raise InputError(f"{source}: not a {what} of hashstar")

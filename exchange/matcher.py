@@ -159,7 +159,8 @@ class Matcher(Generic[V]):
         if None not in signature:
             return self._search_wild(words)  # it is the key itself: one cache is enough
         if self.dialect is MQTT:
-            signature = (key[:1] == "$", *signature)  # counts there, whether a pattern names the word or not
+            # Both count there, whether a pattern names the word or not: a first "$", and a topic that is empty.
+            signature = (key[:1] == "$" if key else None, *signature)
         elif self.dialect is NATS:
             signature = ("" in words, *signature)
         values = self._signatures.get(signature)

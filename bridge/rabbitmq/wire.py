@@ -37,7 +37,6 @@ WRITE_BYTES: Final = 1 << 18
 FRAME_BYTES: Final = 16 << 20
 """Maximum size in bytes of a frame where the broker sets none; RabbitMQ's own default is 128 KiB."""
 
-
 SECONDS: Final = 30.0
 """How long a broker may take to answer."""
 

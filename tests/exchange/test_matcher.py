@@ -85,6 +85,13 @@ def test_a_distinct_matcher_finds_the_same(seed: int, cache: int) -> None:
         assert sorted(matcher.match(key)) == sorted(p.text for p in patterns if p.matches(key))
 
 
+@pytest.mark.parametrize(("dialect", "every", "none"), [("mqtt", "#", ""), ("nats", ">", "")])
+def test_a_key_that_cannot_be_matches_nothing_whatever_was_asked_before(dialect: str, every: str, none: str) -> None:
+    matcher: Matcher[int] = Matcher(DIALECTS[dialect])
+    matcher.bind(Pattern(every, dialect), 1)
+    assert [matcher.match(key) for key in ("unknown", none, "other")] == [(1,), (), (1,)]
+
+
 @settings(max_examples=50, deadline=None)
 @given(SEED, st.sampled_from([2, 1024]))
 def test_unbinding_frees_what_binding_took(seed: int, width: int) -> None:
