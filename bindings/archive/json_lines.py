@@ -43,7 +43,7 @@ from bindings.archive.reading import (
     settled_lines,
 )  # fmt: skip
 from bindings.archive.record import SCHEMA, Record, Rows, empty_column
-from bindings.archive.times import microseconds
+from bindings.archive.times import EPOCH, MICROSECOND, microseconds
 from exchange.errors import InputError
 from exchange.typed_json import json_line, message_from_json, message_to_json
 
@@ -194,7 +194,10 @@ def line_of(record: Record) -> bytes:
     fields = message_to_json(message)
     if time is not None:
         seconds, rest = divmod(time, 1_000_000)
-        fields["timestamp"] = time / 1_000_000 if rest else seconds
+        if abs(seconds) < SURE_SECONDS:
+            fields["timestamp"] = time / 1_000_000 if rest else seconds
+        else:  # as a number it would lose digits, or be taken for milliseconds
+            fields["timestamp"] = (EPOCH + time * MICROSECOND).isoformat()
     if vhost is not None:
         fields["vhost"] = vhost
     if has_body:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.names import escaped
+from bindings.archive.names import escaped, text_array_of_bytes
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -246,8 +246,14 @@ def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stor
 
 
 def _converted(array: pa.Array, name: str) -> pa.Array:
-    """A column of others as ours: a map of texts is a table of longstr."""
+    """A column of others as ours: a map of texts is a table of longstr, and texts need not be UTF-8, as names are not.
+
+    Raises ArrowInvalid for what cannot be one, and for texts within tables and lists that are not UTF-8.
+    """
     wanted = SCHEMA.field(name)
+    if pa.types.is_string(wanted.type):
+        return text_array_of_bytes(array.cast(wanted.type).cast(pa.binary()))
+    array.validate(full=True)
     if array.type == wanted.type:
         return array
     if pa.types.is_map(wanted.type):

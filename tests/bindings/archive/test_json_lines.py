@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bindings.archive.json_lines import JsonLines, _read_by_arrow, add_line, line_of, read_lines
 from bindings.archive.reading import Bad, Block, Split
 from bindings.archive.record import Record, records_of
+from exchange.message import Message
 from tests.bindings.archive.reads import FILES, RECORDS, facts, read
 from tests.exchange.test_typed_json import TEXT
 
@@ -194,3 +195,10 @@ def test_a_gzipped_file_torn_or_damaged_anywhere_gives_lines_of_its_beginning(
     elif len(packed) < cut + 1:
         assert [record.message.routing_key for record in found.records] == keys[: len(found.records)]
         assert found.bad
+
+
+@pytest.mark.parametrize("time", [9_100_000_000_000_000, 127_297_204_117_431_001, -30_294_875_306_477_111])
+def test_a_time_far_from_now_comes_back_to_the_microsecond(time: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(line_of(Record(Message("e", "k"), time)))
+    assert [record.time for record in read(JsonLines(), path).records] == [time]

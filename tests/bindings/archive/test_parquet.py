@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -163,3 +164,13 @@ def test_parquet_without_exchange_is_no_archive(tmp_path: Path) -> None:
     pq.write_table(pa.table({"routing_key": ["a"]}), tmp_path / "f")
     assert not Parquet().recognises(b"PAR1", tmp_path / "f")
     assert records_of(batch_of([])) == []
+
+
+def test_texts_of_others_need_be_no_utf8_and_may_have_a_nul(tmp_path: Path) -> None:
+    data = b"a.\xffa\0ff"
+    keys = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 3, len(data)], np.int32)), pa.py_buffer(data))
+    path = tmp_path / "part-0.parquet"
+    pq.write_table(pa.table({"exchange": ["e", "e"], "routing_key": keys}), path)
+    result = read(Parquet(), path)
+    assert not result.bad
+    assert [record.message.routing_key for record in result.records] == ["a.\udcff", "a\0ff"]
