@@ -105,18 +105,19 @@ class Contents:
         """
         if end - at < LEAST_DELIVERY or self._begun is not None:
             return 0
-        _, _, size, method = DELIVER_HEAD.unpack_from(data, at)
+        _, channel, size, method = DELIVER_HEAD.unpack_from(data, at)
         header = at + OVERHEAD + size
         if method != DELIVER or header + HEADER_HEAD.size > end:
             return 0
-        kind, _, size, _, _, body_size = HEADER_HEAD.unpack_from(data, header)
+        kind, other, size, _, _, body_size = HEADER_HEAD.unpack_from(data, header)
         body = header + OVERHEAD + size
         stop = body + OVERHEAD + body_size if body_size else body
-        if kind != HEADER or stop > end or size < CONTENT.size:
+        # Frames of other channels may stand between those of a content.
+        if kind != HEADER or other != channel or stop > end or size < CONTENT.size:
             return 0
         if body_size:
-            kind, _, size = HEAD.unpack_from(data, body)
-            if kind != BODY or size != body_size or data[stop - 1] != END_OCTET:
+            kind, other, size = HEAD.unpack_from(data, body)
+            if kind != BODY or other != channel or size != body_size or data[stop - 1] != END_OCTET:
                 return 0
         at += 11
         at += 1 + data[at]

@@ -75,7 +75,7 @@ def test_events_are_the_same_however_their_bytes_are_cut(events: Sequence[Event]
 
 
 DELIVERY = written(Arrived(1, False, b"e", b"k", b"\0\0", b"body"))
-METHOD_BYTES = 1 + 2 + 4 + 19 + 1
+METHOD_BYTES = 8 + int.from_bytes(DELIVERY[3:7])
 """Of the delivery's first frame."""
 
 
@@ -109,6 +109,19 @@ def test_a_frame_that_is_none_ends_the_connection_and_gives_no_event(damaged: by
     with pytest.raises(Disconnected):
         read()
     assert wire.contents[1].events == []
+
+
+def test_frames_of_other_channels_may_stand_between_those_of_a_delivery() -> None:
+    wire = Unconnected()
+    wire.contents[2] = Contents()
+    elsewhere = DELIVERY.replace(b"\1\0\1", b"\1\0\2", 1).replace(b"\2\0\1", b"\2\0\2", 1)
+    elsewhere = elsewhere.replace(b"\3\0\1", b"\3\0\2", 1).replace(b"body", b"else")
+    at = METHOD_BYTES
+    wire._on_data_available(DELIVERY[:at] + elsewhere + DELIVERY[at:])
+    assert [event.body for event in wire.contents[1].events if isinstance(event, Arrived)] == [b"body"]
+    wire._on_data_available(elsewhere[:at] + DELIVERY[:at] + elsewhere[at:] + DELIVERY[at:])
+    assert [event.body for event in wire.contents[1].events if isinstance(event, Arrived)] == [b"body"] * 2
+    assert [event.body for event in wire.contents[2].events if isinstance(event, Arrived)] == [b"else"] * 2
 
 
 def test_a_body_is_read_from_frames_of_bodies_only() -> None:
