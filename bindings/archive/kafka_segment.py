@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -113,18 +114,16 @@ class KafkaSegment(Format):
         with Mapped(path) as data:
             starts = _indexed(path, data, split_bytes)
             place, floor = starts[-1]
-            order = Order(floor)
+            order, recent = Order(floor), deque[int](maxlen=RECENT)
             while place + HEADER_BYTES <= len(data):
                 if place - starts[-1][0] >= split_bytes:
+                    order.pass_over(data, recent)
                     starts.append((place, order.last))
+                    recent.clear()
                 header = header_at(data, place)
                 if header.seems_sound:
-                    # The offsets of damaged headers must not be the floor of all that follows. Nearly all batches
-                    # follow on the one before, and only of the others the checksum is needed.
-                    behind = place + header.size
-                    if header.base_offset == order.last + 1 or is_whole(data[place:behind], header):
-                        order.trouble_of(header, data, behind)
-                    place = behind
+                    recent.append(place)
+                    place += header.size
                 else:
                     place = next_sound(data, place + 1)
             ends = [start for start, _ in starts[1:]]
@@ -210,6 +209,10 @@ def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
 ENDS: Final = {End.ABORT: ABORTED, End.DAMAGED: UNCERTAIN, None: NOT_ENDED}
 
 
+RECENT: Final = 64
+"""Maximum number of batches before a split that are looked at for its floor."""
+
+
 class Order:
     """Which batches stand where their offsets say. The offset of a batch has no checksum, but it rises in a segment."""
 
@@ -232,6 +235,21 @@ class Order:
             return NOT_BELOW
         self._before, self._base, self.last = self.last, base, last
         return None
+
+    def pass_over(self, data: Bytes, places: Sequence[int]) -> None:
+        """Go on behind batches at these places by the last two that are whole.
+
+        The offsets of a damaged header must not be the floor of what follows. Two, as the offset of one may be damaged.
+        """
+        whole: list[tuple[Header, int]] = []
+        for place in reversed(places):
+            header = header_at(data, place)
+            if is_whole(data[place : place + header.size], header):
+                whole.append((header, place + header.size))
+                if len(whole) == 2:
+                    break
+        for header, behind in reversed(whole):
+            self.trouble_of(header, data, behind)
 
 
 def topic_of(path: str) -> str:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="makes the inputs the same each time [0: different ones]")
     parser.add_argument("--jobs", type=int, default=1, help="number of targets that run at the same time [1]")
     parser.add_argument("--memory", type=int, default=2048, help="maximum memory of a target in MiB [2048]")
-    parser.add_argument("--timeout", type=int, default=10, help="maximum processor time of one input in seconds [10]")
+    parser.add_argument("--timeout", type=int, default=20, help="maximum processor time of one input in seconds [20]")
     parser.add_argument("--work", type=Path, default=Path("build/fuzz"), help="grown corpora and findings [build/fuzz]")
     parser.add_argument("--list", action="store_true", help="print the names of the targets")
     options = parser.parse_args(arguments)
