@@ -248,8 +248,10 @@ class Order:
                 whole.append((header, place + header.size))
                 if len(whole) == 2:
                     break
+        floor = self.last
         for header, behind in reversed(whole):
             self.trouble_of(header, data, behind)
+        self.last = max(self.last, floor)  # of batches that are there twice, the second lead back
 
 
 def topic_of(path: str) -> str:

@@ -233,7 +233,7 @@ def table_rows(data: bytes) -> None:
         rows = json.loads(data)
         for row in rows:
             for name in ("headers", "properties"):
-                row[name] = [(key, (item[0], item[1])) for key, item in row[name].items()]
+                row[name] = [(key, {"type": item[0], "value": item[1]}) for key, item in row[name].items()]
             row["body"] = None if row["body"] is None else row["body"].encode()
         batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
         batch.validate(full=True)
