@@ -38,6 +38,8 @@ from exchange.errors import HashstarError, InputError
 from exchange.values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write
 
+UNMAPPED: Final = "a record without"
+"""How the reason begins of a record that is whole, and has no exchange or routing key."""
 RECORDS_CAP: Final = 2_000
 """Maximum number of records that are compared one by one."""
 
@@ -98,7 +100,10 @@ def lines(form: Format, name: str) -> Callable[[bytes], None]:
         form.recognises(data[: 1 << 16], Path(path))
         whole = read(form, [Split(path)])
         for size in {97, max(len(data) // 3, 50)} if len(data) < 20_000 else {len(data) // 3}:
-            same(whole, read(form, form.plan(path, size)), places=not isinstance(form, KafkaSegment | RocketmqLog))
+            parts = read(form, form.plan(path, size))
+            # Which of several damaged and doubled batches of Kafka is the sound one, splits may see otherwise.
+            if not isinstance(form, KafkaSegment) or all(bad.reason.startswith(UNMAPPED) for bad in whole.bad):
+                same(whole, parts, places=not isinstance(form, KafkaSegment | RocketmqLog))
         _settled(form, path, whole)
         _written(whole)
 
