@@ -23,7 +23,7 @@ from bindings.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS
 from exchange.parts import Queue
-from exchange.profile import LATEST, Profile
+from exchange.profile import LATEST, Profile, profile_by_name
 from exchange.topology import Topology
 
 __all__ = ["Definitions", "topology_from"]
@@ -73,8 +73,8 @@ class Definitions:
 
     @property
     def profile(self) -> Profile | None:
-        """The profile that a ``.bindings`` file said it is for, kept under the key "hashstar"."""
-        return self._additions.profile
+        """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
+        return self._additions.profile or profile_by_name(self.rabbitmq_version or "")
 
     @property
     def others(self) -> dict[str, int]:
@@ -93,7 +93,7 @@ class Definitions:
         return tuple(dict.fromkeys([*listed, *self._used()])) or (self.default_vhost,)
 
     def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-        """The topology of a virtual host, under the file's `profile` unless one is given; the newest if it has none.
+        """The topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
 
         Without ``vhost``: the only one with anything in it, else "/", else the only one there is. As in RabbitMQ's
         import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict a
@@ -121,7 +121,9 @@ class Definitions:
         return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
 
     def with_profile(self, profile: Profile) -> Definitions:
-        """The definitions that are for this profile."""
+        """Return the definitions for this profile, which they name only if their release has another one."""
+        if profile == self.profile:
+            return self
         return self._with_additions(replace(self._additions, profile=profile))
 
     def with_vhosts(self, names: Iterable[str]) -> Definitions:

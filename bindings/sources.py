@@ -19,7 +19,7 @@ from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS, SHORTSTR_BYTES
 from exchange.parts import Binding
-from exchange.profile import Profile, profile_by_name, profile_for
+from exchange.profile import Profile, profile_for
 from exchange.topology import Topology
 from exchange.values import to_bytes
 
@@ -116,8 +116,7 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     text = decoded(data, name)
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
         definitions = Definitions.loads(text, name, vhost)
-        exported_by = profile_by_name(definitions.rabbitmq_version or "")
-        return Source(name, definitions, definitions.profile or exported_by)
+        return Source(name, definitions, definitions.profile)
     if not data.strip() and where == STDIN:
         raise InputError(f"{name}: there is nothing")
     document = Document.loads(text, name)

@@ -153,8 +153,8 @@ def set_policy(tables: Tables, place: Place, policy: Policy) -> list[Change]:
     """Set a policy, as the management API does."""
     if not isinstance(policy.name, str):
         raise BadRequest(f"the name of a policy should be a string but was {policy.name!r}")
-    refuse_policy(policy, place.profile)
     _check_arguments(policy.definition)
+    refuse_policy(policy, place.profile)
     return [Change(True, policy)]
 
 

@@ -246,7 +246,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
     assert definitions.rabbitmq_version == "4.1.2"
     assert definitions.warnings == []
     assert definitions.topology("/") == Topology(
-        queues=[Queue("all")], bindings=[Binding.to_queue("amq.topic", "all", "#")]
+        queues=[Queue("all")], bindings=[Binding.to_queue("amq.topic", "all", "#")], profile="rabbitmq-4.0"
     )
     assert definitions.topology("shop") == Topology(
         [Exchange("orders", "topic"), Exchange("lost", "fanout")],
@@ -257,6 +257,7 @@ def test_a_brokers_export_has_a_topology_for_each_virtual_host() -> None:
         ],
         [Policy("lost", "^orders$", {"alternate-exchange": "lost"}, "exchanges", 2)],
         vhost="shop",
+        profile="rabbitmq-4.0",
     )
 
 
@@ -350,7 +351,7 @@ def test_an_export_of_one_virtual_host_does_not_say_which() -> None:
     """It is "/" unless told, by the caller or by a newer RabbitMQ's file, and that is not written back."""
     assert loads(ONE_VHOST).vhosts == ("/",)
     assert loads(ONE_VHOST, "prod").topology() == Topology(
-        [Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "k")], vhost="prod"
+        [Exchange("e")], [Queue("q")], [Binding.to_queue("e", "q", "k")], vhost="prod", profile="rabbitmq-3.10"
     )
     assert loads({**ONE_VHOST, "original_vhost_name": "prod"}).vhosts == ("prod",)
     assert exactly(dumped(loads(ONE_VHOST, "prod"))) == exactly(ONE_VHOST)
@@ -613,12 +614,13 @@ def test_the_topology_of_a_file_is_that_of_the_virtual_host_in_use(tmp_path: Pat
     assert topology_from(path, "b").queues == {"q": Queue("q")}
 
 
-def test_the_profile_is_the_newest_unless_one_is_given(tmp_path: Path) -> None:
-    """The release that exported the file does not decide; it is there to be asked."""
+def test_the_profile_is_that_of_the_exporting_release_unless_one_is_given(tmp_path: Path) -> None:
+    """Of a file that names no release, it is the newest."""
     path = tmp_path / "definitions.json"
     loads(ONE_VHOST).save(path)
-    assert topology_from(path).profile == Topology().profile
-    assert topology_from(path, profile="rabbitmq-3.10").profile == PROFILES["rabbitmq-3.10"]
+    assert topology_from(path).profile == PROFILES["rabbitmq-3.10"]
+    assert topology_from(path, profile="rabbitmq-4.0").profile == PROFILES["rabbitmq-4.0"]
+    assert loads({**ONE_VHOST, "rabbitmq_version": "unknown"}).topology().profile == Topology().profile
     assert topology_from(path, "prod").vhost == "prod"
     assert Definitions.load(path).rabbitmq_version == "3.10.7"
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"

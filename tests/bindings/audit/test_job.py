@@ -108,8 +108,8 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
     with TemporaryDirectory() as folder:
         rows = frame(spark, folder, records)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "must_have_records", lambda archive, account: None)
-            patch.setattr("bindings.audit.here.must_have_records", lambda archive, account: None)
+            patch.setattr(job, "must_have_records", lambda archive, account, max_bad: None)
+            patch.setattr("bindings.audit.here.must_have_records", lambda archive, account, max_bad: None)
             alone = exact(here(detect(folder), studies, selection))
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone
