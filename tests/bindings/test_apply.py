@@ -230,6 +230,7 @@ def test_a_step_tells_what_it_does() -> None:
     binding = Binding.to_exchange("x", "y", "a", {"h": 1})
     assert [str(Step(added, part)) for part in (EXCHANGE, QUEUE, binding, policy) for added in (True, False)] == [
         "declare exchange 'x' (topic)", "delete exchange 'x'", "declare queue 'q' (classic)", "delete queue 'q'",
-        "bind exchange 'x' 'a' with { h = 1 } -> exchange 'y'", "unbind exchange 'x' 'a' with { h = 1 } -> exchange 'y'",
+        "bind exchange 'x' 'a' with { h = 1 } -> exchange 'y'",
+        "unbind exchange 'x' 'a' with { h = 1 } -> exchange 'y'",
         "set policy 'p'", "clear policy 'p'",
     ]  # fmt: skip
