@@ -101,7 +101,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
     rng = Random(seed)
     topology = topology_for(rng, LATEST, by_key=by_key)
     records = records_for(rng, topology, 30)
-    selection = Selection(rng.choice((None, "/")), rng.choice((None, 0)), rng.choice((None, 5 * 10**12)))
+    selection = Selection(rng.choice((None, "/")), rng.choice((None, 0)), rng.choice((None, 5 * 10**7, 5 * 10**12)))
     coverage = CoverageStudy(topology)
     studies = [coverage] if by_key else studies_for(rng, topology)
     assert not by_key or coverage.counter().by_key
