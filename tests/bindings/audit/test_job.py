@@ -116,6 +116,24 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         assert exact(run_on(rows, studies, selection)) == alone
 
 
+@pytest.mark.parametrize(("seconds", "width"), [(180, 1), (86_400, 300), (40 * 86_400, 3_600)])
+def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, seconds: int, width: int) -> None:
+    """Not those of a fixed width, nor of records that are left out: of no key, of another virtual host or time."""
+    messages = [Message("amq.topic", f"a.{number % 3}") for number in range(1_111)]
+    step = seconds * 1_000_000 // len(messages)
+    records = [Record(message, number * step, "/") for number, message in enumerate(messages)]
+    others = [Record(messages[0], 10**15, "other"), Record(messages[0], -(10**15), "/"), Record(messages[0], None, "/")]
+    with TemporaryDirectory() as folder:
+        rows = frame(spark, folder, [*others, *records])
+        for since in (None, 0):
+            selection = Selection("/", since)
+            alone = here(detect(folder), [COVERAGE], selection)
+            for first in (True, False):
+                assert exact(run_on(rows, [COVERAGE], selection, count_first=first)) == exact(alone)
+            if since is not None:
+                assert alone.values[0].timeline.width == width * 1_000_000
+
+
 def test_counting_first_is_chosen_where_keys_repeat(spark: SparkSession) -> None:
     from bindings.audit.frames import _repeats
 
