@@ -10,19 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from bindings.outcome import Outcome, numbered
 from bindings.sketch import Frequent, joined, merged, sampled
+from bindings.slots import SlotCounts
 from exchange.errors import InputError
 from exchange.topology import Topology
 
 __all__ = ["Facts", "Tally", "fingerprint"]
 
 K = TypeVar("K")
-
-HOUR: Final = 3_600_000_000
-"""Microseconds, of a slot of the timeline."""
 
 
 class Facts(NamedTuple):
@@ -64,8 +62,8 @@ class Tally:
     facts: Mapping[Outcome, Facts] = field(default_factory=dict)
     partitions: Mapping[tuple[str, int | None], int] = field(default_factory=dict)
     """A partitioned queue and a partition, None where the key does not decide it -> messages."""
-    timeline: Mapping[tuple[int, str, bool | None], int] = field(default_factory=dict)
-    """An hour, counted from 1970, an exchange that is published to, and whether a queue gets them -> messages."""
+    timeline: SlotCounts = field(default_factory=SlotCounts)
+    """Messages that have a time, by slots of it."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Why records were not looked at -> how many."""
     bad: Mapping[str, int] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class Tally:
             self.topology,
             facts,
             _summed(self.partitions, other.partitions),
-            _summed(self.timeline, other.timeline),
+            self.timeline + other.timeline,
             _summed(self.skipped, other.skipped),
             _summed(self.bad, other.bad),
         )

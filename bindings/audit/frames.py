@@ -2,7 +2,8 @@
 
 The rows are messages, with the columns of `bindings.archive.record.SCHEMA`, of which exchange and routing_key must be
 there; what others are not is not known of the messages. Where the studies ask for nothing but keys, and keys repeat,
-Spark counts equal ones of an hour first, and only the counts come to Python. Otherwise rows are counted where they lie.
+Spark counts equal ones of a slot of time first, and only the counts come to Python. Otherwise rows are counted where
+they lie.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from bindings.audit.tasks import (
     rows_of,
     too_many,
 )  # fmt: skip
-from bindings.tally import HOUR
+from bindings.slots import WIDTHS, width_for
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
@@ -157,9 +158,10 @@ def _repeats(rows: DataFrame) -> bool:
 
 
 def _groups(rows: DataFrame, selection: Selection) -> DataFrame:
-    """Equal messages of an hour as one row: how many, and the times of the first and the last.
+    """Equal messages of a slot of time as one row: how many, and the times of the first and the last.
 
-    A row with a reason is of messages that are left out.
+    Slots are as wide as those of the timeline of all these messages will be: wider ones would make it coarser than it
+    is without Spark, narrower ones only make more rows. A row with a reason is of messages that are left out.
     """
     from pyspark.sql import functions
 
@@ -168,18 +170,28 @@ def _groups(rows: DataFrame, selection: Selection) -> DataFrame:
     timed = rows.withColumn("micros", micros)
     reason = _left_out(timed, selection)
     kept = reason.isNull()
-    hour = functions.expr(f"(micros - pmod(micros, {HOUR})) div {HOUR}")
+    width = _width(timed.where(kept)) if "time" in rows.columns else WIDTHS[0]
+    slot = functions.expr(f"(micros - pmod(micros, {width})) div {width}")
     keys = [functions.when(kept, functions.col(name)).alias(name) for name in names]
-    counted = timed.select(reason.alias("reason"), *keys, "micros", functions.when(kept, hour).alias("hour"))
+    counted = timed.select(reason.alias("reason"), *keys, "micros", functions.when(kept, slot).alias("slot"))
     return (
-        counted.groupBy("reason", *names, "hour")
+        counted.groupBy("reason", *names, "slot")
         .agg(
             functions.count("*").alias("count"),
             functions.min("micros").alias("time"),
             functions.max("micros").alias("last"),
         )
-        .drop("hour")
+        .drop("slot")
     )
+
+
+def _width(timed: DataFrame) -> int:
+    """Return the width that slots of these messages have, of which only the times are read."""
+    from pyspark.sql import functions
+
+    found = timed.agg(functions.min("micros"), functions.max("micros")).first()
+    first, last = (None, None) if found is None else found
+    return WIDTHS[0] if first is None or last is None else width_for(first, last)
 
 
 def _left_out(rows: DataFrame, selection: Selection) -> Column:

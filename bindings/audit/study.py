@@ -35,7 +35,7 @@ class Counting(Protocol[V_co]):
 
     @property
     def by_key(self) -> bool:
-        """Whether messages of one hour with the same exchange, key, CC and BCC may come as one row.
+        """Whether messages of one slot of time with the same exchange, key, CC and BCC may come as one row.
 
         It then has columns ``count``, ``time`` of the first and ``last``, the time of the last.
         """

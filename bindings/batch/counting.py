@@ -5,8 +5,9 @@ each exchange and key of a window of rows, `bindings.batch.addresses`, and so ar
 be of another class than their address (by headers, CC, BCC) are rows of their own there. Where keys do not repeat, each
 row is. Times are always taken row by row. The tally is the same in each case.
 
-Rows may have been counted before they come here, too: see `bindings.batch.spans`. Only messages of one hour may be
-counted together so, and only where exchange and key decide everything, which `Counter.by_key` tells.
+Rows may have been counted before they come here, too: see `bindings.batch.spans`. Only messages of one slot of the
+whole archive's timeline may be counted together so, and only where exchange and key decide everything:
+`Counter.by_key`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Counter:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch, at once or with others.
 
-        Raises InputError as `Classifier.classify`, and where messages of different hours were counted together.
+        Raises InputError as `Classifier.classify` and `Timeline.add`.
         """
         for ready in self._window.add(batch):
             self._count(ready)
@@ -98,7 +99,7 @@ class Counter:
                 hot.get(number, Frequent()),
                 shapes.get(number, Frequent()),
             )
-        result = Tally(self._fingerprint, facts, self._partitions, self._timeline.counts)
+        result = Tally(self._fingerprint, facts, self._partitions, self._timeline.result())
         self._begin()
         return result
 

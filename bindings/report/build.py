@@ -34,7 +34,8 @@ from bindings.report.report import (
     UnroutableRow,
 )
 from bindings.sketch import Frequent
-from bindings.tally import HOUR, Tally
+from bindings.slots import DAY, width_for
+from bindings.tally import Tally
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Queue
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HOT", "SLOTS", "Sources", "reported"]
 
-DAY: Final = 24 * HOUR
-
 HOT: Final = 20
 """So many frequent keys are told."""
 
@@ -56,8 +55,6 @@ SLOTS: Final = 400
 """A timeline has no more slots."""
 
 USUAL: Final = Settings()
-
-WIDTHS: Final = (HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY)
 
 
 class Sources(NamedTuple):
@@ -109,7 +106,7 @@ def reported(
     samples = {reason: tuple(some) for reason, some in sources.samples.items()}
     records = Records(tally.read, tally.messages, tally.skipped, tally.bad, samples)
     timeline = _timeline(tally)
-    timed = sum(tally.timeline.values())
+    timed = tally.timeline.messages
     traffic = Traffic(
         {use.binding: use for use in uses.bindings},
         {use.exchange: use for use in uses.exchanges},
@@ -220,17 +217,16 @@ def _skew(counts: Sequence[int]) -> Skew | None:
 
 
 def _timeline(tally: Tally) -> Timeline | None:
-    if not tally.timeline:
+    window = tally.timeline.window
+    if window is None:
         return None
-    hours = [hour for hour, _, _ in tally.timeline]
-    first, last = min(hours) * HOUR, max(hours) * HOUR
-    years = -(-(last - first) // ((SLOTS - 1) * WIDTHS[-1]))
-    slot = next((width for width in WIDTHS if last // width - first // width < SLOTS), years * WIDTHS[-1])
+    first, last = window
+    slot = width_for(first, last, tally.timeline.width, SLOTS)
     start = first // slot
     found: dict[str, dict[int, list[int]]] = {}
-    for (hour, exchange, routed), count in tally.timeline.items():
+    for (number, exchange, routed), count in tally.timeline.at_width(slot).counts.items():
         place = {True: 0, False: 1, None: 2}[routed]
-        found.setdefault(exchange, {}).setdefault(hour * HOUR // slot - start, [0, 0, 0])[place] += count
+        found.setdefault(exchange, {}).setdefault(number - start, [0, 0, 0])[place] += count
     counts = {
         exchange: tuple([(at, a, b, c) for at, (a, b, c) in sorted(slots.items())])
         for exchange, slots in sorted(found.items())

@@ -34,7 +34,8 @@ from bindings.sketch import (
     registers_of,
     sampled,
 )
-from bindings.tally import HOUR, Facts, Tally, fingerprint
+from bindings.slots import WIDTHS, SlotCounts, width_for
+from bindings.tally import Facts, Tally, fingerprint
 from bindings.tally_file import load_tally, save_tally, table_of, tally_of
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
 from exchange.partition.partitioning import Partitioning
@@ -45,11 +46,13 @@ REASONS = st.dictionaries(st.sampled_from(["no key", "é\udcff", "not JSON"]), s
 
 
 def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
-    """Records with and without a time, some of them twice."""
+    """Records with and without a time, some of them twice, in windows from seconds to centuries."""
     made = [topologies.message(rng, topology) for _ in range(number)]
     made += [Message("nowhere", "a.b"), Message("amq.rabbitmq.trace", "a")]
     messages = rng.choices(made, k=2 * number)
-    return [Record(message, rng.choice((None, rng.randrange(-(10**13), 10**16)))) for message in messages]
+    long = rng.choice((10**6, 10**8, 10**10, 10**12, 10**16))
+    start = rng.choice((0, -long // 2, 1_790_000_000_000_000))
+    return [Record(message, rng.choice((None, start + rng.randrange(long)))) for message in messages]
 
 
 def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
@@ -60,7 +63,9 @@ def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
         outcome = explorer.outcome(message)
         value = hash_of(escaped(message.routing_key).encode())
         facts = Facts(1, time, time, registers_of([value]), sampled([(value, message.routing_key)]))
-        timeline = {} if time is None else {(time // HOUR, message.exchange, outcome.routed): 1}
+        timeline = SlotCounts()
+        if time is not None:
+            timeline = SlotCounts(WIDTHS[0], {(time // WIDTHS[0], message.exchange, outcome.routed): 1})
         partitions: dict[tuple[str, int | None], int] = {}
         for queue in outcome.queues:
             partitioning = topology.queues[queue].partitioning
@@ -187,10 +192,13 @@ def test_messages_are_counted_by_partition(by: str) -> None:
 
 
 def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Messages of one hour with the same exchange and key as one row."""
-    hours = pc.floor_temporal(batch.column("time"), unit="hour")
-    table = pa.table([*batch.select(["exchange", "routing_key", "time"]).columns, hours], ["e", "k", "time", "hour"])
-    found = table.group_by(["e", "k", "hour"]).aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
+    """Messages of one slot with the same exchange and key as one row."""
+    times = [None if time is None else time.value for time in batch.column("time")]
+    known = [time for time in times if time is not None]
+    width = width_for(min(known), max(known)) if known else 1
+    slots = pa.array([None if time is None else time // width for time in times], pa.int64())
+    table = pa.table([*batch.select(["exchange", "routing_key", "time"]).columns, slots], ["e", "k", "time", "slot"])
+    found = table.group_by(["e", "k", "slot"]).aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
     columns = [found.column(name) for name in ("e", "k", "count_all", "time_min", "time_max")]
     whole = pa.table(columns, ["exchange", "routing_key", "count", "time", "last"]).combine_chunks()
     return whole.to_batches()[0]
@@ -199,14 +207,21 @@ def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
 @settings(max_examples=40, deadline=None)
 @given(SEED)
 def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> None:
+    """Also where a part of them is counted by itself, whose own window asks for narrower slots."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
     batch = batch_of(made)
     counter = Counter(topology)
     assert counter.by_key
-    counter.add(grouped(batch))
+    whole = grouped(batch)
+    counter.add(whole)
     assert counter.result().exact() == slow_tally(topology, made)
+    total = Tally(fingerprint(topology))
+    for number in range(whole.num_rows):
+        counter.add(whole.slice(number, 1))
+        total += counter.result()
+    assert total.timeline == slow_tally(topology, made).timeline
 
 
 def coded(column: pa.Array) -> pa.Array:
@@ -254,11 +269,11 @@ def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
     return batch.schema.names, batch.columns
 
 
-def test_messages_of_different_hours_are_not_counted_together() -> None:
-    batch = batch_of([Record(Message("amq.topic", "a"), 0)]).append_column("count", pa.array([2]))
+def test_messages_that_no_slot_holds_are_not_counted_together() -> None:
+    batch = batch_of([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
     counter = Counter(Topology())
-    counter.add(batch.append_column("last", pa.array([HOUR], pa.timestamp("us", "UTC"))))
-    with pytest.raises(InputError, match="different hours"):
+    counter.add(batch.append_column("last", pa.array([1], pa.timestamp("us", "UTC"))))
+    with pytest.raises(InputError, match="very different times"):
         counter.result()
 
 

@@ -1,15 +1,23 @@
 /*
- * Time as slots: hours are gathered into hours, days, months or whatever keeps the picture to some hundred bars, and
- * long times without a message are cut out, so that one stray record of 1970 does not press all others into a line.
+ * Time as slots: those of the report are gathered into minutes, hours, days, months or whatever keeps the picture to
+ * some hundred bars, and long times without a message are cut out.
  */
 
-const HOUR = 3_600_000;
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
 const MOST_SLOTS = 150;
 
 const UNITS = [
+  { name: 'second', step: 1_000, length: 19, tail: '' },
+  { name: '5 seconds', step: 5_000, length: 19, tail: '' },
+  { name: '15 seconds', step: 15_000, length: 19, tail: '' },
+  { name: 'minute', step: MINUTE, length: 16, tail: '' },
+  { name: '5 minutes', step: 5 * MINUTE, length: 16, tail: '' },
+  { name: '15 minutes', step: 15 * MINUTE, length: 16, tail: '' },
   { name: 'hour', step: HOUR, length: 13, tail: ':00' },
   { name: '3 hours', step: 3 * HOUR, length: 13, tail: ':00' },
   { name: '6 hours', step: 6 * HOUR, length: 13, tail: ':00' },
+  { name: '12 hours', step: 12 * HOUR, length: 13, tail: ':00' },
   { name: 'day', step: 24 * HOUR, length: 10, tail: '' },
   { name: 'week', step: 168 * HOUR, origin: 4 * 24 * HOUR, length: 10, tail: '' }, // 1970 began on a Thursday
   { name: 'month', months: 1, length: 7, tail: '' },
@@ -33,9 +41,13 @@ function slotLabel(unit, slot) {
   return utc(slotStart(unit, slot), unit.length) + unit.tail;
 }
 
-/* Units that counts by slots of this size can be gathered into: the slots themselves, and much longer ones. */
+/*
+ * Units that counts by slots of this size can be gathered into: the slots themselves, and longer ones that they divide;
+ * of slots that are no unit here, much longer ones, where it shows little that a slot can begin before its unit.
+ */
 function unitsFor(size, start) {
-  if (size === HOUR) return UNITS;
+  const at = UNITS.findIndex((unit) => unit.step === size && !unit.origin);
+  if (at >= 0) return UNITS.slice(at);
   const own = { name: lasting(size), step: size, origin: start % size, length: size % (24 * HOUR) ? 16 : 10, tail: '' };
   return [own, ...UNITS.filter((unit) => (unit.step || unit.months * 28 * 24 * HOUR) >= 4 * size)];
 }

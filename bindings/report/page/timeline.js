@@ -68,7 +68,7 @@ function total(values) {
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** Draws at once, and again whenever the width changes. */
+/** Draws as soon as the script has put the holder into the page, and again whenever the width changes. */
 function whenSized(holder, paint) {
   let width = 0;
   const look = () => {
@@ -80,7 +80,7 @@ function whenSized(holder, paint) {
   };
   new ResizeObserver(look).observe(holder);
   addEventListener('beforeprint', look);
-  requestAnimationFrame(look);
+  queueMicrotask(look);
 }
 
 function drawTimeline(width, slots, bars, unit, names, apart) {
@@ -181,7 +181,8 @@ function slotTip(slot, bars, unit, names, apart) {
     return el(
       'p',
       {},
-      plural(slot.gap, unit.name === 'hour' ? 'hour' : 'slot of a ' + unit.name, null) + ' without any message',
+      (/^\d/.test(unit.name) ? plural(slot.gap, 'time') + ' ' + unit.name : plural(slot.gap, unit.name)) +
+        ' without any message',
     );
   const bar = bars.get(slot);
   const rows = [];

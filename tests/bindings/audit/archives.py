@@ -40,14 +40,18 @@ def topology_for(rng: Random, profile: Profile, *, by_key: bool = False) -> Topo
 
 
 def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
-    """Records, some of them twice; with and without time, virtual host, and what the broker did."""
+    """Records, some of them twice; with and without time, virtual host, and what the broker did.
+
+    They are of minutes, hours or decades.
+    """
     made = [topologies.message(rng, topology) for _ in range(number)]
     made += [Message("nowhere", "a.b"), Message("amq.topic", "a\0.\udcff")]
     queues = list(topology.queues)
+    span = rng.choice((10**8, 10**10, 2 * 10**15))
     return [
         Record(
             message,
-            rng.choice((None, rng.randrange(-(10**13), 2 * 10**15), rng.randrange(10**13))),
+            rng.choice((None, rng.randrange(-span // 200, span), rng.randrange(span))),
             rng.choice(VHOSTS),
             routed_queues=rng.choice((None, (), tuple(rng.sample(queues, 1)), tuple(queues[:2]))),
         )

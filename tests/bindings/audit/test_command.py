@@ -35,11 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(path: Path, messages: int) -> None:
-    """An archive of messages, a third of which go nowhere."""
+def write(path: Path, messages: int, seconds: int = 1) -> None:
+    """An archive of messages, so many seconds apart, a third of which go nowhere."""
     keys = ("order.eu.created", "order.us.created", "order.eu.paid")
     lines = [
-        json.dumps({"exchange": "orders", "routing_key": keys[n % 3], "timestamp": 1_793_491_200 + n})
+        json.dumps({"exchange": "orders", "routing_key": keys[n % 3], "timestamp": 1_793_491_200 + n * seconds})
         for n in range(messages)
     ]
     path.write_text("\n".join(lines) + "\n")
@@ -68,3 +68,15 @@ def test_what_is_followed_is_counted_once(spark: SparkSession, folder: Path) -> 
     whole = report("-t", "orders.bindings", "archive", "--no-spark")
     for part in ("totals", "bindings", "queues", "exchanges", "timeline", "unroutable"):
         assert found[part] == whole[part], part
+
+
+def test_slots_of_what_is_followed_become_wider_as_it_grows(spark: SparkSession, folder: Path) -> None:
+    """From seconds to those of a day, of ten days, and no narrower again; always those of the whole archive."""
+    follow = ("follow", "-t", "orders.bindings", "--state", "state", "archive")
+    widths = [report(*follow)["timeline"]["slot_seconds"]]
+    for number, apart in enumerate((864, 8_640, 1), 2):
+        write(folder / "archive" / f"{number}.jsonl", 100, apart)
+        found = report(*follow)["timeline"]
+        assert found == report("-t", "orders.bindings", "archive", "--no-spark")["timeline"]
+        widths.append(found["slot_seconds"])
+    assert widths == [1, 300, 3_600, 3_600]

@@ -101,7 +101,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
     rng = Random(seed)
     topology = topology_for(rng, LATEST, by_key=by_key)
     records = records_for(rng, topology, 30)
-    selection = Selection(rng.choice((None, "/")), rng.choice((None, 0)), rng.choice((None, 5 * 10**12)))
+    selection = Selection(rng.choice((None, "/")), rng.choice((None, 0)), rng.choice((None, 5 * 10**7, 5 * 10**12)))
     coverage = CoverageStudy(topology)
     studies = [coverage] if by_key else studies_for(rng, topology)
     assert not by_key or coverage.counter().by_key
@@ -114,6 +114,24 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone
         assert exact(run_on(rows, studies, selection)) == alone
+
+
+@pytest.mark.parametrize(("seconds", "width"), [(180, 1), (86_400, 300), (40 * 86_400, 3_600)])
+def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, seconds: int, width: int) -> None:
+    """Not those of a fixed width, nor of records that are left out: of no key, of another virtual host or time."""
+    messages = [Message("amq.topic", f"a.{number % 3}") for number in range(1_111)]
+    step = seconds * 1_000_000 // len(messages)
+    records = [Record(message, number * step, "/") for number, message in enumerate(messages)]
+    others = [Record(messages[0], 10**15, "other"), Record(messages[0], -(10**15), "/"), Record(messages[0], None, "/")]
+    with TemporaryDirectory() as folder:
+        rows = frame(spark, folder, [*others, *records])
+        for since in (None, 0):
+            selection = Selection("/", since)
+            alone = here(detect(folder), [COVERAGE], selection)
+            for first in (True, False):
+                assert exact(run_on(rows, [COVERAGE], selection, count_first=first)) == exact(alone)
+            if since is not None:
+                assert alone.values[0].timeline.width == width * 1_000_000
 
 
 def test_counting_first_is_chosen_where_keys_repeat(spark: SparkSession) -> None:

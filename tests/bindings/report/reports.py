@@ -15,6 +15,7 @@ from bindings.report.gates import Ignore, Limits, Settings, most
 from bindings.report.report import Archived, Report
 from bindings.report.settings import settings_of
 from bindings.sketch import Frequent, Item, hash_of, registers_of
+from bindings.slots import HOUR, SlotCounts
 from bindings.tally import Facts, Tally, fingerprint
 from exchange import Binding, Exchange, Message, Queue, Topology
 from exchange.partition.partitioning import Partitioning
@@ -64,7 +65,7 @@ TALLY = Tally(
         REFUSED: facts({"order.eu.paid": 1}, START, START, Frequent((Item("order.eu.paid", 1, "order.eu.paid"),))),
     },
     {("audit", 0): 60, ("audit", 1): 20, ("audit", 3): 10},
-    {(START // 3_600_000_000, "orders", True): 90, (START // 3_600_000_000 + 24, "orders", False): 9},
+    SlotCounts(HOUR, {(START // HOUR, "orders", True): 90, (START // HOUR + 24, "orders", False): 9}),
     {"in another virtual host": 5},
     {"no JSON": 2},
 )

@@ -22,7 +22,7 @@ from bindings.report import html as subject
 from bindings.report.as_json import to_json
 from bindings.report.html import ROWS, html, page, report_in
 from exchange import Binding, Exchange, Message, Queue, Topology
-from tests.bindings.report.reports import hand_made, report_of
+from tests.bindings.report.reports import ORDERS, START, hand_made, report_of
 from tests.bindings.report.test_forms import compared, odd
 
 HOSTILE = [
@@ -206,6 +206,29 @@ def test_a_browser_draws_every_section_without_an_error(tmp_path: Path) -> None:
     assert 'class="flow"' in dom
     assert "no JSON" in dom  # why a record was bad
     assert re.search(r'class="off"[^>]*><bdi>ordr</bdi>', dom)  # the word that kept messages from a binding
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+@pytest.mark.parametrize(
+    ("seconds", "note", "label"),
+    [
+        (60, "Each bar is one second, UTC.", "2026-03-01 00:00:00"),
+        (180, "Each bar is 5 seconds, UTC.", "2026-03-01 00:00:00"),
+        (7_200, "Each bar is one minute, UTC.", "2026-03-01 00:00"),
+        (4 * 86_400, "Each bar is one hour, UTC.", "2026-03-01 00:00"),
+        (100 * 86_400, "Each bar is one day, UTC.", "2026-03-01"),
+        (2_000 * 86_400, "Each bar is one month, UTC.", "2026-02"),
+    ],
+)
+def test_the_page_names_the_width_of_its_bars(tmp_path: Path, seconds: int, note: str, label: str) -> None:
+    times = [START + seconds * 1_000_000 * number // 400 for number in range(400)]
+    dom = drawn(to_json(report_of(ORDERS, [Message("orders", "order.new")] * 400, times=times)), tmp_path)
+    assert "data-errors" not in dom
+    assert note in dom
+    traffic = dom[dom.index('class="timeline"') :]
+    bars = len(set(re.findall(r'<rect class="hue0" x="([0-9.]+)"', traffic[: traffic.index("</svg>")])))
+    assert 30 <= bars <= 150
+    assert f">{label}</text>" in traffic
 
 
 @pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from bindings.archive.reading import Bias
 from bindings.report.build import SLOTS, Sources, reported
 from bindings.report.report import Archived, Report
+from bindings.slots import DAY, WIDTHS, SlotCounts
 from bindings.tally import Tally, fingerprint
 from bindings.verification import Verification
 from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.partition.partitioning import Partitioning
 from tests import topologies
-from tests.bindings.report.reports import DAY, NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
-
-HOUR = DAY // 24
+from tests.bindings.report.reports import NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
 
 
 @settings(max_examples=25, deadline=None)
@@ -199,18 +198,33 @@ def test_a_hot_key_is_told_its_partition_where_the_routing_key_alone_decides() -
         assert [(hot.text, hot.messages, hot.partition) for hot in row.hot] == [("q", 3, expected)]
 
 
-@given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30))
-def test_a_timeline_is_short_and_loses_nothing(hours: list[int]) -> None:
+@given(st.sampled_from(WIDTHS), st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30))
+def test_a_timeline_is_short_and_loses_nothing(width: int, seconds: list[int]) -> None:
     topology = Topology()
-    counts: dict[tuple[int, str, bool | None], int] = {(hour, "x", True): 1 for hour in hours}
+    scale = min(width, 364 * DAY) // 1_000_000
+    times = [second * scale * 1_000_000 for second in seconds]
+    counts = SlotCounts.of(WIDTHS[0], {(second * scale, "x", True): 1 for second in seconds})
     timeline = reported(topology, Tally(fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
     assert timeline is not None
     assert timeline.slots <= SLOTS
-    assert timeline.start <= min(hours) * HOUR < timeline.start + timeline.slot
+    assert timeline.start <= min(times) < timeline.start + timeline.slot
     found = {timeline.start + slot * timeline.slot: routed for slot, routed, _, _ in timeline.counts["x"]}
-    assert sum(found.values()) == len(counts)
-    assert all(any(start <= hour * HOUR < start + timeline.slot for start in found) for hour in hours)
+    assert sum(found.values()) == len(set(times))
+    assert all(any(start <= time < start + timeline.slot for start in found) for time in times)
     assert all(0 <= slot < timeline.slots for slot, *_ in timeline.counts["x"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slot"), [(1, 1), (180, 1), (400, 1), (401, 5), (3_600, 15), (86_400, 300), (30 * 86_400, 10_800)]
+)
+def test_slots_of_a_timeline_are_as_short_as_its_window_allows(seconds: int, slot: int) -> None:
+    """A capture of three minutes has 180 bars: it was two bars of an hour before."""
+    times = [START + seconds * 1_000_000 * number // 1_111 for number in range(1_111)]
+    timeline = report_of(ORDERS, [Message("orders", "order.new")] * 1_111, times=times).timeline
+    assert timeline is not None
+    assert timeline.slot == slot * 1_000_000
+    assert timeline.slots == -(-seconds // slot)
+    assert sum(routed for _, routed, _, _ in timeline.counts["orders"]) == 1_111
 
 
 def test_findings_stand_beside_the_traffic() -> None:
