@@ -22,8 +22,8 @@ from bindings.report.report import Report
 __all__ = ["html", "page", "report_in"]
 
 SCRIPTS: Final = (
-    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow", "summary", "coverage", "queues",
-    "unroutable", "findings", "verification", "comparison", "trust", "main",
+    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary", "coverage",
+    "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
 )  # fmt: skip
 """The modules of the page's script, in the order in which they are joined."""
 

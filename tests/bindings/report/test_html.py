@@ -264,3 +264,50 @@ def test_an_empty_report_is_drawn_too(tmp_path: Path) -> None:
     assert 'data-state="ready"' in dom
     assert "data-errors" not in dom
     assert "No message was counted." in dom
+
+
+def layered(random: Random, exchanges: int) -> Topology:
+    """Fanout exchanges that lead to later ones only, as one for each type of message and its supertypes do."""
+    names = [f"Contracts:Event{number}" for number in range(exchanges)]
+    bindings = [
+        Binding.to_exchange(names[one], names[other])
+        for one in range(exchanges)
+        for other in random.sample(range(one + 1, exchanges), min(2, exchanges - one - 1))
+        if random.random() < 0.3
+    ]
+    return Topology(
+        [Exchange(name, "fanout") for name in names],
+        [Queue(name) for name in names[::3]],
+        [*bindings, *(Binding.to_queue(name, name) for name in names[::3])],
+    )
+
+
+def flow_of(dom: str) -> str:
+    """The section with the picture of the flow."""
+    return dom[dom.index('<section id="flow"') :].partition("</section>")[0]
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_flow_without_cycles_is_drawn_without_one_however_much_is_gathered(tmp_path: Path) -> None:
+    random = Random(15)
+    topology = layered(random, 300)
+    names = [*topology.exchanges]
+    messages = [Message(random.choice(names), "") for _ in range(3_000)]
+    flow = flow_of(drawn(to_json(report_of(topology, messages)), tmp_path))
+    assert "other exchanges" in flow
+    assert "several, drawn as one" in flow
+    assert not re.findall(r'class="link[^"]* back', flow)
+    assert "leads back" not in flow
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_cycle_of_exchanges_is_drawn_and_its_colour_named(tmp_path: Path) -> None:
+    topology = Topology(
+        [Exchange(name, "fanout") for name in "abc"],
+        [Queue("q")],
+        [*(Binding.to_exchange(one, other) for one, other in ("ab", "bc", "ca")), Binding.to_queue("b", "q")],
+    )
+    flow = flow_of(drawn(to_json(report_of(topology, [Message("a", "")])), tmp_path))
+    assert len(re.findall(r'class="link[^"]* back', flow)) == 1
+    assert "leads back: a cycle" in flow
+    assert "drawn as one" not in flow
