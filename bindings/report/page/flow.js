@@ -137,7 +137,7 @@ function flowPicture(report) {
       { class: 'note' },
       'Bands are as wide as the messages they carry; one message may leave an exchange by several. Point at a part, or move to it with the Tab key, to follow its ways.',
       flow.idle
-        ? ' ' +
+        ? (leftOut.bindings ? ' At least ' : ' ') +
             plural(flow.idle, 'connection') +
             ' without a message ' +
             (flow.idle === 1 ? 'is' : 'are') +
@@ -161,6 +161,7 @@ function drawFlow(flow, width) {
     gap: 16,
   };
   const { columns, height } = layOutFlow(nodes, links, size);
+  const step = columns.length > 1 ? columns[1][0].x - columns[0][0].x : width;
   const picture = draw('svg', {
     class: 'flow',
     width,
@@ -217,7 +218,7 @@ function drawFlow(flow, width) {
       draw(
         'text',
         { x: at[0], y: at[1], 'text-anchor': at[2] },
-        node.label,
+        first || node.last ? node.label : shortened(node.label, Math.max(4, Math.floor(step / 7.4) - 1)),
         node.last ? draw('tspan', { class: 'figure', dx: 6 }, brief(node.value)) : null,
       ),
     );

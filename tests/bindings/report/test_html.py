@@ -282,6 +282,65 @@ def layered(random: Random, exchanges: int) -> Topology:
     )
 
 
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_shows_how_much_a_page_lacks_beside_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "ROWS", 2_000)
+    report = large(5_000)
+    report["totals"]["bindings"]["states"] = {"hit": 2_500, "dead": 2_500}
+    dom = drawn(report, tmp_path)
+    assert "data-errors" not in dom
+    text = re.sub(r"<[^>]*>", "", dom)
+    assert "This page has 2,000 of 5,000 bindings" in text
+    assert "2,000 rows; 3,000 more are not in this page" in text
+    assert "dead 1,000 of 2,500" in text
+    assert "hit 1,000 of 2,500" in text
+    assert "connections without a message" not in text or "At least" in text
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_columns_beyond_the_edge_are_announced(tmp_path: Path) -> None:
+    report = large(20)
+    for row in report["bindings"]:
+        row["routing_key"] = "a_word_that_does_not_break." * 3
+        row["source"] = row["destination"] = "a_name_that_is_longer_than_a_column_is_wide_and_does_not_break"
+    dom = drawn(report, tmp_path)
+    table = dom[dom.index('id="table-bindings"') :]
+    assert '<div class="beyond"><button type="button" class="plain">more columns →' in table
+    assert 'class="scroll goes-on"' in table
+    narrow = dom[dom.index('id="table-exchanges"') :]
+    assert '<div class="beyond" hidden="">' in narrow[: narrow.index("<table")]
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_arguments_are_in_the_notation_of_the_language_and_the_title_is_the_name_of_the_file(tmp_path: Path) -> None:
+    headers = {"x-match": "any", "mode": "644", "urgent": True, "size": 5, "parts": None}
+    topology = Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", headers)])
+    report = json.loads(json.dumps(to_json(report_of(topology, [Message("h", "", headers={"urgent": True})]))))
+    report["audited"]["topology"]["source"] = "/srv/<deep>/orders.bindings"
+    dom = drawn(report, tmp_path)
+    assert 'any { mode = "644", urgent = true, size = 5, parts = null }' in dom
+    assert "<title>Audit of orders.bindings</title>" in dom
+    assert 'Audit of <bdi title="/srv/<deep>/orders.bindings">orders.bindings</bdi>' in unescape(dom)
+    assert report_in(page(report)) == report
+    report["audited"]["topology"]["source"] = "http://broker:15672/orders"
+    assert "<title>Audit of http://broker:15672/orders</title>" in page(report)
+
+
+def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "ROWS", 1_500)
+    report = large(10)
+    finding = deepcopy(report["findings"][0])
+    report["findings"] = [
+        {**finding, "severity": "error" if number > 2_900 else "note", "message": str(number)} for number in range(3_000)
+    ]
+    kept = report_in(page(report))["findings"]
+    assert len(kept) == 1_500
+    assert sum(row["severity"] == "error" for row in kept) == 99
+    assert [int(row["message"]) for row in kept] == sorted(int(row["message"]) for row in kept)
+
+
 def flow_of(dom: str) -> str:
     """The section with the picture of the flow."""
     return dom[dom.index('<section id="flow"') :].partition("</section>")[0]
