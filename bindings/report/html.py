@@ -142,7 +142,8 @@ def _fitting(rows: list[dict[str, Any]], most: int) -> int:
 
 def _foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Return those that matter most, in their order: the gravest findings; else half those with the most messages, and
-    those that nothing came to."""
+    those that nothing came to.
+    """
     if table == "findings":
         gravest = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))
         return [rows[at] for at in sorted(gravest[:count])]

@@ -218,7 +218,7 @@ function drawFlow(flow, width) {
       draw(
         'text',
         { x: at[0], y: at[1], 'text-anchor': at[2] },
-        first || node.last ? node.label : shortened(node.label, Math.max(4, Math.floor(step / 7.4) - 1)),
+        first || node.last ? node.label : fitted(node, Math.max(6, Math.floor(step / 7.4) - 1)),
         node.last ? draw('tspan', { class: 'figure', dx: 6 }, brief(node.value)) : null,
       ),
     );
@@ -244,6 +244,15 @@ function drawFlow(flow, width) {
     });
   }
   return picture;
+}
+
+/* A label within so many characters. Names often differ at their ends, so the middle goes. */
+function fitted(node, most) {
+  const label = node.label;
+  if (label.length <= most) return label;
+  if (node.kind === 'others') return label.replace(/other .*/, 'others');
+  const head = Math.floor((most - 1) / 3);
+  return label.slice(0, head) + '…' + label.slice(label.length - (most - 1 - head));
 }
 
 function follow(shape, tell, leave) {

@@ -83,7 +83,7 @@ function makeTable(options) {
           { class: 'note left-out' },
           `This page has ${count(length)} of ${count(length + missing)} ${caption}, `,
           options.foremost || 'those with the most messages and those without any before others',
-          '; search, order and pages know these alone. All of them are in Parquet: ',
+          '; search, order and counts are of these alone. All are in Parquet: ',
           el('code', {}, '--tables'),
           '.',
         )

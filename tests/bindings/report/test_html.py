@@ -333,7 +333,8 @@ def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest
     report = large(10)
     finding = deepcopy(report["findings"][0])
     report["findings"] = [
-        {**finding, "severity": "error" if number > 2_900 else "note", "message": str(number)} for number in range(3_000)
+        {**finding, "severity": "error" if number > 2_900 else "note", "message": str(number)}
+        for number in range(3_000)
     ]
     kept = report_in(page(report))["findings"]
     assert len(kept) == 1_500
