@@ -24,8 +24,8 @@ GAP: Final = 14.0
 PART_GAP: Final = 26.0
 """Between parts that are not connected."""
 MOST_PLACES: Final = 20_000
-"""Maximum number of places for edges that pass columns; the longest edges beyond it are drawn straight. A chain whose
-every exchange leads to one queue would have the square of its length."""
+"""Maximum number of places for edges that pass columns; the longest edges beyond it have one for their label and are
+drawn straight. A chain whose every exchange leads to one queue would have the square of its length."""
 EDGE_ROOM: Final = 10.0
 """The height kept for an edge that passes through a column."""
 CHANNEL: Final = 40.0
@@ -56,12 +56,12 @@ class Layout:
     edges: tuple[tuple[Point, ...], ...]
     """The points each passes, from its source to its target."""
     labels: tuple[Point | None, ...]
-    """The upper left corner of each edge's label; None of those without one, of loops and of edges drawn straight."""
+    """The upper left corner of each edge's label; None of those without one and of loops."""
     size: Size
 
 
 def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> Layout:
-    """Place nodes of these sizes; ``edges`` are pairs of their indexes, ``labels`` the sizes of their labels, or zero."""
+    """Place nodes of these sizes; ``edges`` are pairs of their indexes, ``labels`` the sizes of theirs, or zero."""
     forward = _without_cycles(len(sizes), edges)
     columns = _with_label_columns(_columns(len(sizes), forward), forward, labels)
     # A slot is a node, or the place where a long edge passes a column.
@@ -77,7 +77,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Seq
         path = [source]
         passed = range(columns[source] + 1, columns[target])
         labelled.append(None)
-        for column in passed if len(passed) <= longest else ():
+        for column in passed if len(passed) <= longest else passed[: label.width > 0]:
             path.append(len(heights))
             slots[column].append(len(heights))
             first = label.width > 0 and len(path) == 2
@@ -116,7 +116,7 @@ def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]]
     """Return the columns with one more behind each that an edge with a label leaves."""
     left = {columns[source] for (source, target), label in zip(edges, labels, strict=True)
             if label.width and source != target}  # fmt: skip
-    numbers = []
+    numbers: list[int] = []
     for column in range(max(columns, default=-1) + 1):
         numbers.append(numbers[-1] + 1 + (column - 1 in left) if numbers else 0)
     return [numbers[column] for column in columns]
