@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from exchange.errors import BrokerError, InputError
 from exchange.message import Message
+from exchange.notation import write_table
 from exchange.router import Router
 from exchange.typed_json import decode_table, encode_table
 from exchange.values import EMPTY, FieldTable
@@ -82,7 +83,7 @@ class Expectation:
         )
 
     def __str__(self) -> str:
-        headers = " with headers" if self.headers else ""
+        headers = f" with {write_table(self.headers)}" if self.headers else ""
         told = f"{self.exchange!r} <- {self.routing_key!r}{headers}"
         if self.relation == "exactly" and not self.queues:
             return f"{told} is unroutable"

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from exchange.typed_json import encode, encode_table
 
-__all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_json", "write_name", "write_table",
-           "write_value"]  # fmt: skip
+__all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_encoded_arguments", "write_json",
+           "write_name", "write_table", "write_value"]  # fmt: skip
 
 KEYWORDS: Final = ("exchange", "queue", "policy", "expect", "let", "for", "vhost", "profile", "in")
 """Words that begin or join statements, and so are no names without quotes."""
@@ -55,11 +55,15 @@ def write_table(fields: Mapping[str, Any]) -> str:
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
     """Return the arguments of a binding: ``all { mode = "644" }``, or ``with { ... }`` without a mode of matching."""
-    fields = encode_table(arguments)
+    return write_encoded_arguments(encode_table(arguments))
+
+
+def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
+    """Return the same of arguments that `exchange.typed_json.encode_table` made."""
     mode = fields.get("x-match")
     if isinstance(mode, str) and mode in MATCH_MODES:
-        del fields["x-match"]
-        return f"{mode} {_table(fields, typed=True)}"
+        others = {key: value for key, value in fields.items() if key != "x-match"}
+        return f"{mode} {_table(others, typed=True)}"
     return f"with {_table(fields, typed=True)}"
 
 

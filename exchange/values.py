@@ -73,11 +73,11 @@ class Typed:
         if self.type in RANGES:
             low, high = RANGES[self.type]
             if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
-                raise ValueError(f"{self.value!r} is not a {self.type}: an integer from {low} to {high}")
+                raise ValueError(f"{_shown(self.value)} is not a {self.type}: an integer from {low} to {high}")
             return
         kind, value = type_and_value(self.value)
         if kind not in FITTING[self.type]:
-            raise ValueError(f"{self.value!r} is not a {self.type}: it is a {kind}")
+            raise ValueError(f"{_shown(self.value)} is not a {self.type}: it is a {kind}")
         if self.type in ("float", "double"):
             try:
                 float32(float(value)) if self.type == "float" else float(value)
@@ -90,6 +90,14 @@ class Typed:
             return hash((self.type, self.value))
         except TypeError:  # an array or a table
             return hash(self.type)
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message to people who wrote it as JSON or in a .bindings file."""
+    return f'"{value}"' if isinstance(value, str) else WORDS.get(str(value), repr(value))
+
+
+WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 def type_and_value(value: Any) -> tuple[str, Any]:

@@ -58,6 +58,7 @@ class Outputs:
     """What to print and to write."""
 
     form: str
+    whole: bool
     html: Path | None
     json: Path | None
     junit: Path | None
@@ -129,6 +130,7 @@ output_options = _gathered("outputs", Outputs, [
         "--format", "form", type=click.Choice(["text", "markdown", "json", "junit", "total"]), default="text",
         show_default=True, help="What to print.",
     ),
+    click.option("--all", "whole", is_flag=True, help="Print the lists of the text in full, not their first rows."),
     click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one page for a browser."),
     click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JSON."),
     click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write it as JUnit XML, for CI."),

@@ -64,7 +64,7 @@ def progress() -> Iterator[Callable[[int, int], None]]:
 def put_out(report: Report, tally: Tally, outputs: Outputs) -> None:
     """Write what is to be written, then print what is to be printed. Raises InputError."""
     write_out(report, tally, outputs)
-    _print(report, outputs.form)
+    _print(report, outputs.form, whole=outputs.whole)
 
 
 def write_out(report: Report, tally: Tally, outputs: Outputs) -> None:
@@ -108,11 +108,11 @@ def _write(path: Path, data: bytes) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
-def _print(report: Report, form: str) -> None:
+def _print(report: Report, form: str, *, whole: bool) -> None:
     if form == "text":
-        from bindings.report.terminal import show
+        from bindings.report.terminal import LISTED, show
 
-        show(report)
+        show(report, sys.maxsize if whole else LISTED)
         return
     from bindings.report import as_json, junit, markdown
 

@@ -4,6 +4,9 @@ Edges that would close a cycle are turned around for the layout only; each node 
 its sources; long edges pass through places of their own in the columns between; the order within a column is the one
 that the middles of the neighbours give, swept back and forth. What is not connected stands one below the other. Pure
 arithmetic on indexes: sizes come in, points go out.
+
+Labels have places, too, as virtual nodes in columns between those of the nodes (Gansner et al., 1993). Edges are level
+within a column and bend between columns only, so that none crosses a node or a label, and no two of these overlap.
 """
 
 from __future__ import annotations
@@ -21,10 +24,13 @@ GAP: Final = 14.0
 PART_GAP: Final = 26.0
 """Between parts that are not connected."""
 MOST_PLACES: Final = 20_000
-"""Maximum number of places for edges that pass columns; the longest edges beyond it are drawn straight. A chain whose
-every exchange leads to one queue would have the square of its length."""
+"""Maximum number of places for edges that pass columns; the longest edges beyond it have one for their label and are
+drawn straight. A chain whose every exchange leads to one queue would have the square of its length."""
 EDGE_ROOM: Final = 10.0
 """The height kept for an edge that passes through a column."""
+CHANNEL: Final = 40.0
+"""The least width between two columns, where edges bend."""
+WIDEST_CHANNEL: Final = 150.0
 
 
 class Point(NamedTuple):
@@ -49,27 +55,36 @@ class Layout:
     """The upper left corner of each."""
     edges: tuple[tuple[Point, ...], ...]
     """The points each passes, from its source to its target."""
+    labels: tuple[Point | None, ...]
+    """The upper left corner of each edge's label; None of those without one and of loops."""
     size: Size
 
 
-def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], room: Sequence[float]) -> Layout:
-    """Place nodes of these sizes; ``edges`` are pairs of their indexes, ``room`` the width each edge's label wants."""
+def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> Layout:
+    """Place nodes of these sizes; ``edges`` are pairs of their indexes, ``labels`` the sizes of theirs, or zero."""
     forward = _without_cycles(len(sizes), edges)
-    columns = _columns(len(sizes), forward)
+    columns = _with_label_columns(_columns(len(sizes), forward), forward, labels)
     # A slot is a node, or the place where a long edge passes a column.
     slots: list[list[int]] = [[] for _ in range(max(columns, default=-1) + 1)]
     for node, column in enumerate(columns):
         slots[column].append(node)
     heights = [size.height for size in sizes]
+    widths = [size.width for size in sizes]
+    labelled: list[int | None] = []
     paths: list[list[int]] = []
     longest = _longest_with_places([columns[target] - columns[source] - 1 for source, target in forward])
-    for source, target in forward:
+    for (source, target), label in zip(forward, labels, strict=True):
         path = [source]
         passed = range(columns[source] + 1, columns[target])
-        for column in passed if len(passed) <= longest else ():
+        labelled.append(None)
+        for column in passed if len(passed) <= longest else passed[: label.width > 0]:
             path.append(len(heights))
             slots[column].append(len(heights))
-            heights.append(EDGE_ROOM)
+            first = label.width > 0 and len(path) == 2
+            heights.append(max(label.height, EDGE_ROOM) if first else EDGE_ROOM)
+            widths.append(label.width if first else 0.0)
+            if first:
+                labelled[-1] = path[-1]
         paths.append([*path, target])
     near: list[tuple[list[int], list[int]]] = [([], []) for _ in heights]
     for path in paths:
@@ -81,14 +96,30 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[tuple[int, int]], room: Seque
     for part in _parts(slots, near):
         _order(part, near)
         below = _stack(part, near, heights, tops, below) + PART_GAP
-    lefts = _lefts(slots, sizes, paths, room)
+    across = [max([widths[slot] for slot in members], default=0.0) for members in slots]
+    middles = [top + height / 2 for top, height in zip(tops, heights, strict=True)]
+    column_of = {slot: column for column, members in enumerate(slots) for slot in members}
+    lefts = _lefts(across, paths, middles, column_of)
     height = max([tops[slot] + heights[slot] for column in slots for slot in column], default=0.0)
     width = max([lefts[columns[node]] + size.width for node, size in enumerate(sizes)], default=0.0)
     places = tuple(Point(lefts[columns[node]], tops[node]) for node in range(len(sizes)))
-    column_of = {slot: column for column, members in enumerate(slots) for slot in members}
-    routes = [_route(path, sizes, lefts, tops, heights, column_of) for path in paths]
+    routes = [_route(path, sizes, lefts, across, middles, column_of) for path in paths]
     turned = [tuple(reversed(r)) if forward[i] != edges[i] else r for i, r in enumerate(routes)]
-    return Layout(places, tuple(turned), Size(width, height))
+    corners = [
+        None if slot is None else Point(lefts[column_of[slot]], middles[slot] - label.height / 2)
+        for slot, label in zip(labelled, labels, strict=True)
+    ]
+    return Layout(places, tuple(turned), tuple(corners), Size(width, height))
+
+
+def _with_label_columns(columns: Sequence[int], edges: Sequence[tuple[int, int]], labels: Sequence[Size]) -> list[int]:
+    """Return the columns with one more behind each that an edge with a label leaves."""
+    left = {columns[source] for (source, target), label in zip(edges, labels, strict=True)
+            if label.width and source != target}  # fmt: skip
+    numbers: list[int] = []
+    for column in range(max(columns, default=-1) + 1):
+        numbers.append(numbers[-1] + 1 + (column - 1 in left) if numbers else 0)
+    return [numbers[column] for column in columns]
 
 
 def _longest_with_places(lengths: Sequence[int]) -> int:
@@ -232,18 +263,20 @@ def _apart(wanted: Sequence[float], heights: Sequence[float]) -> list[float]:
 
 
 def _lefts(
-    slots: Sequence[Sequence[int]], sizes: Sequence[Size], paths: Sequence[Sequence[int]], room: Sequence[float]
+    across: Sequence[float], paths: Sequence[Sequence[int]], middles: Sequence[float], column_of: dict[int, int]
 ) -> list[float]:
-    """The left edge of each column: after the widest node and the widest label before it."""
-    column_of = {slot: column for column, members in enumerate(slots) for slot in members}
-    between = [40.0] * len(slots)
-    for path, width in zip(paths, room, strict=True):
-        between[column_of[path[0]]] = max(between[column_of[path[0]]], width)
+    """Return the left edge of each column; the higher edges rise between two columns, the wider these are apart."""
+    rise = [0.0] * len(across)
+    for path in paths:
+        for one, next_one in pairwise(path):
+            if column_of[next_one] == column_of[one] + 1:
+                column = column_of[one]
+                rise[column] = max(rise[column], abs(middles[one] - middles[next_one]))
     lefts = []
     at = 0.0
-    for column, members in enumerate(slots):
+    for width, height in zip(across, rise, strict=True):
         lefts.append(at)
-        at += max([sizes[slot].width for slot in members if slot < len(sizes)], default=0.0) + between[column]
+        at += width + min(CHANNEL + height / 4, WIDEST_CHANNEL)
     return lefts
 
 
@@ -251,22 +284,22 @@ def _route(
     path: Sequence[int],
     sizes: Sequence[Size],
     lefts: Sequence[float],
-    tops: Sequence[float],
-    heights: Sequence[float],
+    across: Sequence[float],
+    middles: Sequence[float],
     column_of: dict[int, int],
 ) -> tuple[Point, ...]:
     source, *between, target = path
-    start = Point(lefts[column_of[source]] + sizes[source].width, tops[source] + heights[source] / 2)
+    start = Point(lefts[column_of[source]] + sizes[source].width, middles[source])
     if source == target:  # a loop, drawn over the node's upper right corner
-        return (
-            start,
-            Point(start.x + 18, start.y),
-            Point(start.x + 18, tops[source] - 8),
-            Point(start.x - 12, tops[source]),
-        )
-    end = Point(lefts[column_of[target]], tops[target] + heights[target] / 2)
-    middle = [Point(lefts[column_of[slot]], tops[slot] + EDGE_ROOM / 2) for slot in between]
-    return (start, *middle, end)
+        top = middles[source] - sizes[source].height / 2
+        return start, Point(start.x + 18, start.y), Point(start.x + 18, top - 8), Point(start.x - 12, top)
+    points = [start]
+    if sizes[source].width < across[column_of[source]]:  # level to the end of its column, past wider nodes
+        points.append(Point(lefts[column_of[source]] + across[column_of[source]], start.y))
+    for slot in between:
+        left = lefts[column_of[slot]]
+        points += [Point(left, middles[slot]), Point(left + across[column_of[slot]], middles[slot])]
+    return (*points, Point(lefts[column_of[target]], middles[target]))
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:

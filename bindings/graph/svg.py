@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final
 
 from bindings.check.finding import SEVERITIES
 from bindings.graph.drawing import Drawing, Edge, Node
@@ -18,6 +17,7 @@ __all__ = ["svg"]
 LETTER: Final = 6.7
 """The width of a character of the 11 px monospaced letters, in px; wide ones (CJK, emoji) count twice."""
 LINE: Final = 14.0
+LABEL_LINE: Final = 12.0
 MARGIN: Final = 24.0
 LABELS: Final = 3
 """Routing keys written on an edge; the others are in its tooltip."""
@@ -25,9 +25,6 @@ TIPS: Final = 60
 LEGEND_WIDTH: Final = 640.0
 LONGEST: Final = 42
 """Characters of a name or a key; the rest is in the tooltip."""
-
-Beside = Literal["source", "target", "neither"]
-"""Which end of an edge has no other edge."""
 
 STYLE: Final = """
 svg { background: #fff; font: 11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
@@ -37,7 +34,8 @@ svg { background: #fff; font: 11px ui-monospace, SFMono-Regular, Menlo, Consolas
 text { fill: #1f2328; }
 .detail { fill: #57606a; }
 .edge path { fill: none; stroke: #8c959f; }
-.label { fill: #57606a; paint-order: stroke; stroke: #fff; stroke-width: 4px; }
+.label { fill: #57606a; }
+.paper { fill: #fff; }
 .alternate path { stroke-dasharray: 5 4; }
 .tick { stroke: #57606a; }
 .error rect, .error path { stroke: #cf222e; stroke-width: 2; }
@@ -49,7 +47,7 @@ text { fill: #1f2328; }
   .exchange rect { fill: #0c2d4d; stroke: #388bfd; }
   text { fill: #e6edf3; }
   .detail, .label { fill: #8b949e; }
-  .label { stroke: #0d1117; }
+  .paper { fill: #0d1117; }
   .edge path { stroke: #6e7681; }
   .tick { stroke: #8b949e; }
 }
@@ -63,7 +61,7 @@ def svg(drawing: Drawing, title: str) -> str:
     layout = lay_out(
         [_size(node) for node in drawing.nodes],
         [(at[edge.source], at[edge.target]) for edge in drawing.edges],
-        [max(map(_width, lines), default=0.0) + 90 for lines in labels],
+        [_label_size(lines) for lines in labels],
     )
     return "\n".join(_document(drawing, layout, labels, title)) + "\n"
 
@@ -74,16 +72,15 @@ def _document(drawing: Drawing, layout: Layout, labels: Sequence[Sequence[str]],
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
     yield f"<title>{_text(title)}</title>"
     yield f"<style>{STYLE}</style>"
-    yield '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    yield '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto" '
+    yield 'markerUnits="userSpaceOnUse">'
     yield '<path d="M0 0 8 4 0 8z" fill="#8c959f"/></marker></defs>'
     yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
     for edge, points in zip(drawing.edges, layout.edges, strict=True):
         yield from _edge(edge, points)
-    into = Counter([edge.target for edge in drawing.edges])
-    out = Counter([edge.source for edge in drawing.edges])
-    for edge, points, lines in zip(drawing.edges, layout.edges, labels, strict=True):
-        beside: Beside = "target" if into[edge.target] == 1 else "source" if out[edge.source] == 1 else "neither"
-        yield from _label(points, lines, beside)
+    for corner, lines in zip(layout.labels, labels, strict=True):
+        if corner is not None:
+            yield from _label(corner, lines)
     for node, place in zip(drawing.nodes, layout.nodes, strict=True):
         yield from _node(node, place)
     yield from _legend(drawing, layout.size.height + LINE)
@@ -136,30 +133,17 @@ def _edge(edge: Edge, points: Sequence[Point]) -> Iterator[str]:
     yield f'<path d="{_curve(points)}" marker-end="url(#head)"/></g>'
 
 
-def _label(points: Sequence[Point], lines: Sequence[str], beside: Beside) -> Iterator[str]:
-    x, y, anchor = _label_place(points, lines, beside)
+def _label(corner: Point, lines: Sequence[str]) -> Iterator[str]:
+    """The label in its place, on the colour of the paper, so that its edge leads to it and goes on behind it."""
+    width, height = _label_size(lines)
+    yield f'<rect class="paper" x="{corner.x:.1f}" y="{corner.y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
     for line, text in enumerate(lines):
-        above = (line - (len(lines) - 1) / 2) * 12
-        yield f'<text class="label" x="{x:.1f}" y="{y + above + 3:.1f}" text-anchor="{anchor}">{_text(text)}</text>'
+        y = corner.y + LABEL_LINE * (line + 1) - 3
+        yield f'<text class="label" x="{corner.x + 4:.1f}" y="{y:.1f}">{_text(text)}</text>'
 
 
-def _label_place(points: Sequence[Point], lines: Sequence[str], beside: Beside) -> tuple[float, float, str]:
-    """Beside the end that has no other edge, where nothing is in the way; else in the middle of the edge."""
-    width = max(map(_width, lines), default=0.0)
-    first, last = points[:2], points[-2:]
-    if beside == "target":
-        return last[1].x - 14, _height_at(last, last[1].x - 14 - width / 2), "end"
-    if beside == "source":
-        return first[0].x + 8, _height_at(first, first[0].x + 8 + width / 2), "start"
-    one, two = points[(len(points) - 2) // 2 :][:2]
-    return (one.x + two.x) / 2, (one.y + two.y) / 2, "middle"
-
-
-def _height_at(points: Sequence[Point], x: float) -> float:
-    """The y of the curve between two points, at x: a cubic whose ends are level is nearly smoothstep."""
-    one, two = points
-    part = min(max((x - one.x) / (two.x - one.x), 0.0), 1.0) if two.x != one.x else 0.5
-    return one.y + (two.y - one.y) * part * part * (3 - 2 * part)
+def _label_size(lines: Sequence[str]) -> Size:
+    return Size(max(map(_width, lines)) + 8, LABEL_LINE * len(lines)) if lines else Size(0.0, 0.0)
 
 
 def _curve(points: Sequence[Point]) -> str:

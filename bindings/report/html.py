@@ -16,14 +16,17 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
+from bindings.check.finding import SEVERITIES
+from bindings.management import is_address
 from bindings.report.as_json import to_json
 from bindings.report.report import Report
+from exchange.notation import write_encoded_arguments
 
 __all__ = ["html", "page", "report_in"]
 
 SCRIPTS: Final = (
-    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow", "summary", "coverage", "queues",
-    "unroutable", "findings", "verification", "comparison", "trust", "main",
+    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary", "coverage",
+    "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
 )  # fmt: skip
 """The modules of the page's script, in the order in which they are joined."""
 
@@ -48,12 +51,16 @@ def page(report: Mapping[str, Any]) -> str:
     script = "'use strict';\n(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
     digest = b64encode(sha256(script.encode()).digest()).decode()
     source = str(report["audited"]["topology"]["source"])
+    name = source if is_address(source) else source.rpartition("/")[2] or source
+    conditions = {
+        str(row["number"]): write_encoded_arguments(row["arguments"]) for row in shown["bindings"] if row["arguments"]
+    }
     parts = {
-        "TITLE": escape(f"Audit of {source}").encode("ascii", "xmlcharrefreplace").decode(),
+        "TITLE": escape(f"Audit of {name}").encode("ascii", "xmlcharrefreplace").decode(),
         "STYLE": _part("page.css"),
         "SCRIPT": script,
         "HASH": f"sha256-{digest}",
-        "REPORT": _embedded({"report": shown, "left_out": left_out}),
+        "REPORT": _embedded({"report": shown, "left_out": left_out, "conditions": conditions}),
     }
     return re.sub("@@([A-Z]+)@@", lambda found: parts[found[1]], _part("page.html"))
 
@@ -134,9 +141,12 @@ def _fitting(rows: list[dict[str, Any]], most: int) -> int:
 
 
 def _foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Those that matter most, in their order: half for the most messages, the rest for what nothing came to."""
+    """Return those that matter most, in their order: the gravest findings; else half those with the most messages, and
+    those that nothing came to.
+    """
     if table == "findings":
-        return rows[:count]
+        gravest = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))
+        return [rows[at] for at in sorted(gravest[:count])]
     by_messages = sorted(range(len(rows)), key=lambda at: -(rows[at].get("messages") or rows[at].get("through") or 0))
     idle = [at for at in by_messages if not (rows[at].get("messages") or rows[at].get("through"))]
     busy = len(rows) - len(idle)

@@ -92,7 +92,7 @@ def _inner(table: Any, keys: tuple[str, ...]) -> Any:
 
 def _table(found: Any, place: _Place) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
-        raise place.error(f"this is to be a table, not {found!r}")
+        raise place.error(f"this is to be a table, not {_told(found)}")
     return found
 
 
@@ -205,4 +205,5 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _told(value: Any) -> str:
-    return str(value) if isinstance(value, Decimal) else repr(value)
+    """Return a value of TOML as a message shows it."""
+    return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, Decimal) else repr(value)

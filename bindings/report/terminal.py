@@ -1,6 +1,7 @@
 """A report for people at a terminal: the two totals first, then what is wrong, with what to look at; the verdict last.
 
-Lists are bounded and say how many more there are. Names and keys are never read as markup and never break a line.
+Lists are bounded and name how many more there are and how to see them. Names and keys are never read as markup and
+never break a line.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ from exchange.display import clip_line
 __all__ = ["LISTED", "show", "text"]
 
 LISTED: Final = 10
-"""So many rows of a list are shown."""
+"""Rows of a list that are shown without ``--all``."""
+ALL: Final = "--all shows them"
 
 WIDE: Final = 100
 WIDEST: Final = 140
@@ -280,7 +282,7 @@ class _Writer:
         silent = sorted([row.use.queue for row in rows[len(got) :]])
         if silent:
             names = ", ".join([clip_line(name, LONGEST // 2) for name in silent[: self._listed]])
-            more = f" and {len(silent) - self._listed:,} more" if len(silent) > self._listed else ""
+            more = f" and {len(silent) - self._listed:,} more ({ALL})" if len(silent) > self._listed else ""
             yield indented(Text(f"got nothing: {names}{more}"), 2)
 
     def _queue(self, table: Table, row: QueueRow) -> None:
@@ -349,7 +351,7 @@ class _Writer:
                 text.append(f"\nas '{key}' {place}", style="dim")
             grid.add_row(f"{evidence.messages:,}", text)
         yield indented(grid, 2)
-        yield from self._more(found.sorts, "sorts of difference")
+        yield from self._more(found.sorts, "sorts of difference", held=len(rows))
         strangers = found.strangers.items[: self._listed // 2]
         if strangers:
             listed = ", ".join([f"{clip_line(item.text, LONGEST)} {item.count:,}" for item in strangers])
@@ -424,9 +426,13 @@ class _Writer:
         yield indented(grid, 2)
         yield from self._more(len(gates))
 
-    def _more(self, count: int, what: str = "", indent: int = 2) -> Iterator[RenderableType]:
-        if count > self._listed:
-            yield indented(Text(f"and {count - self._listed:,} more{f' {what}' if what else ''}", style="dim"), indent)
+    def _more(self, count: int, what: str = "", indent: int = 2, held: int | None = None) -> Iterator[RenderableType]:
+        """Yield a line with the number of rows that are not shown; ``held`` is how many the report has of them."""
+        held = count if held is None else held
+        if count > (shown := min(held, self._listed)):
+            what = f" {what}" if what else ""
+            way = f"; {ALL}" if held > shown else ""
+            yield indented(Text(f"and {count - shown:,} more{what}{way}", style="dim"), indent)
 
 
 def _hottest(row: QueueRow) -> str:

@@ -23,6 +23,9 @@ __all__ = ["Headers", "comparable", "conditions_of", "match_mode"]
 
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
+ATOMS: Final = {"True": "true", "False": "false", "None": "undefined"}
+"""Values without content of their own, in the broker's words."""
+
 NOT_EQUAL_TO_ANYTHING: Final = ("void",)
 """A message's header without a value: it is there, but no argument equals it."""
 
@@ -80,7 +83,9 @@ class Headers(Kind):
         if "x-match" not in binding.arguments:
             return
         kind, value = type_and_value(binding.arguments["x-match"])
-        shown = f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else value
+        shown = (
+            f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else ATOMS.get(str(value), value)
+        )
         expected = "expected all, any, all-with-x, or any-with-x"
         if kind != "longstr":
             raise PreconditionFailed(f"Invalid x-match field type {kind} (value {shown}); expected longstr")

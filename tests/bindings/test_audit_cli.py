@@ -207,3 +207,12 @@ def test_what_cannot_be_read_ends_with_2_and_says_why(folder: Path, arguments: t
     assert result.exit_code == 2, result.output
     assert told in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_all_prints_lists_in_full(folder: Path) -> None:
+    bindings = "".join([f'orders -> mail: "letter.{number}"\n' for number in range(30)])
+    (folder / "orders.bindings").write_text(TOPOLOGY + bindings)
+    short, whole = audit(*RUN, "archive.jsonl").stdout, audit(*RUN, "archive.jsonl", "--all").stdout
+    assert "more; --all shows them" in short
+    assert short.count("orders -> mail: 'letter.") < whole.count("orders -> mail: 'letter.") == 30
+    assert "--all" not in whole

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bindings.check.finding import Finding
 from bindings.commands.graph import graph_command
 from bindings.graph.drawing import around, drawing
-from bindings.graph.layout import MOST_PLACES, Size, lay_out
+from bindings.graph.layout import MOST_PLACES, Point, Size, lay_out
 from bindings.graph.svg import svg
 from bindings.graph.text import text
 from exchange import Binding, Exchange, Queue, Topology
@@ -37,7 +37,7 @@ def test_no_two_nodes_overlap_and_edges_touch_their_ends(
     """Cycles, loops and double edges included."""
     count, edges = graph
     sizes = [Size(random.uniform(20, 200), random.uniform(10, 60)) for _ in range(count)]
-    layout = lay_out(sizes, edges, [random.uniform(0, 100) for _ in edges])
+    layout = lay_out(sizes, edges, random_labels(random, len(edges)))
     boxes = list(zip(layout.nodes, sizes, strict=True))
     for (a, size_a), (b, size_b) in combinations(boxes, 2):
         apart_across = a.x + size_a.width <= b.x or b.x + size_b.width <= a.x
@@ -54,9 +54,49 @@ def test_no_two_nodes_overlap_and_edges_touch_their_ends(
             assert place.y - 1e-6 <= point.y <= place.y + size.height + 1e-6
 
 
+def random_labels(random: Random, count: int) -> list[Size]:
+    """Sizes of labels; some edges have none."""
+    return [random.choice([Size(0, 0), Size(random.uniform(10, 100), random.uniform(5, 40))]) for _ in range(count)]
+
+
+@given(graphs, st.randoms())
+def test_labels_overlap_nothing_and_no_other_edge_crosses_them(
+    graph: tuple[int, list[tuple[int, int]]], random: Random
+) -> None:
+    """Each edge is level where there are labels and nodes, and passes beside all but its own."""
+    count, edges = graph
+    sizes = [Size(random.uniform(20, 200), random.uniform(10, 60)) for _ in range(count)]
+    labels = random_labels(random, len(edges))
+    layout = lay_out(sizes, edges, labels)
+    boxes: list[tuple[Point, Size, set[int]]] = [
+        (place, size, {at for at, ends in enumerate(edges) if node in ends})
+        for node, (place, size) in enumerate(zip(layout.nodes, sizes, strict=True))
+    ]
+    for at, (corner, size) in enumerate(zip(layout.labels, labels, strict=True)):
+        assert (corner is None) == (not size.width or edges[at][0] == edges[at][1])
+        if corner is not None:
+            boxes.append((corner, size, {at}))
+            middle = corner.y + size.height / 2
+            assert any(abs(point.y - middle) < 1e-6 and abs(point.x - corner.x) < 1e-6 for point in layout.edges[at])
+    for (a, size_a, _), (b, size_b, _) in combinations(boxes, 2):
+        across = min(a.x + size_a.width, b.x + size_b.width) - max(a.x, b.x)
+        down = min(a.y + size_a.height, b.y + size_b.height) - max(a.y, b.y)
+        assert across <= 1e-6 or down <= 1e-6
+    for at, points in enumerate(layout.edges):
+        if edges[at][0] == edges[at][1]:
+            continue
+        for one, two in pairwise(points):
+            left, right = sorted((one.x, two.x))
+            for corner, size, own in boxes:
+                if at in own or right <= corner.x + 1e-6 or left >= corner.x + size.width - 1e-6:
+                    continue
+                assert abs(one.y - two.y) < 1e-6
+                assert one.y <= corner.y + 1e-6 or one.y >= corner.y + size.height - 1e-6
+
+
 def test_edges_without_cycles_lead_to_the_right() -> None:
     """A column further for each exchange on the longest way."""
-    layout = lay_out([Size(10, 10)] * 4, [(0, 1), (1, 2), (0, 2), (2, 3)], [0.0] * 4)
+    layout = lay_out([Size(10, 10)] * 4, [(0, 1), (1, 2), (0, 2), (2, 3)], [Size(0, 0)] * 4)
     assert [place.x for place in layout.nodes] == sorted(place.x for place in layout.nodes)
     assert len({place.x for place in layout.nodes}) == 4
 
@@ -132,8 +172,8 @@ def test_many_parts_beside_a_long_one_and_long_edges_have_room_that_does_not_mul
     fan = [(number, 1_000) for number in range(999)]  # each passes all columns in between
     pairs = [(1_001 + 2 * number, 1_002 + 2 * number) for number in range(1_000)]
     edges = [*chain_, *fan, *pairs]
-    layout = lay_out([Size(10, 10)] * 3_001, edges, [0.0] * len(edges))
-    assert sum(map(len, layout.edges)) < 2 * len(edges) + MOST_PLACES + 1
+    layout = lay_out([Size(10, 10)] * 3_001, edges, [Size(0, 0)] * len(edges))
+    assert sum(map(len, layout.edges)) < 2 * (len(edges) + MOST_PLACES) + 1
     for (source, target), points in zip(edges, layout.edges, strict=True):
         assert points[0].x >= layout.nodes[source].x
         assert points[-1].x == layout.nodes[target].x

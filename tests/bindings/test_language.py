@@ -262,6 +262,7 @@ MISTAKES = [
     ("queue: quorum", 1, 6, "expected a name, a text in quotes or a number, as in: queue billing: quorum"),
     ("queue q: x = many", 1, 14, 'a text is written in quotes: "many"'),
     ("queue q: x = !shrot 5", 1, 14, "no AMQP type !shrot; did you mean short?"),
+    ("queue q: x = !short true", 1, 14, "true is not a short: an integer from -32768 to 32767"),
     ("queue q: x = !short 70000", 1, 14, "70000 is not a short: an integer from -32768 to 32767"),
     ("queue q: x = 9223372036854775808", 1, 14, "an integer has at most 64 bits"),
     ("queue q: x = 1e999", 1, 14, "too large for a number of 64 bits"),

@@ -37,6 +37,7 @@ TO_Q = Binding.to_queue("x", "q", "a.*")
         (lambda: BASE.bind(Binding.to_queue("x", "q", "#.#.#")), "406 PRECONDITION_FAILED - Topic binding key '#.#.#' uses 3 '#' wildcards, at most 2 are allowed"),
         (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": "some"})), '406 PRECONDITION_FAILED - Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x'),
         (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": 1})), "406 PRECONDITION_FAILED - Invalid x-match field type long (value 1); expected longstr"),
+        (lambda: HEADERS.bind(Binding.to_queue("h", "q", "", {"x-match": True})), "406 PRECONDITION_FAILED - Invalid x-match field type bool (value true); expected longstr"),
         (lambda: BASE.bind(TO_Q).delete_exchange("x", if_unused=True), "406 PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"),
         (lambda: BASE.delete_exchange("amq.topic"), "403 ACCESS_REFUSED - deletion of system exchange 'amq.topic' in vhost '/' not allowed"),
         (lambda: BASE.delete_exchange(""), "403 ACCESS_REFUSED - operation not permitted on the default exchange"),

@@ -154,20 +154,28 @@ function fanOut(row) {
   );
 }
 
+let written = {}; // number of a binding -> its arguments in the notation of .bindings files
+
+function argumentsText(row) {
+  return written[row.number] || '';
+}
+
 function bindingsSection(report, begin) {
   const rows = report.bindings;
   const error = report.approximate.distinct_keys;
   const is = (state) => (at) => rows[at].state === state;
-  const argumentsText = (row) => {
-    const text = JSON.stringify(row.arguments);
-    return text === '{}' ? '' : text;
-  };
   const findings = new Map();
   for (const finding of report.findings)
     for (const number of finding.bindings) findings.set(number, [...(findings.get(number) || []), finding]);
   const filters = ['dead', 'stale', 'possible', 'hit', 'ignored', 'not_eligible']
     .map((id) => STATES.find((state) => state[0] === id))
-    .map(([id, word, says]) => ({ id, label: word, title: says, test: is(id) }))
+    .map(([id, word, says]) => ({
+      id,
+      label: word,
+      title: says,
+      test: is(id),
+      all: leftOut.bindings ? report.totals.bindings.states[id] : 0,
+    }))
     .filter((filter) => (report.totals.bindings.states[filter.id] || 0) > 0);
   return makeTable({
     id: 'bindings',
@@ -304,7 +312,7 @@ function bindingDetail(row, findings, error) {
           : null,
       ],
       ['different keys', about(row.distinct_keys), row.distinct_keys ? ' ± ' + percent(error) : null],
-      Object.keys(row.arguments).length ? ['arguments', el('code', {}, visible(JSON.stringify(row.arguments)))] : null,
+      argumentsText(row) ? ['arguments', el('code', {}, argumentsText(row))] : null,
       row.ignored ? ['ignored', visible(row.ignored.reason), ', until ', row.ignored.until] : null,
     ]),
     findings

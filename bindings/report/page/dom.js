@@ -65,6 +65,11 @@ function named(name, longest) {
   );
 }
 
+/** The name of a file without its folders; an address as it is. */
+function fileName(path) {
+  return /^https?:/i.test(path) ? path : path.slice(path.lastIndexOf('/') + 1) || path;
+}
+
 function nameText(name, longest) {
   return name === '' ? '(default)' : shortened(name, longest);
 }

@@ -29,6 +29,7 @@ function findingsSection(report) {
     length: rows.length,
     filters,
     prompt: 'Search findings',
+    foremost: 'the gravest before others',
     begin: { sort: 'severity' },
     text: (at) => rows[at].code + ' ' + rows[at].name + ' ' + rows[at].message,
     columns: [

@@ -1,6 +1,6 @@
 /*
  * The flow picture: exchange -> exchange -> queue, bands as wide as their messages. Large topologies are bounded: the
- * exchanges and queues with the most messages stand for themselves, the others stand together.
+ * exchanges and queues with the most messages stand for themselves, the others stand together, exchanges layer by layer.
  */
 
 const MOST_EXCHANGES = 16;
@@ -49,16 +49,21 @@ function flowOf(report) {
       .sort((a, b) => weight.get(b) - weight.get(a) || (a < b ? -1 : 1));
     ids.slice(0, ids.length > most + 1 ? most : ids.length).forEach((id) => kept.add(id));
   }
-  const others = { x: new Set(), q: new Set() };
+  const layers = layersOf(flows);
+  const layerOf = (id) => layers.get(id) || 0; // 0 too for what is published to and leads nowhere
+  const lump = lumpsOf([...kept].filter((id) => id[0] === 'x').map(layerOf));
+  const others = new Map();
   const place = (id) => {
     if (kept.has(id)) return id;
-    others[id[0]].add(id);
-    return 'others ' + id[0];
+    const all = 'others ' + id[0] + (id[0] === 'x' ? lump(layerOf(id)) : '');
+    if (!others.has(all)) others.set(all, new Set());
+    others.get(all).add(id);
+    return all;
   };
   const links = new Map();
   for (const flow of flows) {
     const [from, to] = [place(flow.from), place(flow.to)];
-    if (from === to && from === 'others x') continue; // what the others pass among themselves
+    if (from === to && others.has(from)) continue; // what the others pass among themselves
     const id = from + '\n' + to + '\n' + flow.kind;
     const link = links.get(id) || { from, to, kind: flow.kind, messages: 0 };
     link.messages += flow.messages;
@@ -67,8 +72,8 @@ function flowOf(report) {
   const nodes = new Map();
   const node = (id) => {
     if (nodes.has(id)) return;
-    const kind = id === NOWHERE ? 'lost' : id.startsWith('others ') ? 'others' : id[0] === 'q' ? 'queue' : 'exchange';
-    const all = id.startsWith('others ') ? [...others[id[7]]] : [id];
+    const kind = id === NOWHERE ? 'lost' : others.has(id) ? 'others' : id[0] === 'q' ? 'queue' : 'exchange';
+    const all = others.has(id) ? [...others.get(id)] : [id];
     nodes.set(id, {
       id,
       kind,
@@ -110,11 +115,17 @@ function flowPicture(report) {
       { class: 'legend' },
       el('li', {}, el('span', { class: 'swatch flow-exchange' }), 'exchange'),
       el('li', {}, el('span', { class: 'swatch flow-queue' }), 'queue'),
+      flow.nodes.some((node) => node.kind === 'others')
+        ? el('li', {}, el('span', { class: 'swatch flow-others' }), 'several, drawn as one')
+        : null,
       flow.links.some((link) => link.kind === 'alternate')
         ? el('li', {}, el('span', { class: 'swatch flow-alternate' }), 'by an alternate exchange')
         : null,
       flow.links.some((link) => link.to === NOWHERE)
         ? el('li', {}, el('span', { class: 'swatch lost' }), 'no queue')
+        : null,
+      leadsBack(flow)
+        ? el('li', {}, el('span', { class: 'swatch flow-back' }), 'leads back: a cycle')
         : null,
       flow.drawsIdle
         ? el('li', {}, el('span', { class: 'swatch flow-idle' }), 'bound, no message came this way')
@@ -126,7 +137,7 @@ function flowPicture(report) {
       { class: 'note' },
       'Bands are as wide as the messages they carry; one message may leave an exchange by several. Point at a part, or move to it with the Tab key, to follow its ways.',
       flow.idle
-        ? ' ' +
+        ? (leftOut.bindings ? ' At least ' : ' ') +
             plural(flow.idle, 'connection') +
             ' without a message ' +
             (flow.idle === 1 ? 'is' : 'are') +
@@ -137,8 +148,7 @@ function flowPicture(report) {
 }
 
 function drawFlow(flow, width) {
-  const nodes = flow.nodes.map((node) => ({ ...node }));
-  const links = flow.links.map((link) => ({ ...link }));
+  const { nodes, links } = connect(flow);
   const longest = (some) => Math.min(width * 0.28, Math.max(40, ...some.map((node) => node.label.length * 7 + 12)));
   const starts = nodes.filter((node) => !node.last);
   const size = {
@@ -151,6 +161,7 @@ function drawFlow(flow, width) {
     gap: 16,
   };
   const { columns, height } = layOutFlow(nodes, links, size);
+  const step = columns.length > 1 ? columns[1][0].x - columns[0][0].x : width;
   const picture = draw('svg', {
     class: 'flow',
     width,
@@ -207,7 +218,7 @@ function drawFlow(flow, width) {
       draw(
         'text',
         { x: at[0], y: at[1], 'text-anchor': at[2] },
-        node.label,
+        first || node.last ? node.label : fitted(node, Math.max(6, Math.floor(step / 7.4) - 1)),
         node.last ? draw('tspan', { class: 'figure', dx: 6 }, brief(node.value)) : null,
       ),
     );
@@ -233,6 +244,15 @@ function drawFlow(flow, width) {
     });
   }
   return picture;
+}
+
+/* A label within so many characters. Names often differ at their ends, so the middle goes. */
+function fitted(node, most) {
+  const label = node.label;
+  if (label.length <= most) return label;
+  if (node.kind === 'others') return label.replace(/other .*/, 'others');
+  const head = Math.floor((most - 1) / 3);
+  return label.slice(0, head) + '…' + label.slice(label.length - (most - 1 - head));
 }
 
 function follow(shape, tell, leave) {

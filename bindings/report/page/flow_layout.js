@@ -7,8 +7,11 @@
 
 const NODE_WIDTH = 10;
 
-function layOutFlow(nodes, links, size) {
-  const byId = new Map(nodes.map((node) => [node.id, Object.assign(node, { out: [], into: [] })]));
+/** Copies of nodes and links that know each other, and which links would close a cycle. */
+function connect(flow) {
+  const nodes = flow.nodes.map((node) => ({ ...node, out: [], into: [] }));
+  const links = flow.links.map((link) => ({ ...link }));
+  const byId = new Map(nodes.map((node) => [node.id, node]));
   for (const link of links) {
     link.source = byId.get(link.from);
     link.target = byId.get(link.to);
@@ -16,6 +19,14 @@ function layOutFlow(nodes, links, size) {
     link.target.into.push(link);
   }
   turnBack(nodes);
+  return { nodes, links };
+}
+
+function leadsBack(flow) {
+  return connect(flow).links.some((link) => link.back);
+}
+
+function layOutFlow(nodes, links, size) {
   const columns = intoColumns(nodes);
   const value = (node) => Math.max(sumOf(node.out), sumOf(node.into), node.published || 0);
   nodes.forEach((node) => {

@@ -1,6 +1,6 @@
 /* The page: its sections in order, the contents beside them, and the address of each. */
 
-let leftOut = [];
+let leftOut = {}; // table -> number of its rows that this page lacks
 
 const SECTIONS = [
   { id: 'exchanges', title: 'Coverage by exchange', fill: exchangesSection },
@@ -184,8 +184,9 @@ function main() {
     if (event.key === 'Escape') hideTip();
   });
   try {
-    const { report, left_out: cut } = readReport();
-    leftOut = Object.entries(cut || {});
+    const { report, left_out: cut, conditions } = readReport();
+    leftOut = cut || {};
+    written = conditions || {};
     const asked = addressed();
     const page = document.getElementById('main');
     page.replaceChildren(el('header', {}, summary(report)));

@@ -8,7 +8,7 @@ function summary(report) {
       'h1',
       {},
       'Audit of ',
-      el('bdi', {}, shortened(topology.source || '(unnamed)', 90)),
+      el('bdi', { title: topology.source || null }, shortened(fileName(topology.source) || '(unnamed)', 90)),
       topology.vhost && topology.vhost !== '/' ? [', vhost ', el('bdi', {}, shortened(topology.vhost))] : null,
     ),
     facts(report),

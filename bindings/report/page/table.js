@@ -3,7 +3,7 @@
  * `length`, and columns say what a row has; an order is an array of numbers, so sorting and searching touch no element.
  *
  * column: { id, label, title?, value(row) for sorting, cell(row) -> what is shown, figure?: right aligned, first?: 'up' }
- * filter: { id, label, test(row) }     detail(row) -> what a row unfolds to, or null
+ * filter: { id, label, test(row), all?: with the rows that the page lacks }     detail(row) -> what a row unfolds to, or null
  */
 
 const SIZES = [25, 50, 100, 500];
@@ -65,24 +65,38 @@ function makeTable(options) {
       },
       filter.label,
       ' ',
-      el('span', { class: 'tally' }, count(tallyOf(filter))),
+      el('span', { class: 'tally' }, tallyOf(filter)),
     ),
   );
   const pages = el('div', { class: 'pages' });
+  const missing = leftOut[id] || 0;
+  const scroll = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, table);
+  const beyond = columnsBeyond(scroll, table);
   const bar = el('div', { class: 'bar' }, length > 8 ? search : null, chips, status);
   const all = el(
     'div',
     { class: 'table', id: 'table-' + id },
     length > 8 || chips.length ? bar : null,
-    el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': caption }, table),
+    missing
+      ? el(
+          'p',
+          { class: 'note left-out' },
+          `This page has ${count(length)} of ${count(length + missing)} ${caption}, `,
+          options.foremost || 'those with the most messages and those without any before others',
+          '; search, order and counts are of these alone. All are in Parquet: ',
+          el('code', {}, '--tables'),
+          '.',
+        )
+      : null,
+    beyond,
+    scroll,
     pages,
   );
 
   function tallyOf(filter) {
-    if (filter.tally !== undefined) return filter.tally;
     let found = 0;
     for (let row = 0; row < length; row += 1) if (filter.test(row)) found += 1;
-    return found;
+    return filter.all > found ? count(found) + ' of ' + count(filter.all) : count(found);
   }
 
   function sortBy(column) {
@@ -156,7 +170,8 @@ function makeTable(options) {
       );
     }
     status.textContent =
-      order.length === length ? plural(length, 'row') : count(order.length) + ' of ' + plural(length, 'row');
+      (order.length === length ? plural(length, 'row') : count(order.length) + ' of ' + plural(length, 'row')) +
+      (missing ? '; ' + count(missing) + ' more are not in this page' : '');
     heads.forEach((th, at) => {
       const on = columns[at].id === state.sort;
       if (on) th.setAttribute('aria-sort', state.down ? 'descending' : 'ascending');
@@ -266,4 +281,29 @@ function makeTable(options) {
   search.value = state.find;
   select();
   return all;
+}
+
+/** A button that shows where a table goes on beyond the edge, and leads there; hidden while all columns are seen. */
+function columnsBeyond(scroll, table) {
+  const rest = () => scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft;
+  const button = el(
+    'button',
+    {
+      type: 'button',
+      class: 'plain',
+      onclick: () => scroll.scrollBy({ left: rest() > 1 ? scroll.clientWidth * 0.8 : -scroll.scrollWidth }),
+    },
+    'more columns →',
+  );
+  const line = el('div', { class: 'beyond', hidden: true }, button);
+  const look = () => {
+    line.hidden = scroll.scrollWidth <= scroll.clientWidth + 1;
+    scroll.classList.toggle('goes-on', rest() > 1);
+    button.textContent = rest() > 1 ? 'more columns →' : '← first columns';
+  };
+  const sizes = new ResizeObserver(look);
+  sizes.observe(scroll);
+  sizes.observe(table);
+  scroll.addEventListener('scroll', look, { passive: true });
+  return line;
 }

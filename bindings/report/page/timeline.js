@@ -52,7 +52,7 @@ function timeline(cells, size, start) {
     { class: 'note' },
     'Each bar is ' + (/^\d/.test(unit.name) ? '' : 'one ') + unit.name + ', UTC.',
     gaps
-      ? ' ' + plural(gaps, 'long time') + ' without any message ' + (gaps === 1 ? 'is' : 'are') + ' cut out (⫽).'
+      ? ' ' + plural(gaps, 'long time') + ' without any message ' + (gaps === 1 ? 'is' : 'are') + ' cut out (//).'
       : null,
   );
   whenSized(holder, (width) => holder.replaceChildren(drawTimeline(width, slots, bars, unit, names, apart)));
@@ -118,7 +118,7 @@ function drawTimeline(width, slots, bars, unit, names, apart) {
   slots.forEach((slot, at) => {
     const x = left + at * pitch;
     if (typeof slot !== 'number') {
-      picture.append(draw('text', { class: 'gap', x: x + pitch / 2, y: zero + 4, 'text-anchor': 'middle' }, '⫽'));
+      picture.append(draw('path', { class: 'gap', d: `M${x + pitch / 2 - 4} ${zero + 5} l4 -10 m4 0 l-4 10` }));
       return;
     }
     drawBar(picture, bars.get(slot), x, Math.max(1, pitch - (pitch > 4 ? 1 : 0)), zero, k, apart);

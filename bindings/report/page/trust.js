@@ -90,12 +90,12 @@ function trustSection(report) {
                   ' counted, and not in the picture of traffic over time.',
               )
             : null,
-          leftOut.length
+          Object.keys(leftOut).length
             ? el(
                 'li',
                 {},
                 'Not all rows are in this page: ',
-                leftOut.map(([table, rows], at) => [at ? ', ' : '', plural(rows, 'row') + ' of ' + table]),
+                Object.entries(leftOut).map(([table, rows], at) => [at ? ', ' : '', plural(rows, 'row') + ' of ' + table]),
                 '. The full tables are in Parquet: ',
                 el('code', {}, '--tables'),
                 '.',

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import string
+import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random
@@ -218,7 +220,22 @@ def test_lists_are_bounded_and_say_how_much_more_there_is() -> None:
     told = text(report)
     assert "and 290 more" in told
     assert len(told.splitlines()) < 60
+    assert told.count("more; --all shows them") == 1
     assert "and 280 more" in "\n".join(markdown(report))
+    whole = text(report, listed=sys.maxsize)
+    assert whole.count("amq.direct -> q: '") == 300
+    assert " more" not in whole
+
+
+def test_what_the_report_itself_lacks_is_not_promised() -> None:
+    report = compared(Random(3))
+    assert report.verification is not None
+    found = replace(report.verification, more=5)  # messages that differ in ways that were not kept
+    lacking = found.sorts - len(found.differences)
+    assert lacking > 0
+    report = replace(report, verification=found)
+    assert f"and {lacking:,} more sorts of difference\n" in text(report, listed=sys.maxsize)
+    assert f"and {found.sorts - 1:,} more sorts of difference; --all shows them\n" in text(report, listed=1)
 
 
 def test_colour_is_for_terminals_and_not_with_no_color(

@@ -287,3 +287,110 @@ def test_an_empty_report_is_drawn_too(tmp_path: Path) -> None:
     assert 'data-state="ready"' in dom
     assert "data-errors" not in dom
     assert "No message was counted." in dom
+
+
+def layered(random: Random, exchanges: int) -> Topology:
+    """Fanout exchanges that lead to later ones only, as one for each type of message and its supertypes do."""
+    names = [f"Contracts:Event{number}" for number in range(exchanges)]
+    bindings = [
+        Binding.to_exchange(names[one], names[other])
+        for one in range(exchanges)
+        for other in random.sample(range(one + 1, exchanges), min(2, exchanges - one - 1))
+        if random.random() < 0.3
+    ]
+    return Topology(
+        [Exchange(name, "fanout") for name in names],
+        [Queue(name) for name in names[::3]],
+        [*bindings, *(Binding.to_queue(name, name) for name in names[::3])],
+    )
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_browser_shows_how_much_a_page_lacks_beside_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "ROWS", 2_000)
+    report = large(5_000)
+    report["totals"]["bindings"]["states"] = {"hit": 2_500, "dead": 2_500}
+    dom = drawn(report, tmp_path)
+    assert "data-errors" not in dom
+    text = re.sub(r"<[^>]*>", "", dom)
+    assert "This page has 2,000 of 5,000 bindings" in text
+    assert "2,000 rows; 3,000 more are not in this page" in text
+    assert "dead 1,000 of 2,500" in text
+    assert "hit 1,000 of 2,500" in text
+    assert "connections without a message" not in text or "At least" in text
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_columns_beyond_the_edge_are_announced(tmp_path: Path) -> None:
+    report = large(20)
+    for row in report["bindings"]:
+        row["routing_key"] = "a_word_that_does_not_break." * 3
+        row["source"] = row["destination"] = "a_name_that_is_longer_than_a_column_is_wide_and_does_not_break"
+    dom = drawn(report, tmp_path)
+    table = dom[dom.index('id="table-bindings"') :]
+    assert '<div class="beyond"><button type="button" class="plain">more columns →' in table
+    assert 'class="scroll goes-on"' in table
+    narrow = dom[dom.index('id="table-exchanges"') :]
+    assert '<div class="beyond" hidden="">' in narrow[: narrow.index("<table")]
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_arguments_are_in_the_notation_of_the_language_and_the_title_is_the_name_of_the_file(tmp_path: Path) -> None:
+    headers = {"x-match": "any", "mode": "644", "urgent": True, "size": 5, "parts": None}
+    topology = Topology([Exchange("h", "headers")], [Queue("q")], [Binding.to_queue("h", "q", "", headers)])
+    report = json.loads(json.dumps(to_json(report_of(topology, [Message("h", "", headers={"urgent": True})]))))
+    report["audited"]["topology"]["source"] = "/srv/<deep>/orders.bindings"
+    dom = drawn(report, tmp_path)
+    assert 'any { mode = "644", urgent = true, size = 5, parts = null }' in dom
+    assert "<title>Audit of orders.bindings</title>" in dom
+    assert 'Audit of <bdi title="/srv/<deep>/orders.bindings">orders.bindings</bdi>' in unescape(dom)
+    assert report_in(page(report)) == report
+    report["audited"]["topology"]["source"] = "http://broker:15672/orders"
+    assert "<title>Audit of http://broker:15672/orders</title>" in page(report)
+
+
+def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "ROWS", 1_500)
+    report = large(10)
+    finding = deepcopy(report["findings"][0])
+    report["findings"] = [
+        {**finding, "severity": "error" if number > 2_900 else "note", "message": str(number)}
+        for number in range(3_000)
+    ]
+    kept = report_in(page(report))["findings"]
+    assert len(kept) == 1_500
+    assert sum(row["severity"] == "error" for row in kept) == 99
+    assert [int(row["message"]) for row in kept] == sorted(int(row["message"]) for row in kept)
+
+
+def flow_of(dom: str) -> str:
+    """The section with the picture of the flow."""
+    return dom[dom.index('<section id="flow"') :].partition("</section>")[0]
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_flow_without_cycles_is_drawn_without_one_however_much_is_gathered(tmp_path: Path) -> None:
+    random = Random(15)
+    topology = layered(random, 300)
+    names = [*topology.exchanges]
+    messages = [Message(random.choice(names), "") for _ in range(3_000)]
+    flow = flow_of(drawn(to_json(report_of(topology, messages)), tmp_path))
+    assert "other exchanges" in flow
+    assert "several, drawn as one" in flow
+    assert not re.findall(r'class="link[^"]* back', flow)
+    assert "leads back" not in flow
+
+
+@pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
+def test_a_cycle_of_exchanges_is_drawn_and_its_colour_named(tmp_path: Path) -> None:
+    topology = Topology(
+        [Exchange(name, "fanout") for name in "abc"],
+        [Queue("q")],
+        [*(Binding.to_exchange(one, other) for one, other in ("ab", "bc", "ca")), Binding.to_queue("b", "q")],
+    )
+    flow = flow_of(drawn(to_json(report_of(topology, [Message("a", "")])), tmp_path))
+    assert len(re.findall(r'class="link[^"]* back', flow)) == 1
+    assert "leads back: a cycle" in flow
+    assert "drawn as one" not in flow
