@@ -153,6 +153,8 @@ def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
     )
     if any(abs(number) * width > LAST_TIME for number in numbers):
         raise InputError(f"{source}: a damaged tally: a slot at no time")
+    if sum(map(abs, counts)) >= 1 << 63:  # a sum of two slots would not fit into a file again
+        raise InputError(f"{source}: a damaged tally: more messages in slots than can be counted")
     cells = zip(numbers, map(unescaped, exchanges), fates, strict=True)
     return SlotCounts.of(width, dict(zip(cells, counts, strict=True)))
 
