@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from bridge.commands import bridge_command
-from exchange.display import escape_lines
+from exchange.display import escape_line, escape_lines
 
 __all__ = ["main"]
 
@@ -79,6 +79,7 @@ def _show_usage(error: click.ClickException) -> None:
     """Print what click says of arguments; one of them may be an address with a password, in the wrong place."""
     from bridge.table import hide_logins
 
+    error.message = escape_line(error.message)  # it quotes arguments; newlines of click's own come later
     text = io.StringIO()
     error.show(file=text)
     click.echo(hide_logins(escape_lines(text.getvalue().rstrip("\n"))), err=True)

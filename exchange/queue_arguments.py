@@ -202,7 +202,8 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     known = frozenset().union(*ACCEPTED[profile.settings].values())
-    for name in arguments:
+    # Since 4.3 the broker has the arguments in a map, which Erlang goes through in the order of the names.
+    for name in sorted(arguments) if profile.settings == "4.3" else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
     if kind == "classic":
