@@ -79,10 +79,12 @@ def _show_usage(error: click.ClickException) -> None:
     """Print what click says of arguments; one of them may be an address with a password, in the wrong place."""
     from bridge.table import hide_logins
 
-    error.message = escape_line(error.message)  # it quotes arguments; newlines of click's own come later
     text = io.StringIO()
     error.show(file=text)
-    click.echo(hide_logins(escape_lines(text.getvalue().rstrip("\n"))), err=True)
+    shown = text.getvalue().rstrip("\n")
+    if error.message:  # it quotes arguments, whose newlines would begin lines; click's own newlines are not in it
+        shown = shown.replace(error.message, escape_line(error.message))
+    click.echo(hide_logins(escape_lines(shown)), err=True)
 
 
 def _discard_output() -> None:

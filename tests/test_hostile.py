@@ -13,6 +13,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -239,3 +240,32 @@ def test_hostile_arguments_end_with_words(server: CommandServer, tmp_path: Path)
         if ended.code != 2 or "Traceback" in printed or PASSWORD in printed:
             failures.append((arguments[0], arguments[-1][:40], ended.code, printed[-600:]))
     assert failures == []
+
+
+PATTERNS = [
+    "^(a+)+$", "^(a|aa)+$", "^(a+)+\\\\1$", "^((a{1,100}){1,100}){1,100}$", "^(?=(a+)+$)", "(.*)*(.*)*x", "^(a?){40}a{40}$",
+    "^(?:(?:(?:a+)+)+)+$", "^(a*)*(a*)*(a*)*$",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("check",), ("graph",), ("route", "-t"), ("diff",)])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_policy_pattern_that_backtracks_ends_in_seconds(
+    names: tuple[str, ...], pattern: str, server: CommandServer, tmp_path: Path
+) -> None:
+    """The broker's library gives up after some millions of steps; a command here answers, or names the policy."""
+    name = "a" * 40 + "!"
+    file, message = tmp_path / "x.bindings", tmp_path / "x.jsonl"
+    file.write_text(
+        f'exchange x: fanout\nexchange "{name}": topic\nqueue q\nx -> q\n"{name}" -> q: "a"\n'
+        f'policy p: "{pattern}", exchanges, alternate-exchange = "x"\n'
+    )
+    message.write_text(json.dumps({"exchange": name, "routing_key": "b"}) + "\n")
+    extra = {"route": [str(message)], "diff": [str(file)]}.get(names[0], [])
+    began = time.monotonic()
+    ended = server.run([*names, str(file), *extra])
+    assert time.monotonic() - began < 30
+    assert ended.code in FINE, ended
+    assert "Traceback" not in ended.err
+    if names[0] == "check":
+        assert "policy 'p'" in ended.out, ended  # it matches nothing, or is not understood

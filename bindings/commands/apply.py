@@ -72,6 +72,8 @@ def apply_command(
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
     try:
+        if not dry_run:
+            need_pika()
         addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
         given = open_source(file, vhost or addresses.management.vhost, seconds=seconds_to_answer())
         warn(given)
@@ -153,10 +155,6 @@ def _show_unknown(before: Topology, wanted: Topology) -> None:
 
 
 def _ask(todo: Plan, yes: bool) -> None:
-    try:
-        need_pika()
-    except InputError as error:
-        fail(error)
     if yes:
         return
     if not _at_terminal():
