@@ -1,7 +1,7 @@
 """A check's findings as one JSON object.
 
-``{"source", "profile", "vhosts": [{"vhost", "findings": [...]}], "counts": {"error", "warning", "note"}}``; a finding is
-``{"code", "name", "severity", "message", "says", "way_out", "witness", "line", "part", "related"}``. ``witness`` and
+``{"source", "profile", "vhosts": [{"vhost", "findings": [...]}], "counts": {"error", "warning", "note"}}``; a finding
+is ``{"code", "name", "severity", "message", "says", "way_out", "witness", "line", "part", "related"}``. ``witness`` and
 ``line`` may be null, and so may ``part``: of an expectation, or of the file as a whole. More fields may be added.
 """
 
