@@ -18,7 +18,7 @@ from bindings.additions import KEY, Additions
 from bindings.entries import ENCODE, SECTIONS, Compactor, Entry, Object, Part, expanded, read_section, same
 from bindings.expectations import Expectation
 from bindings.files import content, decoded, save_lines
-from bindings.findings import RESERVED, findings, not_imported
+from bindings.findings import RESERVED, findings, not_imported, undeclared_vhosts
 from bindings.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS
@@ -160,9 +160,12 @@ class Definitions:
         """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
 
         Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
-        names RabbitMQ reserves, and parts that are there twice. Computed anew each time, in one pass.
+        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared. Computed anew each
+        time.
         """
-        return list(findings(self._sections(), self.default_vhost))
+        declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
+        sections = self._sections()
+        return [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
 
     @property
     def not_imported(self) -> list[str]:

@@ -15,11 +15,16 @@ from typing import BinaryIO, Final
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
-__all__ = ["PRIVATE", "content", "create_exclusively", "decoded", "gunzipped", "replacing", "save_lines", "whole"]
+__all__ = [
+    "PRIVATE", "PRIVATE_FOLDER", "content", "create_exclusively", "decoded", "gunzipped", "make_folders", "replacing",
+    "save_lines", "whole",
+]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
 PRIVATE: Final = 0o640
 """Mode of new files that hold messages, or definitions with hashes of passwords; the umask can only narrow it."""
+PRIVATE_FOLDER: Final = 0o750
+"""Mode of new folders of such files."""
 CHUNK: Final = 1 << 20
 
 
@@ -106,6 +111,15 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def make_folders(path: Path) -> None:
+    """Create a folder, and those above it, where they are missing: for their owner and group alone. Raises OSError."""
+    missing = [path]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
 
 
 def create_exclusively(path: Path, mode: int = PRIVATE) -> int:

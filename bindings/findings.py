@@ -6,6 +6,7 @@ Invariant: each finding names its place in the file and changes nothing; what is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from bindings.entries import ENCODE, Entry, Part
@@ -13,7 +14,7 @@ from exchange.kinds import KINDS
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy
 from exchange.pcre import expression
 
-__all__ = ["RESERVED", "findings", "not_imported", "of_part"]
+__all__ = ["RESERVED", "findings", "not_imported", "of_part", "undeclared_vhosts"]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 """The names of exchanges that are never declared."""
@@ -43,6 +44,19 @@ def findings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Ite
                 yield f"{place}{finding}"
             for finding in of_part(entry.part):
                 yield f"{place}{finding}"
+
+
+def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: AbstractSet[str]) -> Iterator[str]:
+    """Describe the first part of each virtual host that the file does not declare; every broker begins with "/"."""
+    seen = {None, "/", *declared}
+    for key, entries in sections.items():
+        for index, entry in enumerate(entries):
+            if entry.vhost not in seen:
+                seen.add(entry.vhost)
+                yield (
+                    f"{key}[{index}].vhost: {entry.vhost!r} is not under vhosts: "
+                    "RabbitMQ refuses to import the file where there is no such virtual host"
+                )
 
 
 def not_imported(sections: Mapping[str, Sequence[Entry]]) -> Iterator[str]:

@@ -14,18 +14,17 @@ import os
 import socket
 import ssl
 import sys
-import threading
-import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from urllib.error import URLError
 
 from bindings.address import has_scheme, parse_address
 from bindings.definitions import Definitions
 from bindings.entries import read_section
+from bindings.http_answer import Answer, Endless, read_answer
 from exchange.errors import InputError
 from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
 from exchange.parts import Exchange
@@ -37,9 +36,6 @@ USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 LOGIN: Final = f"{USER} and {PASSWORD}"
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
-CHUNK: Final = 1 << 16
-REASON_BYTES: Final = 1 << 16
-"""Maximum size of a refusal that is read for its reason."""
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
 """The address and the user, if that is known -> user and password; raises InputError when nobody can be asked."""
@@ -173,98 +169,45 @@ class Management:
             {"Authorization": f"Basic {token}", "Accept": "application/json", "Content-Type": "application/json"},
             method=method,
         )
-        data = _within(self.seconds, lambda: self._answer(request, path), self._too_slow)
-        if data.lstrip()[:1] not in (b"", b"{", b"["):
-            raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
-        return data
-
-    def _answer(self, request: urllib.request.Request, path: str) -> bytes:
-        # A proxy of the environment would get the password; a redirection would send it elsewhere.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirection)
         try:
-            with opener.open(request, timeout=self.seconds) as answer:
-                return self._body(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise InputError(f"{self.address}: {self._refusal(error, path)}") from None
+            answer = read_answer(request, self.seconds, ANSWER_BYTES)
         except TimeoutError:
             raise self._too_slow() from None
+        except Endless:
+            raise InputError(f"{self.address}: what answers is no management API: its answer does not end") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(getattr(error, "reason", None), TimeoutError):
-                raise self._too_slow() from None
             raise InputError(f"{self.address}: {_trouble(error)}") from None
-
-    def _body(self, answer: http.client.HTTPResponse) -> bytes:
-        pieces: list[bytes] = []
-        left = ANSWER_BYTES
-        until = time.monotonic() + self.seconds
-        while piece := answer.read1(CHUNK):
-            pieces.append(piece)
-            left -= len(piece)
-            if left < 0:
-                raise InputError(f"{self.address}: what answers is no management API: its answer does not end")
-            if time.monotonic() > until:  # nobody waits for it any more
-                raise self._too_slow()
-        return b"".join(pieces)
+        if not 200 <= answer.status < 300:
+            raise InputError(f"{self.address}: {self._refusal(answer, path)}")
+        if answer.body.lstrip()[:1] not in (b"", b"{", b"["):
+            raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
+        return answer.body
 
     def _too_slow(self) -> InputError:
         return InputError(f"{self.address}: no whole answer in {self.seconds:g} seconds; --timeout gives it more")
 
-    def _refusal(self, error: urllib.error.HTTPError, path: str) -> str:
-        if error.code == 401:
-            reason = _reason(error)
+    def _refusal(self, answer: Answer, path: str) -> str:
+        if answer.status == 401:
+            reason = _reason(answer)
             if reason.endswith(" user"):  # the tag it has not: "Not administrator user"
                 return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
             return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
-        if error.code in (400, 404) and path.startswith("/api/definitions/"):
+        if answer.status in (400, 404) and path.startswith("/api/definitions/"):
             vhost = urllib.parse.unquote(path.rpartition("/")[2])
             return f"there is no virtual host {vhost!r}"
-        if error.code == 404:
+        if answer.status == 404:
             return f"no management API here: {path} is not found; it is at port 15672 as a rule"
-        if 300 <= error.code < 400:
-            return f"it sends elsewhere, to {_without_login(error.headers.get('Location', '?'))}; use that address"
-        return f"it answers {error.code} ({_reason(error)})"
+        if 300 <= answer.status < 400:
+            return f"it sends elsewhere, to {_without_login(answer.headers.get('Location', '?'))}; use that address"
+        return f"it answers {answer.status} ({_reason(answer)})"
 
 
-def _within(seconds: float, ask: Callable[[], bytes], too_slow: Callable[[], InputError]) -> bytes:
-    """Return the answer. Raises InputError when it is not whole in time, however slowly its bytes come.
-
-    A socket's timeout counts from byte to byte, and looking up a name has none; so another thread does it, and is left
-    behind when it takes too long.
-    """
-    found: list[bytes | InputError] = []
-
-    def run() -> None:
-        try:
-            found.append(ask())
-        except InputError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="management API")
-    thread.start()
-    thread.join(seconds)
-    if not found:
-        raise too_slow()
-    if isinstance(found[0], InputError):
-        raise found[0]
-    return found[0]
-
-
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Redirects are refused: credentials go only to the host the user named."""
-
-    def http_error_302(self, *args: Any, **kwargs: Any) -> None:  # before anything of the new address is parsed
-        return None
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
+def _reason(answer: Answer) -> str:
     try:
-        reason = json.loads(error.read(REASON_BYTES))["reason"]
-    except (ValueError, KeyError, TypeError, RecursionError, OSError, http.client.HTTPException):
-        return str(error.reason)
-    return reason if isinstance(reason, str) else str(error.reason)
+        reason = json.loads(answer.body)["reason"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return answer.reason
+    return reason if isinstance(reason, str) else answer.reason
 
 
 def _without_login(url: str) -> str:
@@ -272,7 +215,7 @@ def _without_login(url: str) -> str:
 
 
 def _trouble(error: Exception) -> str:
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    reason = error.reason if isinstance(error, URLError) else error
     if isinstance(reason, ConnectionRefusedError):
         return "nothing answers there; is it the management API's port, and is the plugin rabbitmq_management enabled?"
     if isinstance(reason, socket.gaierror):

@@ -81,6 +81,13 @@ class Source:
         return self.content.warnings
 
     @property
+    def exported_by(self) -> str | None:
+        """The version in the file that chose the profile; None where the file names a profile, or is no export."""
+        if isinstance(self.content, Document) or self.profile is None or self.content.profile is not None:
+            return None
+        return self.content.rabbitmq_version
+
+    @property
     def document(self) -> Document:
         """All of it as a document: users, permissions and the like are left out."""
         if isinstance(self.content, Document):

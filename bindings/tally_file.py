@@ -106,7 +106,8 @@ def save_tally(tally: Tally, path: Path) -> None:
 def load_tally(path: Path) -> Tally:
     """Read a tally. Raises InputError when the file cannot be read or holds none."""
     try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        with path.open("rb") as file:  # pyarrow takes a name for a URI, and only one in UTF-8
+            table = pq.ParquetFile(file, page_checksum_verification=True).read()
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are not UTF-8
         raise InputError(f"{path}: cannot be read as a tally: {error}") from None
     return tally_of(table, str(path))

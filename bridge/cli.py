@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from bridge.commands import bridge_command
-from exchange.display import escape_lines
+from exchange.display import escape_line, escape_lines
 
 __all__ = ["main"]
 
@@ -81,7 +81,10 @@ def _show_usage(error: click.ClickException) -> None:
 
     text = io.StringIO()
     error.show(file=text)
-    click.echo(hide_logins(escape_lines(text.getvalue().rstrip("\n"))), err=True)
+    shown = text.getvalue().rstrip("\n")
+    if error.message:  # it quotes arguments, whose newlines would begin lines; click's own newlines are not in it
+        shown = shown.replace(error.message, escape_line(error.message))
+    click.echo(hide_logins(escape_lines(shown)), err=True)
 
 
 def _discard_output() -> None:

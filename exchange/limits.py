@@ -39,3 +39,7 @@ ANSWER_BYTES: Final = 1 << 30
 """Maximum size in bytes of one answer of the management API."""
 ANSWER_SECONDS: Final = 60.0
 """Maximum duration in seconds of one answer of the management API, from the request to its last byte."""
+CHECK_BYTES: Final = 16 << 20
+"""Maximum size in bytes of one answer of the management API to `bridge check`, which asks for single queues."""
+CHECK_SECONDS: Final = 3.0
+"""Maximum duration in seconds of one answer of the management API to `bridge check`."""

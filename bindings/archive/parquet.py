@@ -32,7 +32,7 @@ from bindings.archive.reading import (
     Split,
 )
 from bindings.archive.record import SCHEMA, empty_column, sound_items
-from bindings.files import create_exclusively
+from bindings.files import create_exclusively, make_folders
 from exchange.errors import InputError
 
 __all__ = ["Parquet", "ParquetWriter"]
@@ -326,7 +326,7 @@ class _Part:
     """A file that is being written; small batches are collected into row groups."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         self._path = path
         self._partial = path.with_name(f".{path.name}.part")
         os.close(create_exclusively(self._partial))

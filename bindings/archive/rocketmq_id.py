@@ -14,6 +14,7 @@ __all__ = ["OffsetId", "host_of", "id_bytes", "id_of"]
 
 SIZES: Final = (16, 28)
 """Bytes of an id, with an address of IPv4 and of IPv6."""
+PORTS: Final = range(1 << 16)
 
 
 class OffsetId(NamedTuple):
@@ -27,9 +28,10 @@ class OffsetId(NamedTuple):
     def parse(cls, text: str) -> OffsetId:
         """`MessageDecoder.decodeMessageId`. Raises InputError."""
         raw = id_bytes(text, "an offset id")
-        return cls(
-            ip_address(raw[:-12]), int.from_bytes(raw[-12:-8], "big"), int.from_bytes(raw[-8:], "big", signed=True)
-        )
+        port = int.from_bytes(raw[-12:-8], "big")
+        if port > PORTS[-1]:  # as Java's InetSocketAddress does; most unique ids are told apart by it
+            raise InputError(f"{text!r} is not an offset id: {port} is no port")
+        return cls(ip_address(raw[:-12]), port, int.from_bytes(raw[-8:], "big", signed=True))
 
     @property
     def text(self) -> str:

@@ -28,7 +28,7 @@ from bindings.archive.detect import detect, formats
 from bindings.archive.mapping import USUAL, Mapping
 from bindings.archive.reading import SPLIT_BYTES, Format, Settled, Split
 from bindings.archive.rocketmq_store import is_store, log_folder
-from bindings.files import replacing
+from bindings.files import make_folders, replacing
 from exchange.errors import InputError
 
 __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
@@ -98,7 +98,7 @@ class Growth:
         self._not_yet: dict[str, tuple[int, int, bool]] = {}
         """Files of which nothing could be taken -> their size and time, and whether they are of a known format."""
         self._told: set[str] = set()
-        (folder / "steps").mkdir(parents=True, exist_ok=True)
+        make_folders(folder / "steps")
         self.first, self._taken = self._folded()
         """The last step that is folded."""
         self.last = self.first

@@ -30,6 +30,7 @@ from bindings.archive.reading import Bad
 from bindings.audit.account import Account, BadFacts
 from bindings.audit.growth import write_whole
 from bindings.audit.study import Study
+from bindings.files import make_folders
 from exchange.errors import InputError
 
 __all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
@@ -61,7 +62,7 @@ class Ledger:
         self._studies = studies
         self._fold_at = folded
         for name in (ACCOUNT, *studies):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+            make_folders(folder / name)
         self._before: tuple[int, Entry] | None = None
 
     def put(self, batch: int, entry: Entry) -> Entry:

@@ -43,6 +43,7 @@ from bindings.audit.planning import SMALLEST
 from bindings.audit.selection import EVERYTHING, Selection
 from bindings.audit.study import Study
 from bindings.audit.tasks import Results, Task, order_of
+from bindings.files import make_folders
 from exchange.errors import InputError
 
 try:
@@ -249,7 +250,7 @@ def _epoch(
             if known != archive:
                 raise InputError(f"{state}: this is the state of {known}; give another folder to follow {archive}")
             return folder, None
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         write_whole(file, json.dumps(counted | {"archive": archive}, indent=2).encode())
     except OSError as error:
         raise InputError(f"{state}: cannot be used for the state: {error.strerror or error}") from None

@@ -24,6 +24,7 @@ from bindings.archive.reading import Bad, Format, Skipped, Split
 from bindings.audit.account import Account, Accounting
 from bindings.audit.selection import Selection
 from bindings.audit.study import Counting, Study
+from bindings.files import make_folders
 from exchange.errors import InputError
 
 __all__ = [
@@ -159,7 +160,7 @@ class _Aside:
             return
         try:
             if self._file is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                make_folders(self._folder)
                 self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  closed at the task's end
                     "w", encoding="utf-8", dir=self._folder, prefix=f".part-{self._number:05}.", delete=False
                 )

@@ -1,7 +1,7 @@
 """A check's findings as one JSON object.
 
-``{"source", "vhosts": [{"vhost", "findings": [...]}], "counts": {"error", "warning", "note"}}``; a finding is
-``{"code", "name", "severity", "message", "says", "way_out", "witness", "line", "part", "related"}``. ``witness`` and
+``{"source", "profile", "vhosts": [{"vhost", "findings": [...]}], "counts": {"error", "warning", "note"}}``; a finding
+is ``{"code", "name", "severity", "message", "says", "way_out", "witness", "line", "part", "related"}``. ``witness`` and
 ``line`` may be null, and so may ``part``: of an expectation, or of the file as a whole. More fields may be added.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["to_json"]
 def to_json(report: Report) -> dict[str, Any]:
     """The object."""
     vhosts = [{"vhost": vhost, "findings": list(map(_finding, findings))} for vhost, findings in report.vhosts]
-    return {"source": report.name, "vhosts": vhosts, "counts": report.counts}
+    return {"source": report.name, "profile": report.profile, "vhosts": vhosts, "counts": report.counts}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

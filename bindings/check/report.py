@@ -26,6 +26,10 @@ class Report(NamedTuple):
     name: str
     """What messages call the source."""
     vhosts: Sequence[VhostFindings]
+    profile: str = ""
+    """The name of the profile whose rules hold."""
+    exported_by: str | None = None
+    """The version of RabbitMQ that chose the profile, as the file has it; None where something else did."""
 
     def findings(self) -> Iterator[tuple[str, Finding]]:
         """Each with its virtual host."""

@@ -18,7 +18,7 @@ from bindings.diff.meaning import meaning
 from bindings.diff.plan import Plan, keeping, plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.diff.step import Step
-from bindings.sources import open_source
+from bindings.sources import Source, open_source
 from exchange.console import echo_error, echo_line, seconds_to_answer, timeout_option
 from exchange.display import escape_lines
 from exchange.errors import HashstarError, InputError
@@ -72,9 +72,10 @@ def apply_command(
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
     try:
+        if not dry_run:
+            need_pika()
         addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
-        given = open_source(file, vhost or addresses.management.vhost, seconds=seconds_to_answer())
-        warn(given)
+        given = _open(file, vhost or addresses.management.vhost)
         wanted = given.topology(vhost or addresses.management.vhost)
         live = Live(addresses.management, wanted.vhost)
         wanted = live.as_declared(wanted)
@@ -124,6 +125,13 @@ def apply_command(
     echo_line(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
 
 
+def _open(file: str, vhost: str | None) -> Source:
+    """Return the source, with its warnings shown. Raises InputError."""
+    given = open_source(file, vhost, seconds=seconds_to_answer())
+    warn(given)
+    return given
+
+
 def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if todo.steps:
         echo_line(f"plan for {where}:")
@@ -153,10 +161,6 @@ def _show_unknown(before: Topology, wanted: Topology) -> None:
 
 
 def _ask(todo: Plan, yes: bool) -> None:
-    try:
-        need_pika()
-    except InputError as error:
-        fail(error)
     if yes:
         return
     if not _at_terminal():

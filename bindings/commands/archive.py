@@ -216,14 +216,15 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
 
     from bindings.archive.parquet import ParquetWriter
     from bindings.archive.reading import COPIES, Bias
+    from bindings.files import PRIVATE_FOLDER, make_folders
 
     _must_be_new(target)
     partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
     biases = archive.biases
     try:
-        partial.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(partial.parent)
         _remove(partial)  # of a run that was killed; a link stays, and then the next line raises
-        partial.mkdir(mode=0o750)
+        partial.mkdir(PRIVATE_FOLDER)
         bias = biases[0] if len(biases) == 1 else Bias.UNKNOWN
         with ParquetWriter(partial, bias, copies=COPIES in archive.notes) as writer:
             for item in items:

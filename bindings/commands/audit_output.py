@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bindings.commands.audit_options import Outputs
 from bindings.commands.messages import fail
-from bindings.files import replacing
+from bindings.files import make_folders, replacing
 from exchange.console import echo_error
 from exchange.errors import HashstarError, InputError
 
@@ -94,7 +94,7 @@ def write_out(report: Report, tally: Tally, outputs: Outputs) -> None:
 
 def _make_folder(path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bindings.archive.names import escaped
-from bindings.files import replacing
+from bindings.files import make_folders, replacing
 from bindings.report.report import Report
 from exchange.errors import InputError
 from exchange.parts import Binding
@@ -265,7 +265,7 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
     """Write them into a folder, NAME.parquet each, in the place of what was there. Raises InputError if it cannot."""
     written = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         for name, table in tables(report).items():
             path = folder / f"{name}.parquet"
             with replacing(path) as file:

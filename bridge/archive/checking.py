@@ -9,6 +9,7 @@ from typing import Final
 
 from bindings.archive.detect import Archive, detect
 from bindings.archive.mapping import Mapping
+from bindings.files import make_folders
 from bridge.archive.replay import Settled
 from bridge.archive.spool import DAMAGED, spools_in
 from bridge.endpoint import Disconnected, Finding
@@ -25,7 +26,7 @@ NAMED: Final = 3
 def make_folder(root: Path) -> None:
     """Make it, unless it is there. Raises OSError, or Disconnected if something else is there, or it is not ours."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
     except (FileExistsError, NotADirectoryError):
         raise Disconnected(_in_the_way(root)) from None
     except PermissionError:

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from bindings.archive.names import unescaped
 from bindings.archive.parquet import ParquetWriter
 from bindings.archive.reading import Bias
+from bindings.files import PRIVATE_FOLDER, make_folders
 from bridge.archive.rows import rows_of
 from bridge.archive.spool import DAMAGED, frames_of, locked, sync_folder, token_of
 from bridge.endpoint import Disconnected
@@ -68,7 +69,7 @@ def _rotated(path: Path, file: int, copies: bool) -> Rotated:
     root, token = path.parent, token_of(path)
     making = root / f".making-{token}"
     shutil.rmtree(making, ignore_errors=True)
-    making.mkdir()
+    making.mkdir(PRIVATE_FOLDER)
     try:
         told = _made(path, making, copies)
         _named(making, root, token)
@@ -111,7 +112,7 @@ def _named(making: Path, root: Path, token: str) -> None:
     folders: dict[Path, None] = {}
     for part in parts:
         folder = root / part.parent.relative_to(making)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         wanted = folder / f"part-{token}-{part.stem.removeprefix('part-')}.parquet"
         if not wanted.exists():
             part.rename(wanted)

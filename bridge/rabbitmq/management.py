@@ -11,20 +11,17 @@ import json
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
+from urllib.request import Request
 
 import pika
 
+from bindings.http_answer import read_answer
+from exchange.limits import CHECK_BYTES, CHECK_SECONDS
+
 __all__ = ["Management", "Unknown"]
-
-SECONDS: Final = 3.0
-"""How long an answer may take."""
-
-MOST_BYTES: Final = 16 << 20
-"""The size of the largest answer that is read."""
 
 PORTS: Final = {"http": 15672, "https": 15671}
 
@@ -39,8 +36,11 @@ class Management:
     def __init__(self, parameters: pika.URLParameters, url: str | None = None) -> None:
         has_tls = parameters.ssl_options is not None
         scheme = "https" if has_tls else "http"
-        self.url: Final = url or f"{scheme}://{parameters.host}:{PORTS[scheme]}"
-        self._parts: Final = urlsplit(self.url)
+        host = f"[{parameters.host}]" if ":" in parameters.host else parameters.host
+        self.url: Final = url or f"{scheme}://{host}:{PORTS[scheme]}"
+        parts = urlsplit(self.url)
+        server = parts.netloc if parts.port is not None else f"{parts.netloc}:{PORTS[parts.scheme]}"
+        self._base: Final = f"{parts.scheme}://{server}{parts.path.rstrip('/')}"
         self._tls: ssl.SSLContext | None = parameters.ssl_options.context if has_tls else None
         credentials = parameters.credentials
         self.user: Final = str(credentials.username)
@@ -84,25 +84,18 @@ class Management:
         return await asyncio.to_thread(self._ask, "/api/" + "/".join(path))
 
     def _ask(self, path: str) -> Any:
-        host = self._parts.hostname or ""
-        connection: HTTPConnection
-        if self._parts.scheme == "https":
-            context = self._tls or ssl.create_default_context()
-            connection = HTTPSConnection(host, self._parts.port or PORTS["https"], timeout=SECONDS, context=context)
-        else:
-            connection = HTTPConnection(host, self._parts.port or PORTS["http"], timeout=SECONDS)
-        with closing(connection):
-            try:
-                connection.request("GET", self._parts.path + path, headers=self._headers)
-                answer = connection.getresponse()
-                body = answer.read(MOST_BYTES)
-            except (OSError, HTTPException) as error:
-                raise Unknown(f"the management API at {self.url} does not answer ({error})") from None
+        request = Request(self._base + path, headers=self._headers)  # noqa: S310  http and https only: see config
+        try:
+            answer = read_answer(request, CHECK_SECONDS, CHECK_BYTES, self._tls)
+        except TimeoutError:
+            raise Unknown(f"the management API at {self.url} gives no whole answer in {CHECK_SECONDS:g} s") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise Unknown(f"the management API at {self.url} does not answer ({error})") from None
         if answer.status in {401, 403}:
             raise Unknown(f"the management API at {self.url} does not answer user {self.user!r} ({answer.status})")
         if answer.status != 200:
             raise Unknown(f"the management API at {self.url} answers {answer.status} {answer.reason}")
         try:
-            return json.loads(body)
+            return json.loads(answer.body)
         except (ValueError, RecursionError):
             raise Unknown(f"what answers at {self.url} is no management API") from None

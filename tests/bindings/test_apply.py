@@ -234,3 +234,14 @@ def test_a_step_tells_what_it_does() -> None:
         "unbind exchange 'x' 'a' with { h = 1 } -> exchange 'y'",
         "set policy 'p'", "clear policy 'p'",
     ]  # fmt: skip
+
+
+def test_without_pika_the_extra_is_named(tmp_path: Path) -> None:
+    """In one line, before a broker is asked."""
+    topology = tmp_path / "t.bindings"
+    topology.write_text("queue q\n")
+    code = "import sys; sys.modules['pika'] = None; from bridge.cli import main; main()"
+    command = [sys.executable, "-c", code, "apply", str(topology), "http://a:b@127.0.0.1:1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "hashstar: changing a broker needs pika: pip install 'hashstar[rabbitmq]'\n"

@@ -5,6 +5,7 @@ Each test has a virtual host of its own.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -28,6 +29,7 @@ from bindings.definitions import Definitions
 from bindings.diff.plan import plan
 from bindings.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
+from exchange.errors import InputError
 from exchange.profile import profile_for
 from tests import topologies
 from tests.bindings import pairs
@@ -396,3 +398,31 @@ def test_two_addresses_of_two_brokers_are_refused(place: Place, monkeypatch: pyt
     assert result.exit_code == 1
     assert "two brokers: 'another' by AMQP" in result.output
     assert not place.topology(Topology()).queues
+
+
+@pytest.mark.live
+def test_a_broker_refuses_what_is_in_a_virtual_host_that_it_has_not(rabbitmq_servers: list[Server]) -> None:
+    """The import ends there; `check` warns of the same files, and of no others."""
+    declared, part = {"vhosts": [{"name": "hashstar-there"}]}, {"vhost": "hashstar-nowhere", "durable": True}
+    queue: dict[str, Any] = {**part, "name": "q", "auto_delete": False, "arguments": {}}
+    policy = {**part, "name": "p", "pattern": "^a", "apply-to": "queues", "definition": {"max-length": 5}}
+    files: list[dict[str, Any]] = [
+        {"queues": [queue]}, {**declared, "queues": [queue]}, {"policies": [policy]},
+        {"queues": [{**queue, "vhost": "hashstar-there"}], **declared}, {"queues": [{**queue, "vhost": "/"}]},
+    ]  # fmt: skip
+    for server in rabbitmq_servers:
+        if server.management_url is None:
+            pytest.skip("needs the management API")
+        login = urlsplit(server.url)
+        broker = Management.at(server.management_url.replace("//", f"//{login.username}:{login.password}@"))
+        for file in files:
+            try:
+                broker.request("POST", "/api/definitions", file)
+                refused = ""
+            except InputError as error:
+                refused = str(error)
+            warned = any("is not under vhosts" in line for line in Definitions.loads(json.dumps(file)).warnings)
+            assert warned == bool(refused), (server.version, file, refused)
+            assert not refused or "hashstar-nowhere" in refused
+        broker.request("DELETE", "/api/vhosts/hashstar-there")
+        broker.request("DELETE", "/api/queues/%2F/q")

@@ -372,3 +372,14 @@ def test_a_key_that_many_ways_save_is_looked_for_beyond_the_stack() -> None:
     bindings += [Binding.to_exchange("t", "f", word) for word in words] + [Binding.to_queue("f", "q")]
     found = check(Topology([TOPIC, Exchange("u", "topic"), FANOUT], [Q], bindings), optional=["HS205"])
     assert {"HS205"} <= {finding.code for finding in found}
+
+
+def test_the_version_of_an_export_that_chose_the_rules_is_named(tmp_path: Path) -> None:
+    """In text only where the file chose; in JSON the profile always."""
+    document = json.loads(definitions(Topology(queues=[Q]))) | {"rabbitmq_version": "3.10.8"}
+    file = written(tmp_path / "d.json", json.dumps(document))
+    chosen = "by the rules of rabbitmq-3.10, as its rabbitmq_version is 3.10.8"
+    assert chosen in run(file).stdout
+    assert json.loads(run(file, "--format", "json").stdout)["profile"] == "rabbitmq-3.10"
+    assert "by the rules of" not in run(file, "--profile", "4.0").stdout
+    assert json.loads(run(file, "--profile", "4.1", "--format", "json").stdout)["profile"] == "rabbitmq-4.0"

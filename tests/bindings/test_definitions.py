@@ -624,3 +624,12 @@ def test_the_profile_is_that_of_the_exporting_release_unless_one_is_given(tmp_pa
     assert topology_from(path, "prod").vhost == "prod"
     assert Definitions.load(path).rabbitmq_version == "3.10.7"
     assert repr(Definitions.load(path)) == "<Definitions of '/': 1 exchanges, 1 queues, 0 policies, 1 bindings>"
+
+
+def test_a_virtual_host_that_is_not_declared_is_warned_of_once() -> None:
+    """RabbitMQ refuses such a file: "Please create virtual host "nowhere" prior to importing definitions."."""
+    queues = [{"name": name, "vhost": "nowhere"} for name in ("q", "r")]
+    (warning,) = loads({"vhosts": [{"name": "/"}], "queues": queues}).warnings
+    assert warning.startswith("queues[0].vhost: 'nowhere' is not under vhosts: RabbitMQ refuses to import the file")
+    assert loads({"vhosts": [{"name": "nowhere"}], "queues": queues}).warnings == []
+    assert loads({"queues": [{"name": "q", "vhost": "/"}, {"name": "r"}]}).warnings == []

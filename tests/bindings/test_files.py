@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import stat
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from bindings import files
-from bindings.files import PRIVATE, content, create_exclusively, gunzipped, replacing, save_lines
+from bindings.files import PRIVATE, content, create_exclusively, gunzipped, make_folders, replacing, save_lines
 from bindings.sources import open_source
 from exchange.errors import InputError
+from tests.test_cli import hashstar
 
 
 def mode_of(path: Path) -> int:
@@ -100,3 +102,43 @@ def test_a_link_to_a_file_stays_a_link_and_a_device_a_device(tmp_path: Path) -> 
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     with pytest.raises(InputError, match="/dev/full: cannot be written: No space left"):
         save_lines("/dev/full", ["x"])
+
+
+def test_folders_that_are_made_are_for_owner_and_group(tmp_path: Path) -> None:
+    """Those above, too; what is there keeps its mode."""
+    tmp_path.chmod(0o755)
+    make_folders(tmp_path / "a" / "b" / "c")
+    make_folders(tmp_path / "a" / "b" / "c")
+    assert [mode_of(tmp_path / name) for name in ("", "a", "a/b", "a/b/c")] == [0o755, 0o750, 0o750, 0o750]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        make_folders(tmp_path / "file" / "d")
+
+
+def test_whatever_a_command_writes_of_messages_is_not_for_everybody(tmp_path: Path) -> None:
+    """Every file and folder that is new, under the usual umask."""
+    archive, topology = tmp_path / "m.jsonl", tmp_path / "t.bindings"
+    archive.write_text("".join([
+        json.dumps({"exchange": "e", "routing_key": f"k{n}", "timestamp": 1_700_000_000 + n * 86_400}) + "\n"
+        for n in range(3)
+    ]))  # fmt: skip
+    topology.write_text("exchange e: topic\nqueue q\ne -> q: '#'\n".replace("'", '"'))
+    out = tmp_path / "new"
+    old = os.umask(0o022)
+    try:
+        for arguments in (
+            ["archive", "convert", str(archive), str(out / "parts")],
+            ["archive", "convert", str(archive), str(out / "lines.jsonl")],
+            ["archive", "convert", str(archive), str(out / "one.parquet")],
+            ["convert", str(topology), str(out / "definitions.json")],
+            ["audit", "run", "--no-spark", "-t", str(topology), str(archive), "--tables", str(out / "tables"),
+             "--json", str(out / "a.json"), "--html", str(out / "a.html"), "--save-tally", str(out / "a.tally")],
+        ):  # fmt: skip
+            ended = hashstar(*arguments)
+            assert ended.returncode == 0, ended
+    finally:
+        os.umask(old)
+    made = [out, *out.rglob("*")]
+    assert len([path for path in made if path.name.startswith("part-")]) >= 3
+    wrong = [(str(path), oct(mode_of(path))) for path in made if mode_of(path) != (0o750 if path.is_dir() else PRIVATE)]
+    assert wrong == []

@@ -354,3 +354,12 @@ def test_amqp_answers_a_request_of_kafka() -> None:
 def test_a_request_without_reply_to_cannot_be_answered() -> None:
     with pytest.raises(Unmappable, match=r"no header amqp\.reply_to"):
         reply_headers(Record("t", None, b""))
+
+
+@pytest.mark.parametrize("spelled", ["64fff8000000000007", "64ffffffffffffff07", "647ff0000000000001", "667fc00007"])
+def test_a_nan_comes_home_with_its_bits(spelled: str) -> None:
+    """There are many, which have one text."""
+    field = b"\x01n" + bytes.fromhex(spelled)
+    raw = b"\x20\0" + len(field).to_bytes(4, "big") + field
+    record = to_kafka(message_of("e", "k", ContentHeader(raw), b""), "t")
+    assert content_of(to_amqp(record)).raw == raw

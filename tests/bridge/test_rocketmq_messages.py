@@ -363,11 +363,18 @@ def test_many_ids_are_all_different() -> None:
 
 
 @settings(deadline=None)
-@given(st.ip_addresses(), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
+@given(st.ip_addresses(), st.integers(0, 2**16 - 1), st.integers(0, 2**63 - 1))
 def test_an_offset_id_is_read_as_it_was_written(host: Any, port: int, offset: int) -> None:
     found = OffsetId(host, port, offset)
     assert OffsetId.parse(found.text) == found
     assert len(found.text) == (32 if host.version == 4 else 56)
+
+
+@pytest.mark.parametrize("port", [2**16, 2**31 - 1, 2**31, 2**32 - 1])
+def test_an_offset_id_has_no_port_above_65535(port: int) -> None:
+    """Java's InetSocketAddress refuses it."""
+    with pytest.raises(InputError, match=f"is not an offset id: {port} is no port"):
+        OffsetId.parse(f"0a000001{port:08x}{7:016x}")
 
 
 @pytest.mark.parametrize("text", ["", "x", "00" * 15, "00" * 17, "zz" * 16, " ".join(["00"] * 16), "0" * 31])

@@ -406,3 +406,12 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     for each in said[:-1]:
         assert written.removesuffix(" }") in each.replace("&quot;", '"'), each
     assert said[-1] == 'headers mode = "644" and n = 5'
+
+
+def test_markdown_mentions_nobody() -> None:
+    """A name in a sentence of a comment would call whoever has it."""
+    report = replace(hand_made(), caveats=("what @octocat and @org/team said",))
+    (line,) = [line for line in markdown(report) if "octocat" in line]
+    assert "@octocat" not in line
+    assert "@org" not in line
+    assert "@&#8203;octocat" in line

@@ -1,0 +1,102 @@
+"""Ask an HTTP server one thing, within seconds and bytes, and with credentials that only it gets."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any, Final
+
+__all__ = ["Answer", "Endless", "read_answer"]
+
+CHUNK: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered, whatever its status."""
+
+    status: int
+    reason: str
+    headers: Message
+    body: bytes
+
+
+class Endless(OSError):
+    """An answer of more bytes than are read."""
+
+
+def read_answer(
+    request: urllib.request.Request, seconds: float, most_bytes: int, context: ssl.SSLContext | None = None
+) -> Answer:
+    """Return the answer to a request.
+
+    Raise TimeoutError when it is not whole in ``seconds``, however slowly its bytes come; Endless when it has more than
+    ``most_bytes``; OSError, HTTPException or ValueError where there is none.
+
+    A socket's timeout counts from byte to byte, and looking up a name has none; so another thread does the work, and is
+    left behind when it takes too long. Redirects are not followed and proxies are not asked: a proxy of the environment
+    would get the password, a redirect would send it elsewhere.
+    """
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirection()]
+    if context is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(*handlers)
+    return _run_within(seconds, lambda: _read(opener, request, seconds, most_bytes))
+
+
+def _read(
+    opener: urllib.request.OpenerDirector, request: urllib.request.Request, seconds: float, most_bytes: int
+) -> Answer:
+    until = time.monotonic() + seconds
+    try:
+        answer = opener.open(request, timeout=seconds)
+    except urllib.error.HTTPError as error:  # every status but 2xx
+        answer = error
+    except urllib.error.URLError as error:
+        raise error.reason if isinstance(error.reason, OSError) else error from None
+    with answer:
+        pieces: list[bytes] = []
+        left = most_bytes
+        while piece := answer.read1(CHUNK):
+            pieces.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise Endless(f"the answer has more than {most_bytes} bytes")
+            if time.monotonic() > until:  # nobody waits for it any more
+                raise TimeoutError
+        return Answer(answer.status, answer.reason, answer.headers, b"".join(pieces))
+
+
+def _run_within(seconds: float, ask: Callable[[], Answer]) -> Answer:
+    outcome: list[Answer | Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(ask())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="management API")
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Redirects are refused: credentials go only to the host the user named."""
+
+    def http_error_302(self, *args: Any, **kwargs: Any) -> None:  # before anything of the new address is parsed
+        return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
