@@ -72,6 +72,11 @@ class Definitions:
         return version if isinstance(version, str) else None
 
     @property
+    def names_profile(self) -> bool:
+        """Whether a profile is kept under the key "hashstar", which goes before the version of the export."""
+        return self._additions.profile is not None
+
+    @property
     def profile(self) -> Profile | None:
         """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
         return self._additions.profile or profile_by_name(self.rabbitmq_version or "")

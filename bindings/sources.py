@@ -83,9 +83,9 @@ class Source:
     @property
     def exported_by(self) -> str | None:
         """The version in the file that chose the profile; None where the file names a profile, or is no export."""
-        if isinstance(self.content, Document) or self.profile is None or self.content.profile is not None:
+        if isinstance(self.content, Document) or self.profile is None:
             return None
-        return self.content.rabbitmq_version
+        return None if self.content.names_profile else self.content.rabbitmq_version
 
     @property
     def document(self) -> Document:

@@ -202,8 +202,8 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     known = frozenset().union(*ACCEPTED[profile.settings].values())
-    # As recorded: 4.3 looks at those of a classic queue in the order of their names, all others in the order given.
-    for name in sorted(arguments) if profile.settings == "4.3" and kind == "classic" else arguments:
+    # As recorded: 4.3 adds a type that is missing, and has the arguments in the order of their names then.
+    for name in sorted(arguments) if profile.settings == "4.3" and "x-queue-type" not in arguments else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
     if kind == "classic":

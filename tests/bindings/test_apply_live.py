@@ -423,6 +423,5 @@ def test_a_broker_refuses_what_is_in_a_virtual_host_that_it_has_not(rabbitmq_ser
                 refused = str(error)
             warned = any("is not under vhosts" in line for line in Definitions.loads(json.dumps(file)).warnings)
             assert warned == bool(refused), (server.version, file, refused)
-            assert not refused or "hashstar-nowhere" in refused
         broker.request("DELETE", "/api/vhosts/hashstar-there")
         broker.request("DELETE", "/api/queues/%2F/q")
