@@ -53,7 +53,7 @@ def run(
     must_be_new(keep_bad)
     tasks = planned(archive, cores or cores_of(spark), partial(_planned_by_workers, spark))
     results = performed(spark, tasks, studies, order_of(studies, selection, keep_bad, max_bad))
-    must_have_records(archive, results.account)
+    must_have_records(archive, results.account, max_bad)
     return finished(results, studies)
 
 

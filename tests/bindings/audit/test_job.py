@@ -268,8 +268,11 @@ def test_an_archive_without_records_cannot_be_audited(spark: SparkSession, tmp_p
         with pytest.raises(InputError, match="no record of it can be audited, of 1 that were read: 1: in another"):
             made(archive, [COVERAGE], Selection("/"))
     (tmp_path / "a.jsonl").write_bytes(b"\n")
-    with pytest.raises(InputError, match="there are no records in it"):
-        run(spark, archive, [COVERAGE])
+    for kind, max_bad in ((InputError, None), (TooManyBad, 0)):
+        with pytest.raises(kind, match="there are no records in it"):
+            run(spark, archive, [COVERAGE], max_bad=max_bad)
+        with pytest.raises(kind, match="there are no records in it"):
+            here(archive, [COVERAGE], max_bad=max_bad)
 
 
 def test_what_is_not_selected_is_counted(spark: SparkSession, tmp_path: Path) -> None:
