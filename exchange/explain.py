@@ -81,7 +81,7 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     if hop.chosen_by is not None:
         yield f"    {hop.chosen_by}"
     if hop.undecided:
-        yield "    ? its alternate exchange depends on a policy whose pattern is not understood here"
+        yield "    ? its alternate exchange depends on which policy applies, and that is not known here"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
 

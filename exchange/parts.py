@@ -136,8 +136,8 @@ class Policy:
 def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
     """Return the name of the alternate exchange in force: the argument, else what the policy in force says.
 
-    Policies of equal priority have no defined order in RabbitMQ; the first given wins here. None as well where it
-    depends on a pattern that is not understood here: `possible_alternates` has more than one element then.
+    None as well where it depends on which of several policies of one priority counts, which RabbitMQ leaves open, or on
+    a pattern that is not understood here: `possible_alternates` has more than one element then.
     """
     possible = possible_alternates(exchange, policies)
     return possible[0] if len(possible) == 1 else None
@@ -172,22 +172,30 @@ def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> 
 
 
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
-    """Return the policy that RabbitMQ applies to the exchange of this name; None where that is not known, too."""
+    """Return a policy that RabbitMQ applies to the exchange of this name; None where that is not known, too.
+
+    Of several of one priority that name the same alternate exchange, or none, it is one.
+    """
     possible = _policies_possible(exchange, policies)
-    return possible[0] if len(possible) == 1 else None
+    return possible[-1] if len({_alternate_of(policy) for policy in possible}) == 1 else None
 
 
 def _policies_possible(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
-    """Return the policies that may be in force: those of unknown patterns down to the first that applies for sure."""
+    """Return the policies that may be in force: those of unknown patterns, and all of the priority that applies.
+
+    Which of several with one priority counts depends on how the broker stores them.
+    """
     possible: list[Policy | None] = []
-    if policies:
-        for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
-            applies = policy.applies_to_exchange(exchange)
-            if applies is not False:
-                possible.append(policy)
-            if applies:
-                return possible
-    return [*possible, None]
+    priority: int | None = None
+    for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
+        if priority is not None and policy.priority < priority:
+            return possible
+        applies = policy.applies_to_exchange(exchange)
+        if applies is not False:
+            possible.append(policy)
+        if applies:
+            priority = policy.priority
+    return possible if priority is not None else [*possible, None]
 
 
 def _alternate_of(policy: Policy | None) -> str | None:

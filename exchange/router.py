@@ -389,7 +389,7 @@ class _Compiled(NamedTuple):
     kind: Kind | None
     alternate: str | None
     is_unsure: bool
-    """Whether the alternate exchange is not known, since a policy's pattern is not understood."""
+    """Whether the alternate exchange is not known, since it is not known which policy applies."""
 
 
 def _chance() -> Choose:

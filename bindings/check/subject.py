@@ -44,7 +44,7 @@ class Subject:
             if alternate is not None:
                 self.alternates[name] = alternate
         self.unsure: Final = frozenset(unsure)
-        """Exchanges whose alternate depends on a policy whose pattern is not understood; they are opaque."""
+        """Exchanges whose alternate depends on which of several policies applies; they are opaque."""
         self._types: Final[dict[str, str]] = {}
         self._kinds: Final[dict[str, Kind]] = {}
 

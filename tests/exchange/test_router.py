@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from itertools import count
+from itertools import count, permutations
 
 import pytest
 
@@ -165,3 +165,27 @@ def test_messages_and_topology_parts_can_be_pickled() -> None:
     """Spark and process pools send them from one Python to another."""
     for value in (Message("x", "k", {"h": 1}), A("x", "q", "k", {"a": 1}), Exchange("x"), Queue("q"), Policy("p", "")):
         assert pickle.loads(pickle.dumps(value)) == value  # noqa: S301
+
+
+@pytest.mark.parametrize(("other", "queues", "undecided"), [("b", (), ("t",)), ("a", ("qa",), ())])
+def test_policies_of_one_priority_decide_only_what_they_agree_on(
+    other: str, queues: tuple[str, ...], undecided: tuple[str, ...]
+) -> None:
+    """Whichever is given first; one of lower priority has no part in it."""
+    topology = Topology().declare_exchange(Exchange("t", "topic"))
+    for name in "abc":
+        topology = topology.declare_exchange(Exchange(name, "fanout")).declare_queue(Queue(f"q{name}"))
+        topology = topology.bind(Binding.to_queue(name, f"q{name}"))
+    policies = [
+        Policy("one", "^t$", {"alternate-exchange": "a"}, "exchanges", 5),
+        Policy("two", "^t", {"alternate-exchange": other}, "exchanges", 5),
+        Policy("three", "t", {"alternate-exchange": "c"}, "exchanges", 4),
+    ]
+    for order in permutations(policies):
+        made = topology
+        for policy in order:
+            made = made.set_policy(policy)
+        route = Router(made).route(Message("t", "k"))
+        assert (route.queues, route.undecided) == (queues, undecided)
+        named = any(f"(policy '{name}')" in str(Router(made).explain(Message("t", "k"))) for name in ("one", "two"))
+        assert named == (other == "a")
