@@ -35,9 +35,9 @@ class Route(NamedTuple):
     queues: tuple[str, ...]
     """Sorted by name."""
     undecided: tuple[str, ...] = ()
-    """Exchanges on the way whose type is unknown, or whose alternate exchange would be taken and depends on a policy that
-    may not be in force: its pattern is not understood, or others have its priority. From them on there may be more
-    queues."""
+    """Exchanges on the way whose type is unknown, or whose alternate exchange would be taken and is that of a policy
+    which may not be in force: its pattern is not understood, or others have its priority. From them on there may be
+    more queues."""
     placements: tuple[Placement, ...] = ()
     """One for each of the queues that is partitioned, in their order."""
 
