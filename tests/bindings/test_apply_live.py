@@ -125,7 +125,7 @@ def test_the_broker_has_what_was_wanted(place: Place) -> None:
             assert there.policies == wanted.policies
             steps += len(re.findall(r"^  [+-] ", result.output, re.MULTILINE))
             result = place.run(wanted, *everything)
-            assert (result.exit_code, result.output.strip()) == (0, "nothing to do"), f"seed {seed}"
+            assert (result.exit_code, result.stdout.strip()) == (0, "nothing to do"), f"seed {seed}: {result.output}"
     assert steps >= PAIRS
 
 
