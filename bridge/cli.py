@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         text = (
             str(error)
             if error.filename is not None
-            else (f"standard output cannot be written: {error.strerror or 'it is closed'}")
+            else f"standard output cannot be written: {error.strerror or 'it is closed'}"
         )
         click.echo(escape_lines(f"hashstar: {text}"), err=True)
         raise SystemExit(2) from None
@@ -80,10 +80,10 @@ def _show_usage(error: click.ClickException) -> None:
     from bridge.table import hide_logins
 
     text = io.StringIO()
-    error.show(file=text)
-    shown = text.getvalue().rstrip("\n")
-    if error.message:  # it quotes arguments, whose newlines would begin lines; click's own newlines are not in it
-        shown = shown.replace(error.message, escape_line(error.message))
+    error.show(file=text)  # without the codes of colours, wherever they come from
+    shown, message = text.getvalue().rstrip("\n"), click.unstyle(error.message)
+    if message:  # it quotes arguments, whose newlines would begin lines; click's own newlines are not in it
+        shown = shown.replace(message, escape_line(message))
     click.echo(hide_logins(escape_lines(shown)), err=True)
 
 
