@@ -305,5 +305,6 @@ function columnsBeyond(scroll, table) {
   sizes.observe(scroll);
   sizes.observe(table);
   scroll.addEventListener('scroll', look, { passive: true });
+  setTimeout(look); // observers are called when the page is painted, which one in the background is not
   return line;
 }
