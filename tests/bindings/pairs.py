@@ -12,6 +12,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
+from bindings.diff.plan import plan
+from bindings.diff.step import State
 from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
 
@@ -153,3 +155,15 @@ def astray_between(before: Topology, after: Topology) -> Callable[[Topology], se
         return found
 
     return astray
+
+
+def carry_out(before: Topology, after: Topology) -> Topology:
+    """Carry out the plan, and return where it ends; no step sends messages astray unless it is called dangerous."""
+    state, astray_in = State(before), astray_between(before, after)
+    known: set[Astray] = set()
+    for step in plan(before, after).steps:
+        assert state.apply(step), f"{step} changes nothing"
+        astray = astray_in(state.topology)
+        assert astray <= known or step.danger, f"{step} is not called dangerous: {astray - known}"
+        known = astray
+    return state.topology

@@ -16,25 +16,13 @@ from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet, Pump
 from bridge.window import Pending, Window
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.bridge.events import Events
 from tests.virtual_loop import run_virtually
 
 NO = Failure("refused")
 NEVER = Failure("too large", final=True)
 FULL = Failure("nack", busy=True)
 CUT = Disconnected("cut")
-
-
-class Told:
-    """Keeps the events, by their names."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *arguments: self.calls.append((name, *arguments))
-
-    def named(self, name: str) -> list[tuple[Any, ...]]:
-        return [call[1:] for call in self.calls if call[0] == name]
 
 
 class Script(Target):
@@ -84,7 +72,7 @@ class Scene:
 
     def __init__(self, policy: Policy = Policy(), *, has_dead_letters: bool = True) -> None:  # noqa: B008  frozen
         self.target = Script()
-        self.told = Told()
+        self.told = Events()
         self.dead: list[tuple[int, str]] = []
         self.settled: list[int] = []
         self.window = Window(1_000, 1 << 30, lambda delivery: self.settled.append(delivery.position))
@@ -341,7 +329,7 @@ def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_
     """After its source has given it again, it goes once."""
 
     async def play() -> None:
-        told, target, router = Told(), MemoryTarget(), Router(IN)
+        told, target, router = Events(), MemoryTarget(), Router(IN)
         source = Breaking([Message("in", "k")])
         policy = Policy(unroutable=Unroutable.HOLD, backoff=Backoff(1, 10), reconnect=Backoff(1, 1))
         pump = Pump([Inlet(source)], router, {"q": target}, told, policy)
@@ -367,7 +355,7 @@ def test_a_message_may_have_passed_so_many_bridges_and_no_more(hops: int) -> Non
         target, dead = MemoryTarget("t"), MemoryTarget("dead")
         source = MemorySource([Message("in", "k", {HOPS: hops})])
         source.end()
-        pump = Pump([Inlet(source)], Router(IN.bind(BOUND)), {"q": target}, Told(), Policy(max_hops=8), dead)
+        pump = Pump([Inlet(source)], Router(IN.bind(BOUND)), {"q": target}, Events(), Policy(max_hops=8), dead)
         await pump.run()
         assert (len(target.messages), len(dead.messages)) == ((1, 0) if hops <= 8 else (0, 1))
 
@@ -383,7 +371,7 @@ def test_dead_letters_wait_however_long_their_target_takes_nothing() -> None:
         source = MemorySource([Message("in", "nowhere", {"n": 1})])
         source.end()
         policy = Policy(backoff=Backoff(1, 10), give_up_after=60.0)
-        pump = Pump([Inlet(source)], Router(IN), {"q": MemoryTarget("t")}, Told(), policy, dead)
+        pump = Pump([Inlet(source)], Router(IN), {"q": MemoryTarget("t")}, Events(), policy, dead)
         running = asyncio.create_task(pump.run())
         await asyncio.sleep(3_600)
         room.append(True)

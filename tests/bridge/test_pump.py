@@ -17,6 +17,7 @@ from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.typed_json import message_from_line
+from tests.bridge.events import Events
 
 QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
 
@@ -30,19 +31,6 @@ TOPOLOGY = (
 )
 
 
-class Told:
-    """Keeps what the pump tells."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *arguments: self.calls.append((name, *arguments))
-
-    def named(self, name: str) -> list[tuple[Any, ...]]:
-        return [call[1:] for call in self.calls if call[0] == name]
-
-
 def numbered(count: int, keys: int = 4) -> list[Message]:
     return [Message("in", f"k.{n % keys}", {"n": n}) for n in range(count)]
 
@@ -54,9 +42,9 @@ def pumped(
     dead: MemoryTarget | None = None,
     act: Callable[[MemorySource, Pump], Any] | None = None,
     ignored: frozenset[str] = frozenset(),
-) -> tuple[MemorySource, Told]:
+) -> tuple[MemorySource, Events]:
     """Run all messages through a pump."""
-    told = Told()
+    told = Events()
 
     async def run() -> MemorySource:
         source = MemorySource(messages)
@@ -257,7 +245,7 @@ def test_while_it_is_paused_nothing_is_read() -> None:
     async def run() -> None:
         source = MemorySource(numbered(4))
         source.end()
-        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Told(), QUICK)
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK)
         pump.pause()
         await asyncio.gather(pump.run(), act(source, pump))
 
@@ -287,7 +275,7 @@ def test_an_inlet_may_publish_to_another_exchange_with_another_key() -> None:
         source = MemorySource([Message("elsewhere", "x", {"n": 0})])
         source.end()
         inlet = Inlet(source, "in", "k.7")
-        await Pump([inlet], Router(TOPOLOGY), {"all": target, "some": target}, Told(), QUICK).run()
+        await Pump([inlet], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK).run()
 
     asyncio.run(run())
     assert [(o.message.exchange, o.message.routing_key) for o in target.messages] == [("in", "k.7")]
