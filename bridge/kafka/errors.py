@@ -69,6 +69,17 @@ TOLD_AGAIN: Final = 60.0
 NODE: Final = re.compile(r"/(bootstrap|\d+)(?=: )")
 """What librdkafka has behind a broker's address: one that is connected to once more may be another to it."""
 
+HANG_UP: Final = re.compile("disconnected|closed by peer|reset by peer|broken pipe", re.IGNORECASE)
+"""A connection that a broker closed. Which of these texts librdkafka has depends on whether it was sending, receiving
+or waiting at that moment."""
+
+CONNECT: Final = "Connect to "
+"""Of an address at which nobody accepted the connection in the first place."""
+
+CLOSED: Final = (
+    "; the brokers close the connection: check whether they expect TLS, a password or a client certificate at this port"
+)
+
 LINES: Final = 200
 """Maximum number of lines that are remembered."""
 
@@ -153,14 +164,15 @@ class Reasons:
         cause: KafkaError = error.args[0]
         if cause.code() in CONFIGURATION and "ssl." not in cause.str():  # files may be changed
             return InputError(f"librdkafka: {cause.str()}")
-        if cause.code() in PASSING and self._last is not None:
+        passing = cause.code() in PASSING
+        if passing and self._last is not None:
             cause = self._last
         text = told(cause)
-        if cause.code() == KafkaError._ALL_BROKERS_DOWN:
-            text = (
-                f"{cause.name()}: {self._line or cause.str()}; brokers hang up on who does not speak as they do, with "
-            )
-            text += "TLS or without, and on who gives no password where one is wanted"
+        all_down = cause.code() == KafkaError._ALL_BROKERS_DOWN
+        if self._line and (all_down or (passing and self._last is None)):
+            text = f"{cause.name()}: {self._line}"  # librdkafka logs some closed connections, and reports no error
+        if all_down or (cause.code() in PASSING and HANG_UP.search(text) and CONNECT not in text):
+            text += CLOSED
         elif "certificate verify failed" in text:
             text += "; no authority in ca_file knows the brokers' certificate"
         return Disconnected(text)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoints.kafka import KafkaSource
 from bridge.kafka.errors import Reasons, told
@@ -94,6 +94,65 @@ def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
         "receive.message.max.bytes"
     )
     assert "no Kafka broker; is this its port?" in told(KafkaError(KafkaError._TRANSPORT, text))
+
+
+BY_PEER = "h:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 3ms in state UP)"
+QUERY = "h:9092/bootstrap: Disconnected: connection reset by peer: requesting ApiVersion (after 1ms)"
+BROKEN = "h:9092/bootstrap: Send failed: Broken pipe (after 2ms in state UP)"
+RESET = "h:9092/bootstrap: Receive failed: Connection reset by peer (after 2ms in state AUTH_REQ)"
+ALL = "1/1 brokers are down"
+
+
+def reasons_of(*events: str) -> Reasons:
+    """Return what a client knows after these lines of its log; some of them are errors, too."""
+    reasons = Reasons()
+    for event in events:
+        if event != ALL:
+            reasons.log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#consumer-1", f"[thrd:{event[:6]}]: {event}")
+        if event not in (BY_PEER, QUERY):
+            code = KafkaError._ALL_BROKERS_DOWN if event == ALL else KafkaError._TRANSPORT
+            reasons.heard(KafkaError(code, event))
+    return reasons
+
+
+@pytest.mark.parametrize(
+    ("events", "last"),
+    [
+        ([BY_PEER, ALL], BY_PEER),
+        ([BY_PEER, BROKEN], BROKEN),
+        ([BROKEN, BY_PEER], BROKEN),
+        ([BY_PEER, BROKEN, ALL], BROKEN),
+        ([ALL, BY_PEER, BROKEN], BROKEN),
+        ([BY_PEER, ALL, RESET], RESET),
+        ([BY_PEER], BY_PEER),
+        ([QUERY, ALL], QUERY),
+        ([QUERY], QUERY),
+        ([RESET], RESET),
+        ([ALL], ALL),
+    ],
+)
+def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_reported(
+    events: list[str], last: str
+) -> None:
+    for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+        text = str(reasons_of(*events).why(KafkaException(KafkaError(code, "Failed to get metadata"))))
+        assert f": {last}; " in text
+        assert text.endswith("check whether they expect TLS, a password or a client certificate at this port")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError._TRANSPORT, "h:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"),
+        (KafkaError._TRANSPORT, "h:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection reset by peer"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Broker: Topic authorization failed"),
+    ],
+)
+def test_what_is_no_closed_connection_is_not_explained_as_one(code: int, text: str) -> None:
+    reasons = reasons_of(BY_PEER)
+    if code == KafkaError._TRANSPORT:
+        reasons.heard(KafkaError(code, text))
+    assert str(reasons.why(KafkaException(KafkaError(code, text)))).endswith(f": {text}")
 
 
 @on_a_loop
