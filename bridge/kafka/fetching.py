@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.kafka.topic_ids import committed, make_asking
 
 __all__ = ["PATIENCE", "Fetching", "Joining", "lag_of", "why_not"]
 
 PATIENCE: Final = 30.0
 """Seconds after which a partition that is not fetched from is told of. A transaction may be open that will move the
 offset to begin with, and is waited for: by default that of a bridge that was killed ends after 10 s."""
-
-ANSWER: Final = 5.0
-"""Seconds in which the coordinator is to say why."""
 
 IDLE: Final = frozenset({"none", "stopped"})
 """States of a partition of which nothing is being fetched, and nothing asked."""
@@ -101,15 +99,7 @@ def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:
     ``settings`` are the consumer's.
     """
     group = str(settings["group.id"])
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])
-    admin = AdminClient({**settings, "log_level": 0})  # most of them are a consumer's, which it would tell each time
-    try:
-        answers = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=ANSWER)
-        (found,) = answers[group].result(2 * ANSWER).topic_partitions
-        error = found.error
-    except (KafkaException, TimeoutError):
-        error = None
-    if error is not None and error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+    if _is_in_transaction(settings, topic, partition):
         return (
             f"the offset of group {group!r} for {topic}-{partition} is in a transaction that has not ended for "
             f"{PATIENCE:.0f} s; kafka-transactions.sh find-hanging finds those that never will, of which Kafka 4.3 and "
@@ -119,6 +109,24 @@ def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:
         f"librdkafka has not begun to fetch from {topic}-{partition} in {PATIENCE:.0f} s: it has forgotten to ask "
         "where to begin"
     )
+
+
+def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) -> bool:
+    """Return whether an open transaction may move the offset; wait for the answers.
+
+    If so, the coordinator answers those who do not care for it, and not those who wait for its end.
+    """
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumer = make_asking(settings, isolation)
+        try:
+            committed(consumer, [(topic, partition)])
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT):
+                return isolation == "read_committed"
+            return False
+        finally:
+            consumer.close()
+    return False
 
 
 def _state(topics: Mapping[str, Any], topic: str, partition: int) -> str:

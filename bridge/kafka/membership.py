@@ -56,6 +56,11 @@ LOOK_EVERY: Final = 3.0
 LOOK_AGAIN: Final = 0.2
 """Seconds until another look, where one failed."""
 
+UNANSWERED: Final = "the brokers do not say which topics the group's offsets are of, and nothing is read before"
+
+UNANSWERED_FOR: Final = 30.0
+"""Seconds after which the connection is ended for that, if the brokers are well: other clients may get an answer."""
+
 FIRST_READ: Final = 64
 """Maximum number of messages taken at once before their size is known."""
 
@@ -155,6 +160,8 @@ class Member:
         self.health = Health(lambda: reasons.latest)
         self._asking_since: float | None = None
         """Since when it is not known of partitions whether their topics are the same."""
+        self._unanswered_since = monotonic()
+        """Since when the brokers are well, though that is not known."""
         self._look = asyncio.Event()
         """Set when there is something to look at in the ids of topics."""
         self._read_bytes = read_bytes
@@ -227,7 +234,7 @@ class Member:
         """Why nothing is read, if a reason is known."""
         since = self._asking_since
         if self.health.trouble is None and since is not None and monotonic() - since >= PATIENCE:
-            return "the brokers do not say which topics the group's offsets are of, and nothing is read before"
+            return UNANSWERED
         return self.health.trouble or self._joining.trouble
 
     @property
@@ -332,6 +339,10 @@ class Member:
         self._joining.look(found, now)
         if self._joining.is_stuck:
             self._trouble = self._trouble or Disconnected("librdkafka does not come back from giving up its partitions")
+        if self.health.trouble is not None or self._asking_since is None:
+            self._unanswered_since = now
+        elif now - max(self._asking_since, self._unanswered_since) >= UNANSWERED_FOR:
+            self._trouble = self._trouble or Disconnected(UNANSWERED)
         idle = self._fetching.idle_for_long(found, self.lanes, now)
         if idle is not None and not self._asks_why:
             self._asks_why = True
@@ -352,6 +363,7 @@ class Member:
         """Look at the ids of topics: of partitions that are new here at once, and of all from time to time."""
         calls, asker = Calls(), Asker(self._settings)
         try:
+            await calls.call(asker.connect)  # now, as it takes half a second until a new consumer has a coordinator
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY):

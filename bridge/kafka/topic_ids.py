@@ -11,18 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bridge.kafka.addresses import QUIET
 from bridge.kafka.errors import RIGHTS
 
-__all__ = ["Asker", "Ids", "mark_of"]
+__all__ = ["Asker", "Ids", "committed", "make_asking", "mark_of"]
 
 MARK: Final = "hashstar topic="
 """What the metadata of an offset begins with that we committed; the topic's id follows."""
@@ -35,6 +30,14 @@ FINAL: Final = RIGHTS | {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED
 
 ANSWER: Final = 5.0
 """Seconds that brokers may take to answer."""
+
+ASKING: Final[Mapping[str, Any]] = {
+    "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none",
+}  # fmt: skip
+"""Settings of a client that only asks."""
+
+HEARD: Final = 1_000
+"""Maximum number of a client's errors that are dropped at once."""
 
 
 def mark_of(topic_id: str) -> str:
@@ -52,36 +55,81 @@ class Ids:
         """Topic and partition -> the id that the group's offset is of, where that is known."""
 
 
-class Asker:
-    """Asks for ids, with a client of its own that has a consumer's settings. To be used, and ended, on one thread.
+def make_asking(settings: Mapping[str, Any], isolation: str = "read_uncommitted") -> Consumer:
+    """Make a consumer that only asks what the group of another with these settings has committed; it joins no group.
 
-    librdkafka 2.16 was seen never to answer again what is asked of a coordinator that was restarted, so a client that
-    has failed once is given up.
+    With ``read_committed`` there is no answer while a transaction is open that may move an offset. Raises
+    KafkaException.
+
+    An AdminClient must not be asked: librdkafka 2.16 follows a null pointer when the coordinator answers it that it is
+    none (`rd_kafka_handle_OffsetFetch`), and uses memory that it has freed when none was found in time (its pull
+    request 5397). Whenever a broker is restarted at the wrong moment, that kills the process or blocks the thread.
+    """
+    return Consumer({**settings, **ASKING, "isolation.level": isolation}, logger=QUIET)
+
+
+def committed(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> list[TopicPartition]:
+    """Return what the group has committed, of the partitions that it may see; wait for the answer.
+
+    Raises KafkaException, also where it is a single partition that has no answer now.
+    """
+    found = consumer.committed([TopicPartition(*each) for each in partitions], ANSWER)
+    for each in found:
+        if each.error is not None and each.error.code() not in FINAL:
+            raise KafkaException(each.error)
+    return [each for each in found if each.error is None]
+
+
+class Asker:
+    """Asks for ids, with clients of its own that have a consumer's settings. To be used, and ended, on one thread.
+
+    librdkafka 2.16 was seen never to answer again what is asked of a broker that was restarted, so clients that have
+    failed once are given up.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._settings = {**settings, "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none"}
-        self._admin: AdminClient | None = None
+        self._settings = settings
+        self._clients: tuple[AdminClient, Consumer] | None = None
+
+    def connect(self) -> tuple[AdminClient, Consumer]:
+        """Make the clients, unless there are some. Raises KafkaException for settings that they do not know."""
+        if self._clients is None:
+            self._clients = AdminClient({**self._settings, **ASKING}), make_asking(self._settings)
+        return self._clients
 
     def ask(self, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
         """Return the ids of topics, and those that the group's offsets for partitions are of; waits for the answers.
 
         Raises KafkaException or TimeoutError where the brokers may answer another time.
         """
-        if self._admin is None:
-            self._admin = AdminClient(self._settings)
+        admin, consumer = self.connect()
         try:
-            return _ids(self._admin, str(self._settings["group.id"]), topics, partitions)
+            consumer.consume(HEARD, 0)  # errors of its connections, which it would keep for ever
+            now = _ids(admin, topics)
+            return Ids(now, _marks(consumer, partitions) if partitions else {})
         except (KafkaException, TimeoutError):
-            self._admin = None
+            self.end()
             raise
 
     def end(self) -> None:
-        """Drop the client."""
-        self._admin = None
+        """Drop the clients."""
+        clients, self._clients = self._clients, None
+        if clients is not None:
+            clients[1].close()
 
 
-def _ids(admin: AdminClient, group: str, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
+def _marks(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    try:
+        offsets = committed(consumer, partitions)
+    except KafkaException as error:
+        if error.args[0].code() not in FINAL:
+            raise
+        return {}
+    marks = {(each.topic, each.partition): each.metadata or "" for each in offsets}
+    return {place: mark.removeprefix(MARK) for place, mark in marks.items() if mark.startswith(MARK)}
+
+
+def _ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
     now: dict[str, str] = {}
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
     for topic, answer in asked.items():
@@ -95,17 +143,4 @@ def _ids(admin: AdminClient, group: str, topics: Collection[str], partitions: Co
                 now[topic] = ""  # it may be read and not be seen: offsets are all that there is to go by
         else:
             now[topic] = "" if found == NO_ID else found
-    return Ids(now, _committed(admin, group, partitions) if partitions else {})
-
-
-def _committed(admin: AdminClient, group: str, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*each) for each in partitions])
-    answers = admin.list_consumer_group_offsets([asked], request_timeout=ANSWER)
-    try:
-        offsets: Any = answers[group].result(ANSWER + 1).topic_partitions
-    except KafkaException as error:
-        if error.args[0].code() not in FINAL:
-            raise
-        return {}
-    marks = {(each.topic, each.partition): each.metadata or "" for each in offsets if each.error is None}
-    return {place: mark.removeprefix(MARK) for place, mark in marks.items() if mark.startswith(MARK)}
+    return now
