@@ -22,11 +22,22 @@ from bridge.policy import Backoff, Policy
 from bridge.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 
-__all__ = ["Place", "SourceBehaviour", "TargetBehaviour", "Told", "on_a_loop", "read_all_of", "sent"]
+__all__ = [
+    "Place",
+    "SourceBehaviour",
+    "TargetBehaviour",
+    "Told",
+    "on_a_loop",
+    "on_a_loop_within",
+    "read_all_of",
+    "sent",
+]
 
 P = ParamSpec("P")
 
 SECONDS = 60.0
+"""What a test waits for has a shorter bound than this, and a reason."""
+HANGS = 90.0
 """A test that takes longer hangs."""
 
 KEYS = 7
@@ -61,15 +72,23 @@ class Place:
 
 def on_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     """A test that is a coroutine."""
+    return on_a_loop_within(HANGS)(test)
 
-    @functools.wraps(test)
-    def run(*arguments: P.args, **named: P.kwargs) -> None:
-        async def bounded() -> None:
-            await asyncio.wait_for(test(*arguments, **named), SECONDS)
 
-        asyncio.run(bounded())
+def on_a_loop_within(seconds: float) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, None]]:
+    """The same, of one that may take so long."""
 
-    return run
+    def bound(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+        @functools.wraps(test)
+        def run(*arguments: P.args, **named: P.kwargs) -> None:
+            async def bounded() -> None:
+                await asyncio.wait_for(test(*arguments, **named), seconds)
+
+            asyncio.run(bounded())
+
+        return run
+
+    return bound
 
 
 def numbered(first: int, stop: int) -> list[Message]:

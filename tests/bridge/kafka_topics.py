@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -20,19 +21,35 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-__all__ = ["SECONDS", "Topics", "eventually", "topics_at"]
+__all__ = ["PATIENCE", "SECONDS", "SOON", "Topics", "eventually", "topics_at"]
 
 SECONDS = 60.0
 ANSWER = 10.0
 PATIENCE = 180.0
 """Seconds for a bridge to do its work, on a machine that does much else."""
+STARTING = 30.0
+"""Seconds until a coordinator that was started anew answers."""
+SOON = 45.0
+"""As `PATIENCE`, in a test that is `on_a_loop`: with `STARTING` it ends before that bound, which gives no reason."""
 
 
-def eventually(done: Callable[[], bool], told: Callable[[], Any] = lambda: "") -> None:
-    """Wait until it is so; what is told is told when it never is."""
-    deadline = time.monotonic() + PATIENCE
+def eventually(
+    done: Callable[[], bool],
+    told: Callable[[], Any] = lambda: "",
+    seconds: float = PATIENCE,
+    running: Sequence[asyncio.Future[None]] = (),
+) -> None:
+    """Wait until it is so; what is told is told when it never is. To be called on a thread of its own.
+
+    It never will be when one of the pumps that are ``running`` has ended: what that died of is raised.
+    """
+    deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline, told()
+        for each in running:
+            if each.done():
+                each.result()
+                raise AssertionError(f"a pump has ended: {told()}")
+        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {told()}"
         time.sleep(0.05)
 
 
@@ -93,7 +110,7 @@ class Topics:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Partition -> the offset that the group committed; what an open transaction would change it to is not."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + STARTING
         # By default, brokers answer only when no transaction is open, be it that of a process that was killed.
         own = {"group.id": group, "isolation.level": "read_uncommitted", "reconnect.backoff.max.ms": 1_000}
         if group not in self._askers:
@@ -104,7 +121,8 @@ class Topics:
                 partitions = consumer.list_topics(topic, ANSWER).topics[topic].partitions
                 found = consumer.committed([TopicPartition(topic, number) for number in partitions], ANSWER)
             except KafkaException:  # as from a broker that is starting
-                assert time.monotonic() < deadline
+                if time.monotonic() > deadline:
+                    raise
                 time.sleep(0.2)
             else:
                 return {each.partition: each.offset for each in found}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -26,9 +26,19 @@ from bridge.endpoints.memory import MemoryTarget
 from bridge.mapping import to_kafka
 from bridge.pump import Inlet, Pump
 from exchange.errors import InputError
-from tests.bridge.behaviour import QUICK, Silent, Told, nothing_more, on_a_loop, opened, read_all_of, router_to
+from tests.bridge.behaviour import (
+    QUICK,
+    Silent,
+    Told,
+    nothing_more,
+    on_a_loop,
+    on_a_loop_within,
+    opened,
+    read_all_of,
+    router_to,
+)
 from tests.bridge.kafka_broker import PASSWORD, USER, Broker
-from tests.bridge.kafka_topics import Topics, eventually, topics_at
+from tests.bridge.kafka_topics import SOON, Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
@@ -100,7 +110,7 @@ async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -
     dead, target = MemoryTarget("dead"), MemoryTarget()
     pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK, dead)
     running = asyncio.ensure_future(pump.run())
-    await asyncio.to_thread(wait_for, topics, topic, 2)
+    await asyncio.to_thread(wait_for, topics, topic, 2, [running])
     pump.stop()
     await running
     [letter] = dead.messages
@@ -180,30 +190,54 @@ async def test_partitions_move_between_members_while_messages_are_in_flight(topi
             runs.append(asyncio.ensure_future(second.run()))
         if start == 4_000:
             first.stop()
-    await asyncio.to_thread(wait_for, topics, topic, 6_000)
+    await asyncio.to_thread(wait_for, topics, topic, 6_000, runs[1:])
     second.stop()
     await asyncio.gather(*runs)
     found = await asyncio.to_thread(topics.read, written, 6_000)
     in_order(found, 6_000, keys)
 
 
-def wait_for(topics: Topics, topic: str, count: int) -> None:
-    """Until the group is through with so many messages."""
+def wait_for(
+    topics: Topics,
+    topic: str,
+    count: int,
+    running: Sequence[asyncio.Future[None]],
+    told: Callable[[], str] = lambda: "",
+    seconds: float = SOON,
+) -> None:
+    """Until the group is through with so many messages, or a pump has ended; then what is told is told, too."""
+    committed: dict[int, int] = {}
 
-    def done() -> int:
-        return sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values())
+    def through() -> bool:
+        committed.update(topics.committed(f"group-{topic}", topic))
+        return sum(max(0, each) for each in committed.values()) >= count
 
-    eventually(lambda: done() >= count, lambda: f"{done()} of {count}")
+    eventually(through, lambda: f"{committed} of {count} are committed; {told()}", seconds, running)
 
 
-class Lanes(Silent):
-    """Those of all that was read; a partition that is assigned once more is a new one."""
+class Observer(Silent):
+    """Lanes of all that was read, a partition that is assigned once more being a new one; and what was lost."""
 
     def __init__(self) -> None:
-        self.seen: set[Any] = set()
+        self.lanes: set[Any] = set()
+        self.losses: list[str] = []
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        self.seen.update(delivery.lane for delivery in deliveries)
+        self.lanes.update(delivery.lane for delivery in deliveries)
+
+    def disconnected(self, name: str, error: Exception, _: float) -> None:
+        self.losses.append(f"{name}: {error}")
+
+    def state_of(self, source: KafkaSource, target: KafkaTarget) -> str:
+        """What stands in the way of messages, as far as it is known."""
+        member = source.member
+        lanes = [] if member is None else member.lanes.values()
+        kept = [(each.topic, each.partition, each.checked, each.settled, each.committed) for each in lanes]
+        heard = "closed" if member is None else f"{member._joining._state}, last heard {member._reasons.latest!r}"
+        return (
+            f"source: {source.trouble}, {source.lost}, {heard}; (topic, partition, checked, settled, committed): "
+            f"{kept}; target: {target.trouble}; lost: {self.losses}"
+        )
 
 
 def in_order(found: Sequence[Any], count: int, keys: int) -> int:
@@ -334,7 +368,7 @@ async def test_offsets_that_go_back_are_a_new_lane_and_the_old_one_settles_nothi
     await source.open()
     before = await read_all_of(source, 10)
     source.settle(before[7])
-    await asyncio.to_thread(eventually, lambda: topics.committed(f"group-{topic}", topic) == {0: 8})
+    await asyncio.to_thread(eventually, lambda: topics.committed(f"group-{topic}", topic) == {0: 8}, seconds=SOON)
     assert source.member is not None
     source.member.consumer.seek(TopicPartition(topic, 0, 3))
     found = await read_all_of(source, 7)
@@ -366,7 +400,7 @@ async def test_of_a_topic_that_is_made_anew_while_it_is_read_no_message_is_skipp
     topics.put(topic, [(b"%d" % (n % keys), b"old %d" % n) for n in range(4_000)])
     pump = Pump([Inlet(source_of(topics, topic), "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
     running = asyncio.ensure_future(pump.run())
-    await asyncio.to_thread(wait_for, topics, topic, 4_000)
+    await asyncio.to_thread(wait_for, topics, topic, 4_000, [running])
     await made_anew(topics, topic, 4)
     await asyncio.to_thread(topics.put, topic, [(b"%d" % (n % keys), b"%d" % n) for n in range(count)])
 
@@ -376,7 +410,10 @@ async def test_of_a_topic_that_is_made_anew_while_it_is_read_no_message_is_skipp
     def committed() -> int:
         return sum(max(0, each) for each in topics.committed(f"group-{topic}", topic).values())
 
-    await asyncio.to_thread(eventually, lambda: len(arrived()) == count and committed() == count)
+    await asyncio.to_thread(
+        eventually, lambda: len(arrived()) == count and committed() == count,
+        lambda: f"{len(arrived())} have arrived, and {committed()} of {count} are committed", SOON, [running],
+    )  # fmt: skip
     pump.stop()
     await running
     # First arrivals of a key that were read before the topic's new id was seen come before those that were skipped.
@@ -511,7 +548,7 @@ async def test_what_keeps_a_client_out_is_said(broker: Broker, topics: Topics) -
     await wrong.close()
 
 
-@on_a_loop
+@on_a_loop_within(240)
 async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None:
     topic, written = topics.make(3), topics.make(3)
     keys, count = 30, 4_000
@@ -520,18 +557,18 @@ async def test_a_broker_may_be_restarted(broker: Broker, topics: Topics) -> None
     target = KafkaTarget("written", topics.settings, {"queue": Destination(written)})
     source = source_of(topics, topic, window=QUICK.window)  # as of a configuration
     inlet = Inlet(source, "in", policy=replace(QUICK, rate=2_000.0))
-    lanes = Lanes()
-    pump = Pump([inlet], router_to("queue"), {"queue": target}, lanes, QUICK)
+    observer = Observer()
+    pump = Pump([inlet], router_to("queue"), {"queue": target}, observer, QUICK)
     running = asyncio.ensure_future(pump.run())
     await asyncio.sleep(1.0)
     await asyncio.to_thread(broker.stop)
     await asyncio.to_thread(broker.start)
     await asyncio.to_thread(broker.wait)
-    await asyncio.to_thread(wait_for, topics, topic, count)
+    await asyncio.to_thread(wait_for, topics, topic, count, [running], lambda: observer.state_of(source, target), 120.0)
     pump.stop()
     await running
     # A broker that comes up may put its members out more than once; each time costs a window at most.
-    again = len(lanes.seen) - 3
+    again = len(observer.lanes) - 3
     assert in_order(await asyncio.to_thread(topics.read, written, count), count, keys) <= again * QUICK.window
 
 

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from exchange import Message
 from tests.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
 from tests.bridge.kafka_broker import Broker, brokers, image_for_transactions
 from tests.bridge.kafka_copy import Copying
-from tests.bridge.kafka_topics import Topics, eventually, topics_at
+from tests.bridge.kafka_topics import PATIENCE, SOON, Topics, eventually, topics_at
 
 pytestmark = pytest.mark.live
 
@@ -101,8 +101,13 @@ class Copy:
         """Up to where the group is, over all partitions."""
         return sum(max(0, offset) for offset in self.topics.committed(self.read, self.read).values())
 
-    def wait(self, count: int | None = None, process: Copying | None = None) -> None:
-        """Until all, or so many, are through; while the process works on it."""
+    def wait(
+        self,
+        count: int | None = None,
+        process: Copying | None = None,
+        running: Sequence[asyncio.Future[None]] = (),
+    ) -> None:
+        """Until all, or so many, are through; while the process works on it, or the pumps that are running do."""
 
         def through() -> bool:
             if process is not None:
@@ -112,7 +117,7 @@ class Copy:
         def told() -> str:
             return f"{self.done()} of {self.count}; {process and process.said()[-5000:]}"
 
-        eventually(through, told)
+        eventually(through, told, SOON if running else PATIENCE, running)
 
     def check(self, missing: Mapping[int, int] = {}) -> None:
         """Assert that each message is there once, and the messages of a key are in order."""
@@ -131,14 +136,14 @@ async def test_bridges_come_and_go_and_each_message_arrives_once(topics: Topics)
     await asyncio.to_thread(copy.put, 1_000)
     pumps = [copy.pump() for _ in range(3)]
     runs = [asyncio.ensure_future(pumps[0].run())]
-    await asyncio.to_thread(copy.wait, 300)
+    await asyncio.to_thread(copy.wait, 300, running=runs)
     for more in pumps[1:]:
         runs.append(asyncio.ensure_future(more.run()))
         await asyncio.to_thread(copy.put, 1_500)
-    await asyncio.to_thread(copy.wait, 2_500)
+    await asyncio.to_thread(copy.wait, 2_500, running=runs)
     pumps[0].stop()
     await asyncio.to_thread(copy.put, 1_000)
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=runs[1:])
     for pump in pumps[1:]:
         pump.stop()
     await asyncio.gather(*runs)
@@ -197,7 +202,7 @@ async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(t
     dead, heard = MemoryTarget("dead"), Heard()
     pump = copy.pump(dead=dead, observer=heard)
     running = asyncio.ensure_future(pump.run())
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=[running])
     assert not heard.lost
     pump.stop()
     await running
@@ -216,7 +221,7 @@ async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
     dead = MemoryTarget("dead")
     pump = copy.pump(dead=dead)
     running = asyncio.ensure_future(pump.run())
-    while len(dead.messages) < 3:  # noqa: ASYNC110  of another thread's making
+    while len(dead.messages) < 3 and not running.done():  # noqa: ASYNC110  of another thread's making
         await asyncio.sleep(0.01)
     pump.stop()
     await running
@@ -233,7 +238,7 @@ async def test_a_transaction_that_took_too_long_is_undone_and_the_next_may_take_
     target = TransactionalTarget("written", settings, {"queue": Destination(copy.written)}, 100, 3.0)
     pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
     running = asyncio.ensure_future(pump.run())
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=[running])
     pump.stop()
     await running
     assert target._timeout >= 4_000
@@ -246,13 +251,13 @@ async def test_two_with_one_id_put_out_each_other_and_write_nothing_twice(topics
     await asyncio.to_thread(copy.put, 1_000)
     first, second = copy.pump("one-id"), copy.pump("one-id")
     runs = [asyncio.ensure_future(first.run())]
-    await asyncio.to_thread(copy.wait, 100)
+    await asyncio.to_thread(copy.wait, 100, running=runs)
     runs.append(asyncio.ensure_future(second.run()))
     await asyncio.sleep(2)
     first.stop()
     await runs[0]
     await asyncio.to_thread(copy.put, 1_000)
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=runs[1:])
     second.stop()
     await runs[1]
     await asyncio.to_thread(copy.check)
@@ -266,12 +271,12 @@ async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics
     known: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500}
     pump = copy.pump(observer=heard, **known)
     running = asyncio.ensure_future(pump.run())
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=[running])
     topics.admin.delete_topics([copy.written])[copy.written].result(30)
     topics.made.remove(copy.written)
     await asyncio.sleep(1.0)
     await asyncio.to_thread(copy.put, 200)
-    while not heard.lost:  # noqa: ASYNC110
+    while not heard.lost and not running.done():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     pump.stop()
     await running
@@ -286,10 +291,10 @@ async def test_a_right_that_is_missing_loses_the_target_and_with_it_all_arrive_o
     pump = copy.pump(observer=heard)
     with topics.not_allowed(copy.written, AclOperation.WRITE):
         running = asyncio.ensure_future(pump.run())
-        while not heard.lost:  # noqa: ASYNC110
+        while not heard.lost and not running.done():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert "TOPIC_AUTHORIZATION_FAILED" in str(heard.lost[0])
-    await asyncio.to_thread(copy.wait)
+    await asyncio.to_thread(copy.wait, running=[running])
     pump.stop()
     await running
     await asyncio.to_thread(copy.check)
