@@ -32,7 +32,7 @@ from bridge.endpoint import Delivery, Disconnected
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import LOG, PASSING, Reasons, told, trouble_of
 from bridge.kafka.fetching import Fetching, Joining, lag_of, why_not
-from bridge.kafka.health import PATIENCE, Health
+from bridge.kafka.health import NO_BROKER, PATIENCE, Health
 from bridge.kafka.records import Reader
 from bridge.kafka.topic_ids import Asker, Ids, mark_of
 
@@ -335,6 +335,8 @@ class Member:
             return
         now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
         found = self.health.look(statistics, now, self.lanes)
+        if self.health.is_abandoned:
+            self._trouble = self._trouble or Disconnected(NO_BROKER)
         self.lag = lag_of(found, self.lanes)
         self._joining.look(found, now)
         if self._joining.is_stuck:

@@ -26,7 +26,7 @@ from bridge.kafka.addresses import QUIET, Settings, offline, place_of
 from bridge.kafka.calls import Calls
 from bridge.kafka.checking import found_at_target, found_within
 from bridge.kafka.errors import CONNECTING, LOG, LOG_LEVEL, REFUSALS, Reasons, failure_of, trouble_of
-from bridge.kafka.health import MEASURE_EVERY, Health
+from bridge.kafka.health import MEASURE_EVERY, NO_BROKER, Health
 from bridge.kafka.records import Destination, Writer, with_whole_key
 from bridge.kafka.topics import Partitioned, Topic, agreed, topics_of
 from bridge.kafka.watching import Watch
@@ -155,6 +155,8 @@ class Producing:
     def measured(self, statistics: str) -> None:
         """A ``stats_cb``."""
         self.health.look(statistics, monotonic())
+        if self.health.is_abandoned:
+            self.trouble = self.trouble or Disconnected(NO_BROKER)
 
     @property
     def stalled(self) -> str | None:

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.kafka.calls import Calls
 from bridge.kafka.errors import Reasons, trouble_of
-from bridge.kafka.health import Health
+from bridge.kafka.health import NO_BROKER, Health
 from bridge.kafka.membership import Lane, Member
 from bridge.kafka.producing import end
 from bridge.kafka.records import Writer
@@ -89,6 +89,8 @@ class Transacting:
     def measured(self, statistics: str) -> None:
         """A ``stats_cb``, on whichever thread polls: those of calls and the event loop's."""
         self.health.look(statistics, monotonic())
+        if self.health.is_abandoned:
+            self.reasons.trouble = self.reasons.trouble or Disconnected(NO_BROKER)
 
     @property
     def stalled(self) -> str | None:
@@ -151,6 +153,8 @@ def persisting(state: Transacting, call: Callable[[float], Any], step: float = W
                 raise
             if state.closed:
                 raise trouble_of(error.args[0]) from None
+            if state.reasons.trouble is not None:
+                raise state.reasons.trouble from None
             sleep(PAUSE)
         else:
             return

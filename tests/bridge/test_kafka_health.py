@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka import KafkaSource
 from bridge.kafka.errors import Reasons, told
-from bridge.kafka.health import PATIENCE, Health
-from tests.bridge.behaviour import on_a_loop
+from bridge.kafka.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
+from bridge.kafka.membership import Member
+from bridge.kafka.producing import Producing
+from bridge.kafka.records import Writer
+from bridge.kafka.transacting import Transacting, hear, persisting
+from tests.bridge.behaviour import Told, on_a_loop
 
 OURS = [("orders", 0)]
 
@@ -60,6 +65,60 @@ def test_a_broker_that_is_asked_again_and_again_and_answers_is_well() -> None:
     for second in range(60):
         health.look(statistics(broker(waiting=1, answers=second)), float(second), OURS)
         assert health.trouble is None
+
+
+COORDINATOR = broker("TRY_CONNECT", source="logical", node=-1)
+"""All that a consumer has after an answer without brokers: the group's coordinator, without an address."""
+
+
+def test_a_client_that_has_forgotten_all_brokers_is_abandoned() -> None:
+    health = Health(lambda: "")
+    health.look(statistics(broker("DOWN"), COORDINATOR, group="query-coord"), 100.0)
+    health.look(statistics(COORDINATOR, group="query-coord"), 101.0)
+    health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN - 0.1)
+    assert not health.is_abandoned
+    health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN)
+    assert health.is_abandoned
+
+
+def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        for each in (broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)):
+            health.look(statistics(each, COORDINATOR, group="query-coord"), float(second))
+            assert not health.is_abandoned
+
+
+@on_a_loop
+async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    for module in ("membership", "producing", "transacting"):
+        monkeypatch.setattr(f"bridge.kafka.{module}.monotonic", lambda: clock[0])
+    own = {"group.id": "g", "statistics.interval.ms": 0}
+    member = Member("kafka", own, Reasons(), window=10, transactional=False)
+    producer, told, writer = Producer({}), Told(), Writer({}, {})
+    producing = Producing(producer, told, writer, Reasons())
+    transacting = Transacting(producer, told, writer, Reasons(), 10.0)
+    for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):
+        assert (member.lost, producing.trouble, transacting.reasons.trouble) == (None, None, None)
+        for client in (member._measured, producing.measured, transacting.measured):
+            client(statistics(COORDINATOR, group="query-coord"))
+    assert str(member.lost) == str(producing.trouble) == str(transacting.reasons.trouble) == NO_BROKER
+    producing.poll()
+    assert [str(each) for each in told.losses] == [NO_BROKER]
+    with pytest.raises(Disconnected, match="knows no broker any more"):
+        hear(transacting)
+    with pytest.raises(Disconnected, match="knows no broker any more"):
+        persisting(transacting, unanswered)
+    member.consumer.close()
+
+
+def unanswered(_: float) -> None:
+    class Again(KafkaError):
+        def retriable(self) -> bool:
+            return True
+
+    raise KafkaException(Again(KafkaError._TIMED_OUT))
 
 
 def test_a_broker_that_nobody_needs_may_be_away() -> None:
