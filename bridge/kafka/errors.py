@@ -77,7 +77,8 @@ CONNECT: Final = "Connect to "
 """Of an address at which nobody accepted the connection in the first place."""
 
 CLOSED: Final = (
-    "; the brokers close the connection: check whether they expect TLS, a password or a client certificate at this port"
+    "; the brokers close the connection: check that they are not being restarted, and whether they expect TLS, "
+    "a password or a client certificate at this port"
 )
 
 LINES: Final = 200

@@ -196,7 +196,7 @@ def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_re
     for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
         text = str(reasons_of(*events).why(KafkaException(KafkaError(code, "Failed to get metadata"))))
         assert f": {last}; " in text
-        assert text.endswith("check whether they expect TLS, a password or a client certificate at this port")
+        assert text.endswith(" whether they expect TLS, a password or a client certificate at this port")
 
 
 @pytest.mark.parametrize(
