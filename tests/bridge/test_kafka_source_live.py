@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaException,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AclOperation, AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, NewPartitions  # type: ignore[attr-defined]
 
 from bridge.amqp import content_of
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.kafka import Destination, KafkaSource, KafkaTarget, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
+from bridge.kafka.topic_ids import committed, make_asking
 from bridge.mapping import to_kafka
 from bridge.pump import Inlet, Pump
 from exchange.errors import InputError
@@ -435,9 +435,9 @@ async def test_of_a_topic_that_is_made_anew_while_nobody_reads_it_no_message_is_
     await source.open()
     source.settle((await read_all_of(source, 10))[-1])
     await source.close()
-    asker = AdminClient(topics.settings)
-    asked = ConsumerGroupTopicPartitions(f"group-{topic}", [TopicPartition(topic, 0)])
-    [old] = asker.list_consumer_group_offsets([asked])[f"group-{topic}"].result(30).topic_partitions
+    asker = make_asking({**topics.settings, "group.id": f"group-{topic}"})
+    [old] = committed(asker, [(topic, 0)])
+    asker.close()
     assert old.offset == 10
     await made_anew(topics, topic, 1)
     topics.put(topic, [(b"k", b"%d" % n) for n in range(20)])
