@@ -8,13 +8,13 @@ allowed and will cost something one day is among the warnings.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bindings.sources import open_source
+from bindings.toml_file import read_toml
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
 from bridge.filtering import filter_of
@@ -84,14 +84,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     """The configuration in a file; of one of several workers, its own. Raises InputError naming the key, and the way
     out.
     """
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{path}: not TOML: nested too deeply") from None
-    except ValueError as error:  # of TOML, of UTF-8, of numbers with too many digits
-        raise InputError(f"{path}: not TOML: {error}") from None
+    values = read_toml(path)
     table = Table(values, str(path), environment=environment)
     table.only(KEYS)
     topology = _topology(table, path.parent)

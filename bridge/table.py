@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
@@ -183,9 +184,10 @@ class Table:
     def number(self, key: str, default: float | None = None) -> float:
         """A number above zero."""
         value = self._take(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        number = _finite(value)
+        if number is None or number <= 0:
             raise self.error(key, f"must be a number above zero, and is {_shown(value)}")
-        return float(value)
+        return number
 
     def maybe_number(self, key: str) -> float | None:
         """A number above zero, or None if the key is not there."""
@@ -196,9 +198,10 @@ class Table:
         value = self._take(key, default)
         if value == word:
             return None
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        number = _finite(value)
+        if number is None or number <= 0:
             raise self.error(key, f'must be a number above zero or "{word}", and is {_shown(value)}')
-        return float(value)
+        return number
 
     def moment(self, key: str) -> int | None:
         """A date with a time, microseconds since 1970; without an offset, UTC. None if the key is not there."""
@@ -321,10 +324,11 @@ class Table:
         value = self._take(key, default)
         if isinstance(value, str):
             parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
-            if parts is not None and parts[2] in units:
-                return float(parts[1]) * units[parts[2]]
-        elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return float(value)
+            number = _finite(float(parts[1]) * units[parts[2]]) if parts is not None and parts[2] in units else None
+        else:
+            number = _finite(value)
+        if number is not None and number >= 0:
+            return number
         raise self.error(key, f"must be {what}, and is {_shown(value)}")
 
     def _expanded(self, key: str, text: str) -> str:
@@ -335,6 +339,17 @@ class Table:
             return self._environment[name]
         except KeyError:
             raise self.error(key, f"the environment has no variable {name}") from None
+
+
+def _finite(value: Any) -> float | None:
+    """Return a number as a float, or None for what is none, for infinity, and beyond the range of a float."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not -sys.float_info.max <= value <= sys.float_info.max
+    ):
+        return None
+    return float(value)
 
 
 def _shown(value: Any) -> str:
