@@ -118,6 +118,8 @@ def convert_command(
     """
     try:
         archive = _detected(source, exchange, routing_key)
+        if archive.repeated:
+            echo_line(f"{source}: {archive.notes[-1]}", err=True)
         from bindings.archive.inspection import Inspection
 
         form = form or ("jsonl" if target.removesuffix(".gz").endswith(".jsonl") else "parquet")
