@@ -50,7 +50,7 @@ def formats(mapping: Mapping) -> tuple[Format, ...]:
 
 NO_ARCHIVE: Final = NoArchive()
 SEARCHED: Final = 4 << 20
-"""Bytes that are searched for records in a file that neither its beginning nor its name tells of."""
+"""Number of bytes that are searched for records in a file whose format neither its beginning nor its name shows."""
 FORMATS: Final = formats(USUAL)
 
 

@@ -176,7 +176,7 @@ class Tables:
 def wrong_rows(array: pa.MapArray) -> dict[int, str]:
     """Return the rows of a column of tables that hold a field of no type or with a value that is not of its type.
 
-    Row -> why. All that is read of archives comes through here: texts, the most of all fields, are told by their type
+    Row -> why. All that is read of archives comes through here: texts, the most of all fields, are known by their type
     alone, and numbers by Arrow, all of a type at once. Of others each distinct pair of type and value is looked at.
     """
     ends = array.offsets.to_numpy(zero_copy_only=False)
@@ -265,7 +265,7 @@ def _distinct(codes: Places, count: int) -> Places:
 
 
 def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which are integers of 64 bits and doubles beyond doubt, told by Arrow for all of a type at once."""
+    """Return which are integers of 64 bits and doubles beyond doubt; Arrow reads all of a type at once."""
     sound = np.zeros(len(types), bool)
     left = len(types)
     for kind, column in (("long", pa.int64()), ("timestamp", pa.uint64()), ("double", pa.float64())):
