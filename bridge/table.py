@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
@@ -118,7 +118,7 @@ class Mistakes:
         if len(self) == 1:
             raise next(iter(self._errors.values()))
         if self:
-            raise ConfigError([*self._errors.values()])
+            raise ConfigError(*self._errors.values())
 
 
 class KeyMistake(InputError):
@@ -132,9 +132,9 @@ class KeyMistake(InputError):
 class ConfigError(InputError):
     """All mistakes of a configuration, in the order of their sections."""
 
-    def __init__(self, mistakes: Sequence[InputError]) -> None:
+    def __init__(self, *mistakes: InputError) -> None:
         super().__init__("\n".join(map(str, mistakes)))
-        self.mistakes = tuple(mistakes)
+        self.mistakes = mistakes
 
 
 class Table:
