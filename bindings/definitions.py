@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from bindings.additions import KEY, Additions
 from bindings.entries import ENCODE, SECTIONS, Compactor, Entry, Object, Part, expanded, read_section, same
@@ -319,6 +319,9 @@ def topology_from(
         raise InputError(f"{os.fspath(path)}: {error}") from None
 
 
+DIGITS: Final = re.compile(rf"[0-9]{{{INTEGER_DIGITS + 1}}}")
+
+
 def _parsed(text: str, name: str) -> Object:
     try:
         document = json.loads(text, object_hook=Compactor(), parse_float=_finite, parse_constant=_finite)
@@ -329,10 +332,13 @@ def _parsed(text: str, name: str) -> Object:
     except ValueError as error:
         # Python's own limit, which keeps reading integers linear, comes with advice to programmers.
         long = "int_max_str_digits" in str(error)
-        reason = f"a number of more than {INTEGER_DIGITS} digits" if long else f"not JSON: {error}"
+        found = DIGITS.search(text) if long else None
+        line = "" if found is None else f" in line {text.count(chr(10), 0, found.start()) + 1}"
+        number = f"a number of more than {INTEGER_DIGITS} digits{line}; write it as a text"
+        reason = number if long else f"not JSON: {error}"
         raise InputError(f"{name}: {reason}") from None
     except RecursionError:
-        raise InputError(f"{name}: nested too deeply") from None
+        raise InputError(f"{name}: nested too deeply; definitions have a few levels of arrays and objects") from None
     if not isinstance(document, dict):
         raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
     return document

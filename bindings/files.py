@@ -57,6 +57,8 @@ def gunzipped(data: bytes, name: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return whole(file, f"{name}: unpacked")  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
+        if str(error).startswith("Not a gzipped file"):  # its beginning is one
+            raise InputError(f"{name}: something follows the gzipped data that is not gzipped; pack it anew") from None
         raise InputError(f"{name}: cannot be read: {error}") from None
 
 

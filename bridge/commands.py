@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
-from exchange.console import fail
+from exchange.console import echo_error
 from exchange.display import escape_line
 from exchange.errors import HashstarError
 
@@ -65,11 +65,20 @@ def run_command(worker: int | None, config: Path) -> None:
 
         code = asyncio.run(started())
     except HashstarError as error:
-        fail(error)
+        _fail(error)
     finally:
         for timer in leaving:
             timer.cancel()
     sys.exit(code)
+
+
+def _fail(error: HashstarError) -> NoReturn:
+    """Print an error, or each of the mistakes of a configuration in a line, and end with 2."""
+    from bridge.table import ConfigError
+
+    for each in error.mistakes if isinstance(error, ConfigError) else (error,):
+        echo_error(each)
+    sys.exit(2)
 
 
 def _hold_hangups() -> list[int]:
@@ -113,7 +122,7 @@ def check_command(offline: bool, as_json: bool, config: Path) -> None:
 
         code = asyncio.run(look())
     except HashstarError as error:
-        fail(error)
+        _fail(error)
     finally:
         for timer in leaving:
             timer.cancel()

@@ -8,20 +8,20 @@ allowed and will cost something one day is among the warnings.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bindings.sources import open_source
+from bindings.toml_file import read_toml
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
 from bridge.filtering import filter_of
 from bridge.loops import dead_letter_loop, feedback, near_exchange
 from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet
-from bridge.table import Table, Warned
+from bridge.table import Mistakes, Table, Warned
 from exchange.errors import InputError
 from exchange.profile import PROFILES, profile_by_name
 from exchange.topology import Topology
@@ -81,54 +81,48 @@ KEYS: Final = (
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
-    """The configuration in a file; of one of several workers, its own. Raises InputError naming the key, and the way
-    out.
+    """The configuration in a file; of one of several workers, its own.
+
+    Raises InputError naming the key, and the way out; ConfigError with all mistakes if there are several. What needs
+    right endpoints, as queues without a target, is looked at once all of them are.
     """
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise InputError(f"{path}: not TOML: nested too deeply") from None
-    except ValueError as error:  # of TOML, of UTF-8, of numbers with too many digits
-        raise InputError(f"{path}: not TOML: {error}") from None
-    table = Table(values, str(path), environment=environment)
+    table = Table(read_toml(path), str(path), environment=environment)
+    table.mistakes = mistakes = Mistakes()
+    topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
     table.only(KEYS)
-    topology = _topology(table, path.parent)
-    policy = _policy(table.table("policy"))
+    with mistakes.kept():
+        topology = _topology(table, path.parent)
+    with mistakes.kept():
+        policy = _policy(table.table("policy"))
     workers = table.integer("workers", 1, least=1)
-    described = table.tables("sources")
-    if not described:
-        raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
-    inlets = {name: _inlet(name, each, policy, topology) for name, each in described.items()}
+    described, inlets = _read_sources(table, mistakes, policy, topology)
     shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
-    if workers > 1 and not shared:
-        raise table.error("workers", "its sources are archives, and those are read by one; write workers = 1")
+    if workers > 1 and not shared and len(inlets) == len(described):
+        mistakes.keep(table.error("workers", "its sources are archives, and those are read by one; write workers = 1"))
     if worker is not None and worker > 1:
         inlets = shared
-    targets: dict[str, Target] = {}
-    writing: dict[str, Target] = {}
-    described_targets = table.tables("targets")
-    for name, each in described_targets.items():
-        if name in described or name == DEAD_LETTERS:
-            raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
-        target, queues = target_of(name, each)
-        writing[name] = target
-        for queue in queues:
-            if queue not in topology.queues:
-                raise each.error("queues", f"the topology has no queue {queue!r}")
-            if queue in targets:
-                raise each.error("queues", f"queue {queue!r} has a target already, {targets[queue].name}")
-            targets[queue] = target
-    ignored = frozenset(table.texts("ignore", ()))
-    _check_queues(table, topology, targets, ignored)
-    dead = table.maybe_table(DEAD_LETTERS)
-    dead_letters = None if dead is None else dead_letter_target_of(dead)
+    described_targets, writing, targets = _read_targets(table, mistakes, described, topology)
+    with mistakes.kept():
+        ignored = frozenset(table.texts("ignore", ()))
+    with mistakes.kept():
+        dead = table.maybe_table(DEAD_LETTERS)
+        dead_letters = None if dead is None else dead_letter_target_of(dead)
+    with mistakes.kept():
+        http = _http(table, worker or 1)
+    has_coverage = table.flag("coverage", default=False)
+    log_format = table.choice("log_format", ("text", "json"), "text")
+    log_level = table.choice("log_level", ("debug", "info", "warning", "error"), "info")
+    table.done()
+    mistakes.check()  # from here on there is a topology
+    _check_queues(table, mistakes, topology, targets, ignored)
     layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
     for name, inlet in inlets.items():
-        _introduce(inlet.source, described[name], layout)
+        with mistakes.kept():
+            _introduce(inlet.source, described[name], layout)
     for name, target in writing.items():
-        _introduce(target, described_targets[name], layout)
+        with mistakes.kept():
+            _introduce(target, described_targets[name], layout)
+    mistakes.check()
     _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
     _look_for_rivals(table, inlets)
     if dead_letters is None:
@@ -137,7 +131,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
             "there is no [dead_letters]: a message that cannot be delivered is held, and in time all behind it waits; "
             'write [dead_letters] with url = "..." and where',
         )
-    config = Config(
+    return Config(
         str(path),
         topology,
         policy,
@@ -145,15 +139,53 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         targets,
         dead_letters,
         ignored,
-        _http(table, worker or 1),
-        table.flag("coverage", default=False),
+        http,
+        has_coverage,
         workers,
-        table.choice("log_format", ("text", "json"), "text"),
-        table.choice("log_level", ("debug", "info", "warning", "error"), "info"),
+        log_format,
+        log_level,
         tuple(table.warnings),
     )
-    table.done()
-    return config
+
+
+def _read_sources(
+    table: Table, mistakes: Mistakes, policy: Policy, topology: Topology | None
+) -> tuple[dict[str, Table], dict[str, Inlet]]:
+    """Return the tables of all sources, and those of the sources that are right."""
+    described: dict[str, Table] = {}
+    inlets: dict[str, Inlet] = {}
+    with mistakes.kept():
+        described = table.tables("sources")
+        if not described:
+            raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+    for name, each in described.items():
+        with mistakes.kept():
+            inlets[name] = _inlet(name, each, policy, topology)
+    return described, inlets
+
+
+def _read_targets(
+    table: Table, mistakes: Mistakes, sources: Mapping[str, Table], topology: Topology | None
+) -> tuple[dict[str, Table], dict[str, Target], dict[str, Target]]:
+    """Return the tables of all targets, the targets that are right by name, and by the queues that they are for."""
+    described: dict[str, Table] = {}
+    named: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
+    with mistakes.kept():
+        described = table.tables("targets")
+    for name, each in described.items():
+        with mistakes.kept():
+            if name in sources or name == DEAD_LETTERS:
+                raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
+            named[name], queues = target_of(name, each)
+            for queue in queues:
+                with mistakes.kept(queue):
+                    if topology is not None and queue not in topology.queues:
+                        raise each.error("queues", f"the topology has no queue {queue!r}")
+                    if queue in targets:
+                        raise each.error("queues", f"queue {queue!r} has a target already, {targets[queue].name}")
+                    targets[queue] = named[name]
+    return described, named, targets
 
 
 def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
@@ -267,9 +299,9 @@ def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a f
     return policy
 
 
-def _inlet(name: str, table: Table, policy: Policy, topology: Topology) -> Inlet:
+def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
     exchange, routing_key = table.maybe("exchange"), table.maybe("routing_key")
-    if exchange and exchange not in topology.exchanges:
+    if exchange and topology is not None and exchange not in topology.exchanges:
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
     own_policy = table.maybe_table("policy")
     own = policy if own_policy is None else _policy(own_policy, policy)
@@ -285,19 +317,24 @@ def _introduce(endpoint: Source | Target, table: Table, layout: Layout) -> None:
         raise table.error(misfit.key, misfit.problem) from None
 
 
-def _check_queues(table: Table, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]) -> None:
+def _check_queues(
+    table: Table, mistakes: Mistakes, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]
+) -> None:
+    """Keep the mistake of each queue that is ignored and must not be, or has nowhere to go."""
     for queue in sorted(ignored):
-        if queue not in topology.queues:
-            raise table.error("ignore", f"the topology has no queue {queue!r}")
-        if queue in targets:
-            raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
+        with mistakes.kept(queue):
+            if queue not in topology.queues:
+                raise table.error("ignore", f"the topology has no queue {queue!r}")
+            if queue in targets:
+                raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
     for queue in sorted(topology.queues):
-        if queue not in targets and queue not in ignored:
-            raise table.error(
-                "targets",
-                f"queue {queue!r} has none; add it to the queues of a target, or to ignore = [...] if its messages "
-                "shall go nowhere",
-            )
+        with mistakes.kept(queue):
+            if queue not in targets and queue not in ignored:
+                raise table.error(
+                    "targets",
+                    f"queue {queue!r} has none; add it to the queues of a target, or to ignore = [...] if its messages "
+                    "shall go nowhere",
+                )
 
 
 def _http(table: Table, worker: int) -> Http | None:

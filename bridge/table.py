@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +21,7 @@ from bindings.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 
-__all__ = ["Secret", "Table", "Warned", "hide_logins", "read_address"]
+__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "Warned", "hide_logins", "read_address"]
 
 T = TypeVar("T")
 
@@ -89,6 +91,52 @@ class Warned(NamedTuple):
         return f"{f'[{self.table}] ' if self.table else ''}{self.key}: {self.text}"
 
 
+class Mistakes:
+    """The mistakes of a configuration, of which each key has one: what follows from another is not shown."""
+
+    def __init__(self) -> None:
+        self._errors: dict[tuple[str, ...], InputError] = {}
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def keep(self, error: InputError, part: str = "") -> None:
+        """Keep one more; a key has one of each part of its value."""
+        where = error.where if isinstance(error, KeyMistake) else ("", str(error))
+        self._errors.setdefault((*where, part), error)
+
+    @contextmanager
+    def kept(self, part: str = "") -> Iterator[None]:
+        """Keep what the block raises, and go on behind it."""
+        try:
+            yield
+        except InputError as error:
+            self.keep(error, part)
+
+    def check(self) -> None:
+        """Raise the mistake that there is, or ConfigError for several."""
+        if len(self) == 1:
+            raise next(iter(self._errors.values()))
+        if self:
+            raise ConfigError(*self._errors.values())
+
+
+class KeyMistake(InputError):
+    """What is wrong with a key of a table."""
+
+    def __init__(self, text: str, where: tuple[str, str]) -> None:
+        super().__init__(text)
+        self.where = where
+
+
+class ConfigError(InputError):
+    """All mistakes of a configuration, in the order of their sections."""
+
+    def __init__(self, *mistakes: InputError) -> None:
+        super().__init__("\n".join(map(str, mistakes)))
+        self.mistakes = mistakes
+
+
 class Table:
     """A table and where it is. Every method raises InputError for a value that is none of what it takes."""
 
@@ -105,6 +153,8 @@ class Table:
         self._environment = environment
         self.warnings: list[Warned] = []
         """Those of this table and of all tables within."""
+        self.mistakes: Mistakes | None = None
+        """Keeps what is wrong with values that have a default, in place of raising it; of all tables within, too."""
 
     def warn(self, key: str, text: str) -> None:
         """Keep a warning about a key."""
@@ -122,12 +172,20 @@ class Table:
         """Look at once whether all keys are among these. Raises InputError naming the first that is not."""
         for key in self._values:
             if key not in known:
-                raise self.error(key, f"is not known here{_meant(key, known)}; known: {', '.join(known)}")
+                self._refuse(key, f"is not known here{_meant(key, known)}; known: {', '.join(known)}", True)
 
     def error(self, key: str, problem: str) -> InputError:
         """What is wrong with a key."""
         where = f"[{self.path}] " if self.path else ""
-        return InputError(f"{self.source}: {where}{key}: {problem}")
+        return KeyMistake(f"{self.source}: {where}{key}: {problem}", (self.path, key))
+
+    def _refuse(self, key: str, problem: str, default: T | None) -> T:
+        """Keep the error of a wrong value and return the default; without one to go on with, raise the error."""
+        error = self.error(key, problem)
+        if self.mistakes is None or default is None:
+            raise error
+        self.mistakes.keep(error)
+        return default
 
     def text(self, key: str, default: str | None = None) -> str:
         """A text that is not empty. Without a default the key must be there."""
@@ -170,35 +228,40 @@ class Table:
         """One of some words."""
         value = self.text(key, default)
         if value not in choices:
-            raise self.error(key, f"must be one of {', '.join(choices)}, and is {value!r}{_meant(value, choices)}")
+            return self._refuse(
+                key, f"must be one of {', '.join(choices)}, and is {value!r}{_meant(value, choices)}", default
+            )
         return value
 
     def integer(self, key: str, default: int | None = None, least: int = 0) -> int:
         """A whole number."""
         value = self._take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self.error(key, f"must be a whole number, at least {least:,}, and is {_shown(value)}")
+            return self._refuse(key, f"must be a whole number, at least {least:,}, and is {_shown(value)}", default)
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A number above zero."""
         value = self._take(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-            raise self.error(key, f"must be a number above zero, and is {_shown(value)}")
-        return float(value)
+        number = _finite(value)
+        if number is None or number <= 0:
+            return self._refuse(key, f"must be a number above zero, and is {_shown(value)}", default)
+        return number
 
     def maybe_number(self, key: str) -> float | None:
         """A number above zero, or None if the key is not there."""
-        return self.number(key) if self.has(key) else None
+        return self.number(key, 1.0) if self.has(key) else None  # the default goes with a mistake that is kept
 
     def number_or(self, key: str, word: str, default: str) -> float | None:
         """A number above zero, or None for a word that stands for no number."""
         value = self._take(key, default)
         if value == word:
             return None
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-            raise self.error(key, f'must be a number above zero or "{word}", and is {_shown(value)}')
-        return float(value)
+        number = _finite(value)
+        if number is None or number <= 0:
+            self._refuse(key, f'must be a number above zero or "{word}", and is {_shown(value)}', default)
+            return None
+        return number
 
     def moment(self, key: str) -> int | None:
         """A date with a time, microseconds since 1970; without an offset, UTC. None if the key is not there."""
@@ -227,7 +290,7 @@ class Table:
         """True or false."""
         value = self._take(key, default)
         if not isinstance(value, bool):
-            raise self.error(key, f"must be true or false, and is {_shown(value)}")
+            return self._refuse(key, f"must be true or false, and is {_shown(value)}", default)
         return value
 
     def texts(self, key: str, default: Collection[str] | None = None) -> list[str]:
@@ -277,6 +340,7 @@ class Table:
             raise self.error(key, f"must be a table, and is {_shown(value)}: [{path}]")
         within = Table(value, self.source, path, self._environment)
         within.warnings = self.warnings
+        within.mistakes = self.mistakes
         return within
 
     def maybe_table(self, key: str) -> Table | None:
@@ -308,7 +372,7 @@ class Table:
     def done(self) -> None:
         """All that is known was taken: what is left is a mistake."""
         for key in self._values:
-            raise self.error(key, f"is not known here{_meant(key, self._known)}; known: {', '.join(self._known)}")
+            self._refuse(key, f"is not known here{_meant(key, self._known)}; known: {', '.join(self._known)}", True)
 
     def _take(self, key: str, default: Any) -> Any:
         if self.has(key):
@@ -321,11 +385,12 @@ class Table:
         value = self._take(key, default)
         if isinstance(value, str):
             parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", value)
-            if parts is not None and parts[2] in units:
-                return float(parts[1]) * units[parts[2]]
-        elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-            return float(value)
-        raise self.error(key, f"must be {what}, and is {_shown(value)}")
+            number = _finite(float(parts[1]) * units[parts[2]]) if parts is not None and parts[2] in units else None
+        else:
+            number = _finite(value)
+        if number is not None and number >= 0:
+            return number
+        return self._refuse(key, f"must be {what}, and is {_shown(value)}", default)
 
     def _expanded(self, key: str, text: str) -> str:
         return VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
@@ -335,6 +400,17 @@ class Table:
             return self._environment[name]
         except KeyError:
             raise self.error(key, f"the environment has no variable {name}") from None
+
+
+def _finite(value: Any) -> float | None:
+    """Return a number as a float, or None for what is none, for infinity, and beyond the range of a float."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not -sys.float_info.max <= value <= sys.float_info.max
+    ):
+        return None
+    return float(value)
 
 
 def _shown(value: Any) -> str:

@@ -29,6 +29,10 @@ RECORD_BYTES: Final = 256 << 20
 """Maximum size in bytes of one record of a text archive: a line, or an entry of a log."""
 DOCUMENT_BYTES: Final = 512 << 20
 """Maximum size in bytes of a topology file after decompression."""
+CONFIG_BYTES: Final = 1 << 20
+"""Maximum size in bytes of a configuration file: hashstar.toml, pyproject.toml, bridge.toml."""
+CONFIG_KEY_PARTS: Final = 32
+"""Maximum number of parts of a dotted key in a configuration file: reading takes a time quadratic in it."""
 PARTITIONS: Final = 200_000
 """Maximum number of partitions of one queue or topic: what a whole cluster of Kafka was recommended to have at most."""
 STATEMENTS: Final = 250_000

@@ -36,6 +36,8 @@ __all__ = [
     "value_from_line",
 ]
 
+LONG_NUMBER: Final = f"not JSON that can be read: a number of more than {INTEGER_DIGITS} digits; write it as a text"
+"""What is wrong with a number that Python does not read."""
 SAME: Final = frozenset({str, float, bool, type(None)})
 """The types of JSON values that are field values as they stand."""
 
@@ -206,9 +208,9 @@ def value_from_line(raw: bytes) -> Any:
             raise InputError("UTF-16 and not UTF-8, in which JSON lines are written") from None
         raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
-        raise InputError("JSON nested too deeply") from None
+        raise InputError(f"JSON nested too deeply, beyond {NESTING} arrays and objects") from None
     except ValueError:  # Python's own limit, which keeps reading them linear
-        raise InputError(f"not JSON that can be read: a number of more than {INTEGER_DIGITS} digits") from None
+        raise InputError(LONG_NUMBER) from None
     return value
 
 

@@ -270,7 +270,7 @@ def test_a_number_with_5000_digits_is_a_bad_line(
     path.write_text(f'{{"exchange": "h", "headers": {{"n": {DIGITS}}}}}\n')
     result = in_here("route", "-d", definitions, str(path))
     assert result.returncode == 2
-    assert "in.jsonl:1: not JSON that can be read: a number of more than 4300 digits" in result.stderr
+    assert "in.jsonl:1: not JSON that can be read: a number of more than 4300 digits; write it" in result.stderr
 
 
 def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
@@ -287,6 +287,7 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
             assert re.search(r"a number (of more than 4300|has 4,300) digits", result.stderr)
             assert str(path) in result.stderr
             assert "sys." not in result.stderr
+            assert path is language or "digits in line 1; write it as a text" in result.stderr
     for command in (["explain", "-d", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
         result = in_here(*command)
         assert result.returncode == 2

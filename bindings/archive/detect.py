@@ -9,8 +9,8 @@ names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit lo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ from bindings.archive.tracing import TracingJson, TracingText
 from bindings.archive.unpacking import head_of
 from exchange.errors import InputError
 
-__all__ = ["FORMATS", "Archive", "detect"]
+__all__ = ["FORMATS", "Archive", "detect", "without_repeats"]
 
 
 def formats(mapping: Mapping) -> tuple[Format, ...]:
@@ -50,7 +50,7 @@ def formats(mapping: Mapping) -> tuple[Format, ...]:
 
 NO_ARCHIVE: Final = NoArchive()
 SEARCHED: Final = 4 << 20
-"""Bytes that are searched for records in a file that neither its beginning nor its name tells of."""
+"""Number of bytes that are searched for records in a file whose format neither its beginning nor its name shows."""
 FORMATS: Final = formats(USUAL)
 
 
@@ -62,6 +62,8 @@ class Archive:
     files: tuple[tuple[str, Format], ...]
     others: tuple[str, ...] = ()
     """Files that are no archive, so far as can be seen."""
+    repeated: int = 0
+    """Number of files that are left out, as they are files of the archive under another name."""
 
     @property
     def all_files(self) -> tuple[tuple[str, Format], ...]:
@@ -81,7 +83,10 @@ class Archive:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of numbers should know."""
-        return tuple(dict.fromkeys([note for path, form in self.files if (note := form.note_of(path))]))
+        notes = [note for path, form in self.files if (note := form.note_of(path))]
+        if self.repeated:
+            notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
+        return tuple(dict.fromkeys(notes))
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
         """All splits, each with what reads it. Raises InputError for a file that cannot be opened."""
@@ -99,7 +104,9 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
         raise InputError(f"{path}: there is no such file or folder")
     found: list[tuple[str, Format]] = []
     others: list[str] = []
-    for file in [path] if root.is_file() else _files(path):
+    listed = [path] if root.is_file() else list(_files(path))
+    files = _distinct(listed)
+    for file in files:
         at = Path(file)
         if any(each.is_companion(at) for each in known):
             continue
@@ -111,7 +118,38 @@ def detect(path: str, mapping: Mapping | None = None) -> Archive:
             others.append(file)
     if not found:
         raise InputError(_nothing(path, others, known))
-    return Archive(path, tuple(found), tuple(others))
+    return Archive(path, tuple(found), tuple(others), len(listed) - len(files))
+
+
+def without_repeats(archives: Sequence[Archive]) -> list[Archive]:
+    """Return archives without the files that one before has, under whatever path: each record is to be counted once."""
+    owners: dict[Hashable, int] = {}
+    kept = []
+    for number, archive in enumerate(archives):
+        new = {path for path, _ in archive.all_files if owners.setdefault(_identity(path), number) == number}
+        files = tuple([each for each in archive.files if each[0] in new])
+        others = tuple([path for path in archive.others if path in new])
+        left_out = len(archive.all_files) - len(files) - len(others)
+        kept.append(replace(archive, files=files, others=others, repeated=archive.repeated + left_out))
+    return kept
+
+
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """Return the paths without those of files that another one leads to; links go before files."""
+    owners: dict[Hashable, str] = {}
+    for path in sorted(paths, key=os.path.islink):
+        owners.setdefault(_identity(path), path)
+    kept = {*owners.values()}
+    return [path for path in paths if path in kept]
+
+
+def _identity(path: str) -> Hashable:
+    """Return what is the same for all paths of a file."""
+    try:
+        found = Path(path).stat()
+    except OSError:  # an error where the file is read
+        return path
+    return found.st_dev, found.st_ino
 
 
 def _form_of(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
@@ -144,7 +182,8 @@ def _nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     names = ", ".join(form.name for form in known)
-    what = "the file is no archive" if others == [path] else f"none of its {len(others)} files is an archive"
+    number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
+    what = "the file is no archive" if others == [path] else number
     return (
         f"{path}: {what} that can be audited: known are {names}; "
         "of JSON and Parquet it needs an exchange and a routing key with each message"

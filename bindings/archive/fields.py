@@ -44,6 +44,7 @@ FLAGS: Final = 1 << 24
 """Maximum number of pairs of type and value for which a flag each is kept."""
 SHOWN: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
+Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 FIELD: Final = pa.struct([pa.field("type", pa.string(), nullable=False), pa.field("value", pa.string())])
 TABLE: Final = pa.map_(pa.string(), FIELD)
 """The Arrow type of a table."""
@@ -175,24 +176,30 @@ class Tables:
 def wrong_rows(array: pa.MapArray) -> dict[int, str]:
     """Return the rows of a column of tables that hold a field of no type or with a value that is not of its type.
 
-    Row -> why. Each distinct pair of type and value is looked at once, and texts, the most of all fields, not at all.
+    Row -> why. All that is read of archives comes through here: texts, the most of all fields, are known by their type
+    alone, and numbers by Arrow, all of a type at once. Of others each distinct pair of type and value is looked at.
     """
     ends = array.offsets.to_numpy(zero_copy_only=False)
     first, last = int(ends[0]), int(ends[-1])
     fields = array.items.slice(first, last - first)
-    (types, type_codes), (values, value_codes) = (_coded(fields.field(n)) for n in range(2))
-    codes = type_codes * len(values) + value_codes
-    is_there = np.zeros(len(types) * len(values), bool) if len(types) * len(values) <= FLAGS else None
-    if is_there is None:
-        pairs = np.unique(codes)
-    else:
-        is_there[codes] = True
-        pairs = np.flatnonzero(is_there)
-    kinds, texts = types.take(pairs // len(values)), values.take(pairs % len(values))
-    is_text = pc.and_(pc.fill_null(pc.equal(kinds, "longstr"), fill_value=False), texts.is_valid())
-    suspect = np.flatnonzero(~np.asarray(is_text))
-    kinds, texts, pairs = kinds.take(suspect), texts.take(suspect), pairs[suspect]
-    doubtful = np.flatnonzero(~_sound_numbers(kinds, texts))
+    types, values = fields.field(0), fields.field(1)
+    places = np.arange(len(types)) if _are_few(types, values) else _not_texts(types, values)
+    if not len(places):
+        return {}
+    if len(places) < len(types):
+        types, values = types.take(places), values.take(places)
+    if not pa.types.is_dictionary(values.type):
+        doubtful = np.flatnonzero(~_sound_numbers(_decoded(types), values))
+        if not len(doubtful):
+            return {}
+        places, types, values = places[doubtful], types.take(doubtful), values.take(doubtful)
+    (kinds, kind_codes), (texts, text_codes) = _coded(types), _coded(values)
+    width = np.int32 if len(kinds) * len(texts) < 1 << 31 else np.int64
+    codes = kind_codes * width(len(texts)) + text_codes
+    pairs = _distinct(codes, len(kinds) * len(texts))
+    kinds, texts = kinds.take(pairs // len(texts)), texts.take(pairs % len(texts))
+    doubtful = _not_texts(kinds, texts)
+    doubtful = doubtful[~_sound_numbers(kinds.take(doubtful), texts.take(doubtful))]
     wrong: dict[int, str] = {}
     for kind, text, pair in zip(
         kinds.take(doubtful).to_pylist(), texts.take(doubtful).to_pylist(), pairs[doubtful].tolist(), strict=True
@@ -203,25 +210,69 @@ def wrong_rows(array: pa.MapArray) -> dict[int, str]:
             wrong[pair] = str(error)
     if not wrong:
         return {}
-    places = np.flatnonzero(np.isin(codes, list(wrong)))
-    rows = np.searchsorted(ends, first + places, "right") - 1
-    return {row: wrong[code] for row, code in zip(rows.tolist(), codes[places].tolist(), strict=True)}
+    found = np.flatnonzero(np.isin(codes, list(wrong)))
+    rows = np.searchsorted(ends, first + places[found], "right") - 1
+    return {row: wrong[code] for row, code in zip(rows.tolist(), codes[found].tolist(), strict=True)}
 
 
-def _coded(array: pa.Array) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _are_few(types: pa.Array, values: pa.Array) -> bool:
+    """Return whether columns are coded and have fewer pairs of a type and a value than fields: all are looked at."""
+    if not (pa.types.is_dictionary(types.type) and pa.types.is_dictionary(values.type)):
+        return False
+    return len(types.dictionary) > 1 and (len(types.dictionary) + 1) * (len(values.dictionary) + 1) < len(types)
+
+
+def _not_texts(types: pa.Array, values: pa.Array) -> Places:
+    """Return the places of the fields that are no longstr, or have no value."""
+    if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
+        values = _decoded(values)
+    is_sure = not types.null_count and not values.null_count
+    if pa.types.is_dictionary(types.type):
+        is_longstr = np.asarray([name == "longstr" for name in [*types.dictionary.to_pylist(), None]])
+        if is_sure and is_longstr[:-1].all():
+            return np.arange(0)
+        indices = pc.fill_null(types.indices, len(is_longstr) - 1) if types.null_count else types.indices
+        is_text = is_longstr[np.asarray(indices)]
+    else:
+        equal = pc.equal(types, "longstr")
+        if is_sure and equal.true_count == len(equal):
+            return np.arange(0)
+        is_text = np.asarray(pc.fill_null(equal, fill_value=False) if equal.null_count else equal)
+    if values.null_count:
+        is_text = is_text & np.asarray(values.is_valid())
+    return np.flatnonzero(~is_text)
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _coded(array: pa.Array) -> tuple[pa.Array, Places]:
     """Return the distinct values of a column, a null behind them, and the place of each of its values among them."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = pa.concat_arrays([coded.dictionary, pa.nulls(1, coded.dictionary.type)])
-    codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), len(values) - 1))
-    return values, codes
+    indices = pc.fill_null(coded.indices, len(values) - 1) if coded.null_count else coded.indices
+    return values, np.asarray(indices)
+
+
+def _distinct(codes: Places, count: int) -> Places:
+    """Return the distinct ones of numbers below a count, in order."""
+    if count > FLAGS:
+        return np.unique(codes)
+    is_met = np.zeros(count, bool)
+    is_met[codes] = True
+    return np.flatnonzero(is_met)
 
 
 def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which are integers of 64 bits and doubles beyond doubt, told by Arrow for all of a type at once."""
+    """Return which are integers of 64 bits and doubles beyond doubt; Arrow reads all of a type at once."""
     sound = np.zeros(len(types), bool)
+    left = len(types)
     for kind, column in (("long", pa.int64()), ("timestamp", pa.uint64()), ("double", pa.float64())):
+        if not left:
+            break
         which = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(types, kind), fill_value=False)))
-        texts = values.take(which)
+        texts = values if len(which) == len(values) else values.take(which)
         if not len(which) or texts.null_count:
             continue
         try:
@@ -229,6 +280,7 @@ def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], 
         except pa.ArrowInvalid:
             continue
         sound[which] = True
+        left -= len(which)
     return sound
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,6 +57,8 @@ COMPANION_NAMES: Final = frozenset({
 FOLDER: Final = re.compile(r"(.+)-(\d+)")
 UNSOUND: Final = "not a record batch, or a damaged one"
 TORN: Final = "the file ends in the middle of a record batch"
+ENTRY_BYTES: Final = 8
+"""Of an index: the last offset of a batch, relative to the file's, and the byte at which it begins."""
 NOTHING: Final = ""
 """What is wrong where there are but zeros."""
 OLD_LEAST: Final = 14
@@ -112,20 +113,12 @@ class KafkaSegment(Format):
         if len(ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
-            starts = _indexed(path, data, split_bytes)
-            place, floor = starts[-1]
-            order, recent = Order(floor), deque[int](maxlen=RECENT)
-            while place + HEADER_BYTES <= len(data):
+            place, floor = 0, _floor_of(path)
+            starts = [(place, floor)]
+            for place, floor in _named(path, data, 1):
                 if place - starts[-1][0] >= split_bytes:
-                    order.pass_over(data, recent)
-                    starts.append((place, order.last))
-                    recent.clear()
-                header = header_at(data, place)
-                if header.seems_sound:
-                    recent.append(place)
-                    place += header.size
-                else:
-                    place = next_sound(data, place + 1)
+                    starts.append((place, floor))
+            starts += _chained(data, place, floor, starts[-1][0], split_bytes)
             ends = [start for start, _ in starts[1:]]
             return [
                 Split(path, start, end, floor=floor)
@@ -138,8 +131,8 @@ class KafkaSegment(Format):
         A transaction that has not ended stops it, as it stops a consumer that reads what is committed.
         """
         with Mapped(path) as data:
-            starts, last, place = [start], start, start
-            ends = Ends(path, data)
+            starts, last, place, floor = [start], start, start, -1
+            ends, is_regular = Ends(path, data), True
             while place + HEADER_BYTES <= len(data):
                 header = header_at(data, place)
                 if header.seems_sound and _skipped(header, place, ends) == Skipped(NOT_ENDED, header.records):
@@ -149,7 +142,11 @@ class KafkaSegment(Format):
                     break
                 if place - starts[-1] >= split_bytes:
                     starts.append(place)
+                is_regular = is_regular and header.seems_sound and header.base_offset > floor
+                floor = header.last_offset
                 last, place = place, behind
+            if not is_regular:  # which of the batches stand in order depends on those before
+                del starts[1:]
             if place > last and not is_whole(data[last:place], header_at(data, last)):
                 place = last  # it may be in the making; once something follows, it is told
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
@@ -160,40 +157,43 @@ class KafkaSegment(Format):
         mapped = Mapped(split.path)
         with mapped as data:
             end = len(data) if split.end is None else split.end
-            ends, effort, order = (
-                Ends(split.path, data),
-                Effort(split.start),
-                Order(max(split.floor, _floor_of(split.path))),
-            )
-            place = split.start
-            while place < end:
-                behind, trouble = _batch_at(data, place, end, effort)
-                if trouble is None:
-                    trouble = order.trouble_of(header_at(data, place), data, behind)
-                if trouble is None:
-                    skipped = _skipped(header_at(data, place), place, ends)
-                    if skipped is None:
-                        yield from self._batch(data[place:behind], split.path, place, topic, columns)
-                    else:
+            ends = Ends(split.path, data)
+            for start, stop, floor in _stretches(split, data, end):
+                effort, order, place = Effort(start), Order(floor), start
+                while place < stop:
+                    header, behind, trouble = _batch_at(data, place, stop, effort)
+                    if header is not None:
+                        trouble = order.trouble_of(header, data, behind)
+                    if header is None or trouble is not None:
+                        if trouble != NOTHING:
+                            yield Bad(split.path, place, trouble or "", sample_of(data[place : place + 100]))
+                    elif (skipped := _skipped(header, place, ends)) is not None:
+                        # Neither the number of records nor the last offset are known of what is not unpacked.
+                        order.accept(header.base_offset, header.base_offset)
                         yield skipped
-                elif trouble != NOTHING:
-                    yield Bad(split.path, place, trouble, sample_of(data[place : place + 100]))
-                place = behind
+                    else:
+                        items, last = self._batch(data[place:behind], split.path, place, topic, columns)
+                        if last is not None:
+                            order.accept(header.base_offset, last)
+                        yield from items
+                    place = behind
             if mapped.problem:
                 yield Bad(split.path, len(data), mapped.problem)
 
-    def _batch(self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None) -> Iterator[Item]:
+    def _batch(
+        self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None
+    ) -> tuple[list[Item], int | None]:
+        """Return what is in a whole batch and the offset of its last record, None if it is refused."""
         header = header_at(data)
         if not header.records:  # compaction keeps the last batch of a producer without its records
-            return
+            return [], header.base_offset
         try:
             records = records_of(data, header)
             items = list(items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns))
         except (InputError, MemoryError) as error:
             reason = "needs more memory than there is" if isinstance(error, MemoryError) else error
-            yield Bad(path, place, f"a record batch that {reason}", sample_of(data))
-            return
-        yield from items
+            return [Bad(path, place, f"a record batch that {reason}", sample_of(data))], None
+        return items, int(records.offsets.max())
 
 
 def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
@@ -209,49 +209,38 @@ def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
 ENDS: Final = {End.ABORT: ABORTED, End.DAMAGED: UNCERTAIN, None: NOT_ENDED}
 
 
-RECENT: Final = 64
-"""Maximum number of batches before a split that are looked at for its floor."""
-
-
 class Order:
     """Which batches stand where their offsets say. The offset of a batch has no checksum, but it rises in a segment."""
 
     def __init__(self, floor: int) -> None:
         self._before = floor
         """The last offset of the batch before the last one."""
-        self._base = self.last = floor
+        self._base = self._last = floor
         """The first and the last offset of the last batch that stood in order."""
 
     def trouble_of(self, header: Header, data: Bytes, behind: int) -> str | None:
         """Return what is wrong with the place of the next batch, behind which another one may begin."""
         base, last = header.base_offset, header.last_offset
-        if base <= self.last:
+        if base <= self._last:
             # It may be the batch before whose offset is damaged: then this one fits between that and the one before.
-            if not self._before < base < self._base or last >= self._base:
-                return NOT_ABOVE
-            self._base, self.last = base, last
-            return None
-        if base > self.last + 1 and _sound_at(data, behind) and self.last < header_at(data, behind).base_offset <= last:
+            return None if self._before < base < self._base and last < self._base else NOT_ABOVE
+        if (
+            base > self._last + 1
+            and _sound_at(data, behind)
+            and self._last < header_at(data, behind).base_offset <= last
+        ):
             return NOT_BELOW
-        self._before, self._base, self.last = self.last, base, last
         return None
 
-    def pass_over(self, data: Bytes, places: Sequence[int]) -> None:
-        """Go on behind batches at these places by the last two that are whole.
+    def accept(self, base: int, last: int) -> None:
+        """Go on behind a batch in order, whose records were read up to an offset.
 
-        The offsets of a damaged header must not be the floor of what follows. Two, as the offset of one may be damaged.
+        A batch that is refused must not come here: its offsets may be as wrong as the rest, and those behind it would
+        be refused for them.
         """
-        whole: list[tuple[Header, int]] = []
-        for place in reversed(places):
-            header = header_at(data, place)
-            if is_whole(data[place : place + header.size], header):
-                whole.append((header, place + header.size))
-                if len(whole) == 2:
-                    break
-        floor = self.last
-        for header, behind in reversed(whole):
-            self.trouble_of(header, data, behind)
-        self.last = max(self.last, floor)  # of batches that are there twice, the second lead back
+        if base > self._last:
+            self._before = self._last
+        self._base, self._last = base, last
 
 
 def topic_of(path: str) -> str:
@@ -273,25 +262,25 @@ def _is_old(data: Bytes, place: int) -> bool:
     return len(message) == header.length and zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
 
 
-def _batch_at(data: Bytes, place: int, end: int, effort: Effort) -> tuple[int, str | None]:
-    """Return where reading goes on behind a batch, and what is wrong with it, if anything."""
+def _batch_at(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
+    """Return the header of a whole batch, or None, where reading goes on, and what is wrong if there is none."""
     if is_zero(data, place):
-        return len(data), NOTHING
+        return None, len(data), NOTHING
     if place + HEADER_BYTES > len(data):
-        return len(data), TORN
+        return None, len(data), TORN
     header = header_at(data, place)
     behind = place + header.size
     if behind <= len(data) and effort.allows(behind, header.size) and _is_old(data, place):
-        return min(behind, end), f"a message of Kafka's old format {header.magic}, which is not read"
+        return None, min(behind, end), f"a message of Kafka's old format {header.magic}, which is not read"
     if header.seems_sound and behind <= len(data):
         if _is_whole_at(data, place, header, effort):
-            return behind, None
+            return header, behind, None
         if behind == len(data) or _sound_at(data, behind):
-            return behind, "a record batch whose checksum is wrong"
+            return None, behind, "a record batch whose checksum is wrong"
     found = _next_whole(data, place + 1, end, effort)
     if found is not None:
-        return found, UNSOUND
-    return end, TORN if header.seems_sound else UNSOUND
+        return None, found, UNSOUND
+    return None, end, TORN if header.seems_sound else UNSOUND
 
 
 def _floor_of(path: str) -> int:
@@ -300,29 +289,66 @@ def _floor_of(path: str) -> int:
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
 
 
-def _indexed(path: str, data: Bytes, split_bytes: int) -> list[tuple[int, int]]:
-    """Return 0, and batches about so many bytes apart that a segment's index names, each with an offset before it.
+def _stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the stretches of a split that are read by themselves: where each begins and ends, and an offset before it.
 
-    There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise.
+    Reading begins anew at each batch that the index names, whatever stands before it. Splits begin there, too, so a
+    file gives the same whole and in splits, however it is damaged.
     """
-    floor = _floor_of(path)
-    starts = [(0, floor)]
+    start, floor = split.start, max(split.floor, _floor_of(split.path))
+    for place, below in _named(split.path, data, start + 1):
+        if place >= end:
+            break
+        yield start, place, floor
+        start, floor = place, below
+    yield start, end, floor
+
+
+def _named(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
+    """Yield the batches from a byte on that a segment's index names: where each begins, and an offset before it.
+
+    There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise, and where the
+    header of a batch agrees with it.
+    """
+    base = _floor_of(path) + 1
     try:
-        index = Path(path).with_suffix(".index").read_bytes()
+        with Path(path).with_suffix(".index").open("rb") as file:
+            index = file.read(len(data) // HEADER_BYTES * ENTRY_BYTES)
     except OSError:
-        return starts
-    entries = np.frombuffer(index, ">i4", len(index) // 8 * 2).astype(np.int64)
+        return
+    entries = np.frombuffer(index, ">i4", len(index) // ENTRY_BYTES * 2).astype(np.int64)
     offsets, places = entries[::2], entries[1::2]
     rising = (np.diff(offsets) > 0) & (np.diff(places) > 0)
     count = len(places) if rising.all() else int(np.argmin(rising)) + 1
-    while True:
-        following = int(np.searchsorted(places[:count], starts[-1][0] + split_bytes))
-        if following == count:
-            return starts
-        place = int(places[following])
-        if place + HEADER_BYTES > len(data) or not _is_whole_at(data, place, header_at(data, place), Effort(0)):
-            return starts
-        starts.append((place, floor + 1 + int(offsets[following - 1]) if following else floor))
+    for n in range(int(np.searchsorted(places[:count], least)), count):
+        place, floor = int(places[n]), base + int(offsets[n - 1]) if n else base - 1
+        if not _sound_at(data, place):
+            continue
+        header = header_at(data, place)
+        if floor < header.base_offset and header.last_offset <= base + int(offsets[n]):
+            yield place, floor
+
+
+def _chained(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
+    """Return where splits begin behind a byte without an index: batches, each with an offset before it.
+
+    Headers must lead from batch to batch up to the end, and offsets must rise: then all are in order, wherever reading
+    begins. Else which of them are depends on those before, and what is left of the file is read in one.
+    """
+    starts: list[tuple[int, int]] = []
+    last = place
+    while place < len(data):
+        if not _sound_at(data, place):
+            is_whole_before = last < place and is_whole(data[last:place], header_at(data, last))
+            return starts if is_whole_before and is_zero(data, place) else []
+        header = header_at(data, place)
+        if header.base_offset <= floor or place + header.size > len(data):
+            return []
+        if place - start >= split_bytes:
+            starts.append((place, floor))
+            start = place
+        last, place, floor = place, place + header.size, header.last_offset
+    return starts
 
 
 def _is_whole_at(data: Bytes, place: int, header: Header, effort: Effort) -> bool:

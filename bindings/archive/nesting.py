@@ -10,6 +10,7 @@ import numpy as np
 
 from exchange.errors import InputError
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
+from exchange.typed_json import LONG_NUMBER
 
 __all__ = ["check_bounds", "is_flat", "parsed"]
 
@@ -37,7 +38,7 @@ def check_bounds(text: bytes) -> None:
     letters = np.frombuffer(outside, np.uint8) | LOWER_CASE
     steps = (letters == OPENING).astype(np.int8) - (letters == CLOSING).astype(np.int8)
     if len(steps) and int(np.cumsum(steps, dtype=np.int64).max()) > NESTING:
-        raise InputError("JSON nested too deeply")
+        raise InputError(f"JSON nested too deeply, beyond {NESTING} arrays and objects")
     if outside.count(b",") > TABLE_ITEMS:
         raise InputError(f"JSON of more than {TABLE_ITEMS:,} items")
 
@@ -72,4 +73,4 @@ def parsed(line: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg}") from None
     except ValueError:  # Python bounds the digits of integers
-        raise InputError("not JSON: a number of too many digits") from None
+        raise InputError(LONG_NUMBER) from None

@@ -81,7 +81,7 @@ class Parquet(Format):
         return self.recognises(MAGIC, path)
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        """Return whether it ends as Parquet does: what tells of its records stands there."""
+        """Return whether it ends as Parquet does: the description of its records stands there."""
         try:
             with path.open("rb") as file:
                 file.seek(max(file.seek(0, 2) - len(MAGIC), 0))

@@ -29,7 +29,7 @@ class OffsetId(NamedTuple):
         """`MessageDecoder.decodeMessageId`. Raises InputError."""
         raw = id_bytes(text, "an offset id")
         port = int.from_bytes(raw[-12:-8], "big")
-        if port > PORTS[-1]:  # as Java's InetSocketAddress does; most unique ids are told apart by it
+        if port > PORTS[-1]:  # as Java's InetSocketAddress does; which most unique ids fail
             raise InputError(f"{text!r} is not an offset id: {port} is no port")
         return cls(ip_address(raw[:-12]), port, int.from_bytes(raw[-8:], "big", signed=True))
 

@@ -158,7 +158,7 @@ def _slots(data: Bytes, header: IndexHeader) -> int | None:
 
 
 def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
-    """Whether with so many slots the first and the last unit are where the header says, and the last has its slot."""
+    """Return whether the first and the last unit are where the header says, and the slot of the last is its own."""
     last = header.next_unit - 1
     ends = [IndexUnit(*UNIT.unpack_from(data, _at(slots, number))) for number in (1, last)]
     if [unit.place for unit in ends] != [header.first_place, header.last_place]:
@@ -170,7 +170,7 @@ def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
 
 
 def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
-    """Whether with so many slots all is as `IndexFile.putKey` leaves it: the slots, and the first units' chains.
+    """Return whether slots and the chains of the first units are as `IndexFile.putKey` leaves them.
 
     Of a broker that writes, there may be more slots in use, and later units in them, than the header says, as the
     header is what is read first.

@@ -110,14 +110,16 @@ def convert_command(
 ) -> None:
     """Turn an archive into a folder of Parquet files by day, or into JSON lines if OUT ends with .jsonl or .jsonl.gz.
 
-    OUT must not be there yet, and is there only when all is written. Records that cannot be read are told and left out;
-    so is a file that is no archive, which counts as one.
+    OUT must not be there yet, and is there only when all is written. Records that cannot be read are reported and left
+    out; so is a file that is no archive, which counts as one.
 
     Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input, or no record
     that could be written.
     """
     try:
         archive = _detected(source, exchange, routing_key)
+        if archive.repeated:
+            echo_line(f"{source}: {archive.notes[-1]}", err=True)
         from bindings.archive.inspection import Inspection
 
         form = form or ("jsonl" if target.removesuffix(".gz").endswith(".jsonl") else "parquet")

@@ -112,7 +112,7 @@ def run_command(
         topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
         warn(given)
         need_arrow()
-        from bindings.archive.detect import detect
+        from bindings.archive.detect import detect, without_repeats
         from bindings.archive.mapping import Mapping
         from bindings.audit.selection import Selection
         from bindings.report.report import Archived
@@ -121,7 +121,11 @@ def run_command(
         selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
         mapping = Mapping(exchange, routing_key)
         topics = [place for place in archives if place.startswith(TOPIC)]
-        found = [detect(place, mapping) for place in archives if place not in topics]
+        found = without_repeats([detect(place, mapping) for place in archives if place not in topics])
+        for archive in found:
+            if archive.repeated:
+                echo_line(f"{archive.path}: {archive.notes[-1]}", err=True)
+        found = [archive for archive in found if archive.all_files]
         if topics and (where.no_spark or keep_bad is not None):
             raise InputError(f"{topics[0]}: topics are read by Spark alone, without --no-spark and --keep-bad")
         bad = {"keep_bad": keep_bad, "max_bad": max_bad}

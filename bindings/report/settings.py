@@ -6,7 +6,6 @@ be one that never fails.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.report.gates import Ignore, Limits, Settings, most
+from bindings.toml_file import read_toml
 from exchange.errors import InputError
 
 __all__ = ["NAMES", "find_settings", "load_settings", "settings_of"]
@@ -43,7 +43,7 @@ def find_settings(folder: Path) -> Path | None:
     """
     for name, keys in NAMES.items():
         path = folder / name
-        if path.is_file() and _inner(_read(path), keys) is not None:
+        if path.is_file() and _inner(read_toml(path, Decimal), keys) is not None:
             return path
     return None
 
@@ -54,7 +54,7 @@ def load_settings(path: Path) -> Settings:
     Raises InputError when it cannot be read, has none, or something in them is wrong.
     """
     keys = NAMES.get(path.name, ("audit",))
-    found = _inner(_read(path), keys)
+    found = _inner(read_toml(path, Decimal), keys)
     if found is None:
         raise InputError(f"{path}: there is no [{'.'.join(keys)}] in it")
     return settings_of(found, str(path), ".".join(keys))
@@ -73,15 +73,6 @@ def settings_of(found: Any, file: str, key: str = "audit") -> Settings:
         _whole(table, place, "stale_days", Settings().stale_days, 1, 100_000),
         _whole(table, place, "precision", Settings().precision, 0, 6),
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: this is no TOML: {error}") from None
 
 
 def _inner(table: Any, keys: tuple[str, ...]) -> Any:

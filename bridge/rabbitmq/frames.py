@@ -37,17 +37,22 @@ PUBLISH: Final = 60 << 16 | 40
 ACK: Final = 60 << 16 | 80
 NACK: Final = 60 << 16 | 120
 
+DELIVER_ID: Final = METHOD_HEAD.pack(DELIVER)
 TAG: Final = Struct(">QB")
 CONTENT: Final = Struct(">HHQ")
 """A content header's class, weight and body size; what follows are the properties."""
 
-DELIVER_HEAD: Final = Struct(">BHII")
-LEAST_DELIVERY: Final = 45
-"""Bytes of a delivery without names, properties and body."""
-
 ACK_FRAME: Final = Struct(">BHIIQBB")
 PUBLISH_HEAD: Final = Struct(">BHIIH")
 HEADER_HEAD: Final = Struct(">BHIHHQ")
+HEADER_BYTES: Final = HEADER_HEAD.size
+# Bound once, as they are called for each delivery.
+_next_header: Final = Struct(">BBHIHHQ").unpack_from
+"""The end of a frame and the head of the content header behind it."""
+_next_head: Final = Struct(">BBHI").unpack_from
+"""The end of a frame and the head of the one behind it."""
+_tag_and_length: Final = Struct(">QBB").unpack_from
+"""What follows the consumer of a delivery: its tag, whether it is a redelivery, and the length of the exchange."""
 
 
 class Arrived(NamedTuple):
@@ -98,37 +103,37 @@ class Contents:
         self._missing = 0
         self._pieces: list[bytes] = []
 
-    def delivery(self, data: bytes, at: int, end: int) -> int:
+    def delivery(self, data: bytes, at: int, header: int, end: int, channel: int) -> int:
         """Take a delivery with all of its frames, if one begins at ``at`` and its body is one frame at most.
 
-        Where it ends, or 0 if there is no such there before ``end``: then it is for `feed`, frame by frame.
+        ``header`` is where its first frame ends. Return where the last one ends, or 0 if there is no such there before
+        ``end``: then it is for `feed`, frame by frame.
         """
-        if end - at < LEAST_DELIVERY or self._begun is not None:
+        if header + HEADER_BYTES > end or data[at + 7 : at + 11] != DELIVER_ID or self._begun is not None:
             return 0
-        _, channel, size, method = DELIVER_HEAD.unpack_from(data, at)
-        header = at + OVERHEAD + size
-        if method != DELIVER or header + HEADER_HEAD.size > end:
-            return 0
-        kind, other, size, _, _, body_size = HEADER_HEAD.unpack_from(data, header)
-        body = header + OVERHEAD + size
-        stop = body + OVERHEAD + body_size if body_size else body
         # Frames of other channels may stand between those of a content.
-        if kind != HEADER or other != channel or stop > end or size < CONTENT.size:
+        ended, kind, other, size, _, _, body_size = _next_header(data, header - 1)
+        if ended != END_OCTET or kind != HEADER or other != channel or size < 12:
             return 0
+        body = stop = header + OVERHEAD + size
         if body_size:
-            kind, other, size = HEAD.unpack_from(data, body)
-            if kind != BODY or other != channel or size != body_size or data[stop - 1] != END_OCTET:
+            stop += OVERHEAD + body_size
+            if stop > end:
                 return 0
-        at += 11
-        at += 1 + data[at]
-        tag, redelivered = TAG.unpack_from(data, at)
+            ended, kind, other, size = _next_head(data, body - 1)
+            if size != body_size or kind != BODY or other != channel or ended != END_OCTET:
+                return 0
+        if stop > end or data[stop - 1] != END_OCTET:
+            return 0
+        at += 12 + data[at + 11]
+        tag, redelivered, size = _tag_and_length(data, at)
         at += 10
-        key = at + data[at - 1]
-        if key + 1 + data[key] != header - 1 or data[header - 1] != END_OCTET or data[body - 1] != END_OCTET:
+        key = at + size + 1
+        if key + data[key - 1] != header - 1:
             return 0
         self.events.append(
             _arrived(Arrived, (
-                tag, redelivered != 0, data[at:key], data[key + 1 : key + 1 + data[key]],
+                tag, redelivered != 0, data[at : key - 1], data[key : header - 1],
                 data[header + 19 : body - 1], data[body + 7 : stop - 1] if body_size else b"",
             ))
         )  # fmt: skip

@@ -83,13 +83,13 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
         most = (self.params.frame_max or FRAME_BYTES) - OVERHEAD
         while end - at >= OVERHEAD:
             kind, channel, size = unpack(data, at)
-            if size > most:  # which would be collected until the memory is full
-                raise Disconnected(f"the broker sent a frame of {size:,} bytes; {most:,} were agreed on")
             stop = at + OVERHEAD + size
             if stop > end:
+                if size > most:  # which would be collected until the memory is full
+                    raise Disconnected(f"the broker sent a frame of {size:,} bytes; {most:,} were agreed on")
                 break
             listener = contents.get(channel)
-            if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, end)):
+            if listener is not None and kind == METHOD and (behind := listener.delivery(data, at, stop, end, channel)):
                 at = behind
                 continue
             if data[stop - 1] != END_OCTET:

@@ -142,3 +142,16 @@ def test_whatever_a_command_writes_of_messages_is_not_for_everybody(tmp_path: Pa
     assert len([path for path in made if path.name.startswith("part-")]) >= 3
     wrong = [(str(path), oct(mode_of(path))) for path in made if mode_of(path) != (0o750 if path.is_dir() else PRIVATE)]
     assert wrong == []
+
+
+def test_what_follows_gzipped_data_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.bindings.gz"
+    path.write_bytes(gzip.compress(b"exchange x: topic\n") + b"trailing")
+    for arguments in (("check", str(path)), ("explain", "-t", str(path), "x")):
+        result = hashstar(*arguments)
+        assert result.returncode == 2
+        assert result.stderr == (
+            f"hashstar: {path}: something follows the gzipped data that is not gzipped; pack it anew\n"
+        )
+    path.write_bytes(gzip.compress(b"exchange x: topic\n") + gzip.compress(b"queue q\n") + bytes(10))
+    assert content(str(path)) == b"exchange x: topic\nqueue q\n"

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from bridge.cli import hashstar
 from bridge.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive import ArchiveSource, ArchiveTarget
 from bridge.policy import Backoff, Policy, Unroutable
 from bridge.rabbitmq.addresses import brokers_of
-from bridge.table import Secret, Table, hide_logins
+from bridge.table import ConfigError, Secret, Table, hide_logins
 from exchange import InputError
 
 TOPOLOGY = """
@@ -159,6 +161,10 @@ MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqu
         ('log_level = "warn"' + RIGHT, r"log_level: must be one of .*, and is 'warn' \(did you mean warning\?\)"),
         ("polcy = 1" + RIGHT, r"polcy: is not known here \(did you mean policy\?\)"),
         (RIGHT + "[policy]\nwindow = 0", r"\[policy\] window: must be a whole number, at least 1"),
+        (RIGHT + "[policy]\nrate = inf", r"\[policy\] rate: must be a number above zero, and is inf"),
+        (RIGHT + f"[policy]\nrate = {10**400}", r"\[policy\] rate: must be a number above zero, and is 1000"),
+        (RIGHT + "[policy]\nwindow_bytes = inf", r"\[policy\] window_bytes: must be a number of bytes"),
+        (RIGHT + f'[policy]\nwindow_bytes = "{10**400} KiB"', r"\[policy\] window_bytes: must be a number of bytes"),
         (RIGHT + '[policy]\nunroutable = "keep"', r"\[policy\] unroutable: must be one of dead-letter, hold, drop"),
         (RIGHT + "[policy]\nrate = -1", r"\[policy\] rate: must be a number above zero, and is -1"),
         (RIGHT + "[policy]\nretries = 1", r"\[policy\] retries: is not known here \(did you mean tries\?\)"),
@@ -395,3 +401,47 @@ def test_a_target_that_a_source_follows_is_refused(tmp_path: Path) -> None:
     text = RIGHT.replace('url = "archive:in"', 'url = "archive:out"\nfollow = true')
     with pytest.raises(InputError, match=r"\[targets.out\] url: source replay follows this folder"):
         read(tmp_path, text)
+
+
+def test_all_mistakes_of_a_configuration_are_reported_by_the_commands_a_line_each(tmp_path: Path) -> None:
+    (tmp_path / "t.bindings").write_text("exchange x: fanout\nqueue a\nqueue b\nx -> a, b\n")
+    (tmp_path / "bridge.toml").write_text("""\
+topology = "t.bindings"
+polcy = 1
+workers = 0
+log_level = "warn"
+http = "9410"
+[policy]
+window = 0
+rate = "fast"
+retries = 1
+[sources.one]
+url = "archive:in"
+speed = 0
+follow = 1
+[sources.two]
+url = "amqq://h"
+[targets.out]
+url = "archive:out"
+queues = { none = ".", nobody = "n" }
+[dead_letters]
+url = "archive:${GONE}"
+""")
+    for arguments in (["check", "--offline"], ["run"]):
+        result = CliRunner().invoke(hashstar, ["bridge", *arguments, str(tmp_path / "bridge.toml")])
+        assert result.exit_code == 2
+        start = f"hashstar: {tmp_path}/bridge.toml: "
+        assert all(line.startswith(start) for line in result.stderr.splitlines()), result.stderr
+        found = [line.removeprefix(start).partition(": ")[0] for line in result.stderr.splitlines()]
+        assert found == [
+            "polcy", "[policy] window", "[policy] rate", "[policy] retries", "workers", "[sources.one] speed",
+            "[sources.one] follow", "[sources.two] url", "[targets.out] queues", "[targets.out] queues",
+            "[dead_letters] url", "http", "log_level",
+        ]  # fmt: skip
+    text = "topology = 't.bindings'\n[sources.one]\nurl = 'archive:in'\n"
+    (tmp_path / "bridge.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(tmp_path / "bridge.toml", {})
+    assert [str(each).partition("toml: ")[2].partition(";")[0] for each in caught.value.mistakes] == [
+        "targets: queue 'a' has none", "targets: queue 'b' has none",
+    ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 Each target runs in a process of its own, forked from this one, under limits of memory and time for each input. What a
 target raises is kept once for each place in the code that raised it, and fuzzing goes on; what kills the process or
-takes too long is kept by libFuzzer, and the process is started again. Exit status 1: there are findings.
+takes too long is kept by libFuzzer, and the process is started again; what stands still is killed. Exit status 1: there
+are findings.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import Final
 from tests.fuzz.campaign import HEADING, Campaign, Limits, Outcome
 from tests.fuzz.target import Target
 
+POLL_SECONDS: Final = 0.05
+SINGLE: Final = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Settings of numpy and pyarrow, without which they start threads when they are imported."""
 CORPUS: Final = Path(__file__).parent / "corpus"
 MISSING: Final = (
     "fuzz: skipped: atheris is not installed; it has wheels for CPython 3.11 to 3.14 on Linux with x86-64. "
@@ -62,6 +66,7 @@ def _targets(*, instrumented: bool) -> Mapping[str, Target]:
     if instrumented:
         import atheris
 
+        os.environ.update(SINGLE)
         with atheris.instrument_imports(include=["exchange", "bindings", "bridge"]):
             from tests.fuzz.targets import TARGETS
     else:
@@ -70,7 +75,7 @@ def _targets(*, instrumented: bool) -> Mapping[str, Target]:
 
 
 def _run(targets: Mapping[str, Target], seconds: float, jobs: int, work: Path, limits: Limits) -> list[Outcome]:
-    """Run all targets, so many at a time; each has its share of the time."""
+    """Run all targets, `jobs` of them at a time; each has its share of the time."""
     total = sum(target.weight for target in targets.values())
     waiting = [
         Campaign(name, target, seconds * jobs * target.weight / total, CORPUS / name, work / name, limits)
@@ -81,10 +86,11 @@ def _run(targets: Mapping[str, Target], seconds: float, jobs: int, work: Path, l
     while waiting or running:
         while waiting and len(running) < jobs:
             running.append(waiting.pop(0))
+            # A thread could hold a lock just now, which the child would wait for in vain.
+            assert len(list(Path("/proc/self/task").iterdir())) == 1
             running[-1].start()
-        pid, status = os.wait()
-        (ended,) = (campaign for campaign in running if campaign.pid == pid)
-        if not ended.restart(os.waitstatus_to_exitcode(status)):
+        time.sleep(POLL_SECONDS)
+        for ended in [campaign for campaign in running if campaign.has_ended()]:
             running.remove(ended)
             outcomes.append(ended.outcome())
             print(outcomes[-1].line, file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import re
@@ -14,12 +15,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from tests.fuzz.target import Target, offline
+from tests.fuzz.target import Target, offline, remove_folder
+from tests.fuzz.watch import LONGEST, Child, Progress
 
 __all__ = ["HEADING", "Campaign", "Limits", "Outcome"]
 
-LONGEST: Final = 1 << 20
-"""Maximum size in bytes of an input."""
 STRETCHED: Final = 200
 """One mutation of so many repeats a part of the input, up to `LONGEST`: what is not linear shows by it."""
 RESTARTS: Final = 20
@@ -29,6 +29,8 @@ MEBIBYTE: Final = 1 << 20
 ADDRESS_SPACE: Final = 2 * 1024
 """Address space in MiB above the limit of memory: threads and arenas reserve what they do not use."""
 PROJECT: Final = ("/exchange/", "/bindings/", "/bridge/", "/tests/fuzz/")
+DONE: Final = re.compile(rb"^Done \d+ runs in ", re.MULTILINE)
+"""What libFuzzer writes before it exits because all runs are done or the time is over."""
 STATUS: Final = re.compile(rb"#(\d+)\s+(\w+)\s+cov: (\d+) ft: (\d+)")
 
 
@@ -43,6 +45,8 @@ class Limits(NamedTuple):
     """Of the target, at most; -1 is no limit."""
     seed: int = 0
     """Of chance; 0 is another one each time."""
+    grace: float = 30.0
+    """Duration in seconds that libFuzzer has to end an input that took too long, before the process is killed."""
 
 
 HEADING: Final = f"{'target':<20} {'runs':>11} {'edges at first':>14} {'at last':>8} {'s':>6} findings"
@@ -58,18 +62,20 @@ class Outcome(NamedTuple):
     """Edges that the corpus covers, and those that are covered at the end."""
     seconds: float
     findings: tuple[Path, ...]
+    note: str = ""
 
     @property
     def line(self) -> str:
         """A line of a table."""
         first, last = self.coverage
-        return f"{self.name:<20} {self.runs:>11,} {first:>14,} {last:>8,} {self.seconds:>6.0f} {len(self.findings)}"
+        figures = f"{self.runs:>11,} {first:>14,} {last:>8,} {self.seconds:>6.0f} {len(self.findings)}"
+        return f"{self.name:<20} {figures} {self.note}".rstrip()
 
 
 class Campaign:
     """Runs a target until its time is over, in one process after another if they are killed."""
 
-    pid = 0
+    _child: Child
 
     def __init__(self, name: str, target: Target, seconds: float, seeds: Path, work: Path, limits: Limits) -> None:
         self.name = name
@@ -81,6 +87,7 @@ class Campaign:
         self._begun = 0.0
         self._restarts = 0
         self._logs: list[Path] = []
+        self._note = ""
         for folder in ("corpus", "findings"):
             (work / folder).mkdir(parents=True, exist_ok=True)
         self._known = frozenset((work / "findings").iterdir())
@@ -90,22 +97,39 @@ class Campaign:
         self._begun = self._begun or time.monotonic()
         left = max(1, round(self._begun + self._seconds - time.monotonic()))
         self._logs.append(self._work / f"log-{self._restarts}")
+        self._logs[-1].unlink(missing_ok=True)
         sys.stdout.flush()
-        self.pid = os.fork()
-        if not self.pid:
-            try:
-                self._fuzz(left)
-            finally:
-                traceback.print_exc()
-                os._exit(3)
+        patience = PATIENCE * self._limits.seconds + self._limits.grace
+        self._child = Child(lambda progress: self._fuzz(left, progress), self._logs[-1], patience)
 
-    def restart(self, status: int) -> bool:
-        """Start again after an end that was not in time; return whether it was."""
+    def has_ended(self) -> bool:
+        """Return whether the target is over. A process that hangs is killed, one that was killed is started again."""
+        status = self._child.poll()
+        if status is None:
+            if not self._child.is_stuck():
+                return False
+            status = self._end_hung()
+        remove_folder(self._child.pid)
         if not status or time.monotonic() >= self._begun + self._seconds or self._restarts >= RESTARTS:
-            return False
+            return True
         self._restarts += 1
         self.start()
-        return True
+        return False
+
+    def _end_hung(self) -> int:
+        """Kill a process that hangs, keep what it read last, and return what it would have exited with."""
+        log, progress = self._logs[-1], self._child.progress
+        is_done = DONE.search(log.read_bytes()) is not None and not progress.steps % 2
+        self._child.kill(log)
+        if is_done:
+            self._note = f"hung at exit, see {log}"
+            return 0
+        state = "while it read this input" if progress.steps % 2 else "after it had read this input"
+        text = f"The process stood still {state}. Its log ends with:\n\n{log.read_text(errors='replace')[-8000:]}"
+        finding = self._work / "findings" / "hang"
+        finding.write_bytes(progress.last)
+        finding.with_suffix(".txt").write_text(text)
+        return 1
 
     def outcome(self) -> Outcome:
         """Read what libFuzzer logged."""
@@ -119,13 +143,13 @@ class Campaign:
         new = sorted(
             path for path in (self._work / "findings").iterdir() if path not in self._known and not path.suffix
         )
-        return Outcome(self.name, runs, (first, last), time.monotonic() - self._begun, tuple(new))
+        return Outcome(self.name, runs, (first, last), time.monotonic() - self._begun, tuple(new), self._note)
 
-    def _fuzz(self, seconds: int) -> NoReturn:
+    def _fuzz(self, seconds: int, progress: Progress) -> NoReturn:
         import atheris
 
         os.chdir(self._work)
-        log = os.open(self._logs[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        log = os.open(self._logs[-1], os.O_WRONLY | os.O_APPEND)
         for stream, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
             os.dup2(stream, descriptor)
         space = (self._limits.memory + ADDRESS_SPACE) * MEBIBYTE
@@ -140,12 +164,13 @@ class Campaign:
             "-reload=0", "-len_control=0",
             f"-runs={self._limits.runs}", f"-seed={self._limits.seed}",
         ]  # fmt: skip
+        _exit_at_once()
         with offline():
-            atheris.Setup(arguments, self._keeping(findings), custom_mutator=_mutated)
+            atheris.Setup(arguments, self._keeping(findings, progress), custom_mutator=_mutated)
             atheris.Fuzz()
         os._exit(0)
 
-    def _keeping(self, findings: Path) -> Callable[[bytes], None]:
+    def _keeping(self, findings: Path, progress: Progress) -> Callable[[bytes], None]:
         """Return the target; what it raises is kept once for each place, what is slow once, and it goes on."""
         met: set[str] = set()
         check, most = self._target.check, self._limits.seconds
@@ -157,6 +182,7 @@ class Campaign:
                 (findings / f"{name}.txt").write_text(text[-8000:])
 
         def run(data: bytes) -> None:
+            progress.begin(data)
             begun = time.process_time()
             try:
                 check(data)
@@ -165,8 +191,23 @@ class Campaign:
             taken = time.process_time() - begun
             if taken > most:
                 keep("slow", data, f"{taken:.1f} s of processor time for {len(data):,} bytes\n")
+            progress.end()
 
         return run
+
+
+def _exit_at_once() -> None:
+    """Let exit(), with which libFuzzer ends, end the process before the libraries tidy up.
+
+    Arrow waits there for its threads. One that reads a Python file, or frees what it read, needs the GIL, which the
+    thread that exits keeps: a deadlock. Handlers run in reverse order, and Arrow adds those of its threads at their
+    first use.
+    """
+    import pyarrow as pa
+
+    pa.cpu_count(), pa.io_thread_count()
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc._exit, None)
 
 
 def _place(error: Exception) -> str:

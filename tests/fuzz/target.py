@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import socket
 import tempfile
@@ -55,13 +56,23 @@ def is_same(one: Any, other: Any) -> bool:
     return bool(one == other) or repr(one) == repr(other)
 
 
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  folders are made by mkdtemp
+PLACE: Final = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
+"""Holds the folders of targets: in memory where there is such a file system."""
+
+
 @cache
 def folder() -> Path:
-    """Return a folder of this process for files of targets, in memory where there is such a file system."""
-    memory = Path("/dev/shm")  # noqa: S108  only asked whether it exists
-    path = tempfile.mkdtemp(prefix="hashstar-fuzz-", dir=memory if memory.is_dir() else None)
+    """Return a folder of this process for files of targets."""
+    path = tempfile.mkdtemp(prefix=f"hashstar-fuzz-{os.getpid()}-", dir=PLACE)
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return Path(path)
+
+
+def remove_folder(pid: int) -> None:
+    """Remove the folder of a process that ended without its exit handlers."""
+    for path in PLACE.glob(f"hashstar-fuzz-{pid}-*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write(name: str, data: bytes) -> Path:

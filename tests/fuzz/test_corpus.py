@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from tests.fuzz.__main__ import CORPUS
-from tests.fuzz.campaign import LONGEST
 from tests.fuzz.target import offline
 from tests.fuzz.targets import TARGETS
+from tests.fuzz.watch import LONGEST
 
 OPEN: Final[dict[str, str]] = {}
 """Findings that are not mended yet -> why. One that is mended must leave this table."""

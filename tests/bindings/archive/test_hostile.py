@@ -67,7 +67,10 @@ def test_a_line_nested_too_deeply_is_one_bad_record(tmp_path: Path, depth: int, 
     deep = nested(depth, opening, closing)
     (tmp_path / "f").write_bytes(GOOD + deep + GOOD)
     result = read(JsonLines(), tmp_path / "f")
-    assert (len(result.records), [bad.reason for bad in result.bad]) == (2, ["JSON nested too deeply"])
+    assert (len(result.records), [bad.reason for bad in result.bad]) == (
+        2,
+        ["JSON nested too deeply, beyond 100 arrays and objects"],
+    )
     assert _read_by_arrow(Block(deep.replace(b'"headers"', b'"other"') + GOOD, 0), "f", None) is None
 
 

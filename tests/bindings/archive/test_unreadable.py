@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from bindings.archive.detect import detect
 from bindings.archive.inspection import inspected
@@ -17,6 +18,7 @@ from bindings.archive.json_lines import line_of
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Format
 from bindings.archive.record import Record, batch_of
+from bridge.cli import hashstar
 from exchange.errors import InputError
 from exchange.message import Message
 from tests.bindings.archive import rocketmq_files
@@ -124,3 +126,29 @@ def test_a_file_that_cannot_be_opened_is_told_with_its_reason(tmp_path: Path, mo
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(InputError, match=rf"{tmp_path}: cannot be read: Permission denied"):
         detect(str(tmp_path))
+
+
+@pytest.mark.parametrize("lone", ["junk", "folder"])
+def test_a_path_without_any_archive_is_bad_input_and_junk_among_archives_a_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lone: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.bindings").write_text("exchange x: fanout\nqueue q\nx -> q\n")
+    for folder in ("folder", "mixed"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "junk").write_text("junk")
+    (tmp_path / "junk").write_text("junk")
+    (tmp_path / "mixed/lines.jsonl").write_bytes(line_of(RECORD))
+
+    def code(*arguments: str) -> int:
+        return CliRunner().invoke(hashstar, arguments).exit_code
+
+    audit = ("audit", "--no-spark", "-t", "t.bindings")
+    for more in ((), ("--max-bad", "0")):
+        assert code(*audit, lone, *more) == 2
+        assert code(*audit, "mixed/lines.jsonl", lone, *more) == 2
+        assert code("archive", "convert", lone, "out.jsonl", *more) == 2
+        assert code(*audit, "mixed", *more) == (1 if more else 0)
+        assert code("archive", "convert", "mixed", f"out{len(more)}.jsonl", *more) == (1 if more else 0)
+    assert code("archive", "inspect", lone) == 2
+    assert code("archive", "inspect", "mixed") == 0
