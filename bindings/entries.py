@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from exchange.errors import InputError
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue
 from exchange.typed_json import decode_table, encode_table
-from exchange.values import EMPTY, FieldTable
+from exchange.values import EMPTY, FieldTable, thaw
 
 __all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expanded", "read_section", "same"]
 
@@ -229,7 +229,7 @@ def _queue_object(part: Queue) -> Object:
 
 def _policy_object(part: Policy) -> Object:
     what = {"pattern": part.pattern, "apply-to": part.apply_to, "priority": part.priority}
-    return {"name": part.name, **what, "definition": dict(part.definition)}
+    return {"name": part.name, **what, "definition": thaw(part.definition)}
 
 
 def _binding_object(part: Binding) -> Object:

@@ -39,8 +39,13 @@ class Topology:
         self.vhost: Final = vhost
         self.profile: Final = profile_named(profile)
         self._tables: Final = Tables()
-        for parts in (PREDECLARED, exchanges, queues, policies):
+        given: tuple[tuple[type, Iterable[Exchange | Queue | Policy]], ...] = (
+            (Exchange, PREDECLARED), (Exchange, exchanges), (Queue, queues), (Policy, policies),
+        )  # fmt: skip
+        for kind, parts in given:
             for part in parts:
+                if not isinstance(part, kind):
+                    raise TypeError(f"Topology: {kind.__name__} is wanted, not {type(part).__name__}: {part!r:.60}")
                 self._tables.apply(Change(True, part))
         self._tables.add_bindings(bindings)
 
