@@ -1,7 +1,7 @@
 """RabbitMQ's definitions.json as a value: topologies to route with, and everything else kept as it was.
 
-Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included (of a key given
-twice in one object the last counts, as for any JSON parser). An edit leaves alone what it does not change.
+Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included; a key that is
+twice in one object is an error. An edit leaves alone what it does not change.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +20,7 @@ from bindings.files import content, decoded, save_lines
 from bindings.findings import RESERVED, findings, not_imported, undeclared_vhosts
 from bindings.language.errors import LanguageError
 from exchange.errors import InputError
-from exchange.limits import INTEGER_DIGITS
+from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.parts import Queue
 from exchange.profile import LATEST, Profile, profile_by_name
 from exchange.topology import Topology
@@ -321,42 +320,24 @@ def topology_from(
 
 def _parsed(text: str, name: str) -> Object:
     try:
-        document = json.loads(text, object_hook=Compactor(), parse_float=_finite, parse_constant=_finite)
+        document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
-        raise _not_json(text, error.pos, _reason(text, error), name) from None
-    except _NoNumber as error:
-        raise _not_json(text, _place_of(error.text, text), str(error), name) from None
-    except ValueError as error:
-        # Python's own limit, which keeps reading integers linear, comes with advice to programmers.
-        long = "int_max_str_digits" in str(error)
-        reason = f"a number of more than {INTEGER_DIGITS} digits" if long else f"not JSON: {error}"
-        raise InputError(f"{name}: {reason}") from None
-    except RecursionError:
-        raise InputError(f"{name}: nested too deeply") from None
+        raise _at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
+    except (ValueError, Refused, RecursionError) as error:
+        fault = find_fault(text)
+        if fault is None:
+            raise InputError(f"{name}: not JSON: {error}") from None
+        raise _at(text, fault.place, str(fault), name) from None
     if not isinstance(document, dict):
         raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
     return document
 
 
-class _NoNumber(Exception):
-    """A number that JSON has not; the parser does not say where it is."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:40]} is no number that JSON has")
-        self.text = text
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _NoNumber(text)
+        raise Refused
     return number
-
-
-def _place_of(number: str, text: str) -> int:
-    """Return where the first number of this text is that is in no string."""
-    found = re.finditer(rf'"(?:[^"\\]|\\.)*+"?+|(?<![\w.+-]){re.escape(number)}', text, re.DOTALL)
-    return next((match.start() for match in found if match[0] == number), 0)
 
 
 def _reason(text: str, error: json.JSONDecodeError) -> str:
@@ -366,13 +347,11 @@ def _reason(text: str, error: json.JSONDecodeError) -> str:
     return error.msg
 
 
-def _not_json(text: str, place: int, reason: str, name: str) -> LanguageError:
+def _at(text: str, place: int, reason: str, name: str) -> LanguageError:
     start = text.rfind("\n", 0, place) + 1
     end = text.find("\n", place)
     line = text[start:] if end < 0 else text[start:end]
-    return LanguageError(
-        f"not JSON: {reason}", name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1)
-    )
+    return LanguageError(reason, name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1))
 
 
 def _same_section(one: Any, another: Any) -> bool:

@@ -47,6 +47,7 @@ from exchange import (
     Topology,
     Typed,
 )
+from exchange.json_text import Fault
 from exchange.kinds import KINDS
 from exchange.partition.partitioning import Partitioning
 from exchange.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
@@ -324,7 +325,8 @@ def error_classes() -> list[type[HashstarError]]:
 
 CLASSES = error_classes()
 EXAMPLES: dict[Any, Any] = {
-        str: "text",
+    Fault: Fault(1, "reason", "shown"),
+    str: "text",
     int: 7,
     bytes: b"\xff",
     bool: True,
