@@ -19,10 +19,11 @@ from bindings.expectations import Expectation
 from bindings.files import content, decoded, save_lines
 from bindings.findings import RESERVED, findings, not_imported, undeclared_vhosts
 from bindings.language.errors import LanguageError
+from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.parts import Queue
-from exchange.profile import LATEST, Profile, profile_by_name
+from exchange.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.topology import Topology
 
 __all__ = ["Definitions", "topology_from"]
@@ -66,9 +67,19 @@ class Definitions:
 
     @property
     def rabbitmq_version(self) -> str | None:
-        """The version of the server that exported them, if they say; `exchange.profile.profile_for` takes it."""
+        """The version of the server that exported them, if they say; `exchange.profile.closest_profile` takes it."""
         version = self._document.get("rabbitmq_version", self._document.get("rabbit_version"))
         return version if isinstance(version, str) else None
+
+    @property
+    def _unusable_version(self) -> str | None:
+        """What is wrong with the version that would choose the profile, and the profile that holds all the same."""
+        given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
+        if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
+            return None
+        version = clip_line(ENCODE(self._document[given[0]]), 60)
+        wrong = "is no release of RabbitMQ" if self.profile is None else "is older than the oldest profile"
+        return f"{given[0]}: {version} {wrong}; without --profile, the rules of {(self.profile or LATEST).name} hold"
 
     @property
     def names_profile(self) -> bool:
@@ -78,7 +89,7 @@ class Definitions:
     @property
     def profile(self) -> Profile | None:
         """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
-        return self._additions.profile or profile_by_name(self.rabbitmq_version or "")
+        return self._additions.profile or closest_profile(self.rabbitmq_version or "")
 
     @property
     def others(self) -> dict[str, int]:
@@ -164,12 +175,14 @@ class Definitions:
         """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
 
         Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
-        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared. Computed anew each
-        time.
+        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared; and a version that
+        has no profile. Computed anew each time.
         """
         declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
         sections = self._sections()
-        return [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
+        version = self._unusable_version
+        found = [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
+        return found if version is None else [version, *found]
 
     @property
     def not_imported(self) -> list[str]:

@@ -24,7 +24,7 @@ from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.partition.cli import partition_command
-from exchange.profile import PROFILES, profile_by_name
+from exchange.profile import RELEASES, profile_by_name
 from exchange.route import Route
 from exchange.router import Router
 from exchange.selector.cli import selector_command
@@ -133,7 +133,8 @@ def commands(load: Load) -> list[click.Command]:
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
-        router = Router(_loaded(load, source, vhost, profile))
+        topology = _loaded(load, source, vhost, profile)
+        router = Router(topology)
         try:
             for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
                 _check_short(text, name)
@@ -146,10 +147,13 @@ def commands(load: Load) -> list[click.Command]:
             )
             explanation = router.explain(message, queue)
         except NotFound as error:
-            fail(InputError(f"{error}{_meant(exchange, router.topology)}"))
+            fail(InputError(f"{error}{_meant(exchange, topology)}"))
         except HashstarError as error:
             fail(error)
-        click.echo(dump_json(to_json(explanation)) if as_json else describe(explanation))
+        if as_json:
+            click.echo(dump_json({**to_json(explanation), "profile": topology.profile.name}))
+        else:
+            click.echo(describe(explanation))
 
     return [route_command, explain_command, partition_command, selector_command]
 
@@ -162,18 +166,20 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name as it is given, if there is such a profile."""
         if profile_by_name(value) is None:
-            self.fail(f"{value!r} is no release of RabbitMQ: give {', '.join(PROFILES)} or a version as 4.1.3")
+            self.fail(f"{value!r} has no profile: give {RELEASES}")
         return str(value)
 
 
-def profile_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def profile_option(
+    default: str = "the one that the source names, else the newest",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option that names the release of RabbitMQ."""
     return click.option(
         "--profile",
         type=ProfileType(),
         metavar="RELEASE",
-        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10 "
-        "[default: the one that the source names, else the newest].",
+        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10; 3.10 is the oldest "
+        f"[default: {default}].",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from exchange import rules
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.profile import LATEST, PROFILES, Profile, profile_by_name
+from exchange.profile import LATEST, RELEASES, Profile, profile_by_name
 from exchange.tables import Change, Tables
 
 __all__ = ["Topology"]
@@ -160,5 +160,5 @@ def profile_named(profile: Profile | str) -> Profile:
         return profile
     found = profile_by_name(profile)
     if found is None:
-        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}, or a version as 4.1.3")
+        raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
     return found
