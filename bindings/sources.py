@@ -17,6 +17,7 @@ from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
 from exchange.display import clip_line
 from exchange.errors import InputError
+from exchange.json_text import JsonFault, parse
 from exchange.limits import ANSWER_SECONDS, SHORTSTR_BYTES
 from exchange.parts import Binding
 from exchange.profile import Profile, closest_profile
@@ -100,6 +101,17 @@ class Source:
         return document if self.profile is None else document.with_profile(self.profile)
 
 
+def _is_json(text: str) -> bool:
+    """Return whether a text that is no object is to be read as JSON: a value, or nothing at all."""
+    try:
+        parse(text)
+    except JsonFault:
+        return True
+    except ValueError:
+        return not text.strip()
+    return True
+
+
 def _check_length(name: str, binding: Binding) -> None:
     size = len(to_bytes(binding.routing_key))
     if size > SHORTSTR_BYTES:
@@ -125,7 +137,7 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     name = "standard input" if where == STDIN else where
     data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)
-    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile)
     if not data.strip() and where == STDIN:

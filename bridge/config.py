@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bindings.files import open_file
 from bindings.sources import open_source
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import dead_letter_target_of, source_of, target_of
@@ -85,7 +86,8 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     out.
     """
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        with open_file(path) as file:
+            values: dict[str, Any] = tomllib.loads(file.read().decode())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except RecursionError:

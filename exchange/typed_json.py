@@ -101,7 +101,7 @@ def _decode(value: Any, place: Place, depth: int) -> Any:
         if math.isfinite(value):
             return value
         named = _encode_float(value)
-        raise InputError(f'{_text_of(place)}: no number that JSON has; a double is written {{"!double": "{named}"}}')
+        raise InputError(f'{_text_of(place)}: a number that JSON does not have; it is written {{"!double": "{named}"}}')
     if kind in SAME:
         return value
     raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bindings.files import open_file
 from bindings.report.gates import Ignore, Limits, Settings, most
 from exchange.errors import InputError
 
@@ -77,7 +78,8 @@ def settings_of(found: Any, file: str, key: str = "audit") -> Settings:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+        with open_file(path) as file:
+            return tomllib.loads(file.read().decode(), parse_float=Decimal)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -420,6 +420,25 @@ def test_a_profile_that_nobody_named_is_named_by_check(tmp_path: Path, name: str
     assert found == ([] if line is None else [line])
 
 
+def test_a_pattern_that_is_not_understood_is_shown_in_short_with_names_that_people_chose() -> None:
+    """The policy may be for any exchange: those that every broker has are no help."""
+    topology = Topology([TOPIC], [Q], policies=[Policy("p", "a{" + "1" * 5_000 + "}", apply_to="exchanges")])
+    (found,) = [finding for finding in check(topology) if finding.code == "HS706"]
+    assert "whether policy 'p' applies to 't' is not known here: 'a{1111" in found.message
+    assert len(found.message) < 250
+    (found,) = [f for f in check(Topology(policies=topology.policies.values())) if f.code == "HS706"]
+    assert "applies to exchanges is not known here" in found.message
+
+
+def test_a_warning_shows_a_pattern_as_it_is_written(tmp_path: Path) -> None:
+    """Without the escapes of Python, and in short."""
+    file = written(tmp_path / "d.bindings", r"policy p: '^(a)\k<x>', queues, max-length = 1" + "\nqueue q\n")
+    result = CliRunner().invoke(hashstar, ["graph", str(file)])
+    assert r"'^(a)\k<x>' is not understood here" in result.stderr
+    file = written(tmp_path / "d.bindings", "policy p: '" + "(" * 5_000 + "', queues, max-length = 1\nqueue q\n")
+    assert len(CliRunner().invoke(hashstar, ["graph", str(file)]).stderr) < 500
+
+
 @pytest.mark.parametrize("release", ["2.0", "3.9.29", "rabbitmq-3.8", "banana", "4"])
 def test_a_release_that_no_profile_covers_is_refused_with_those_there_are(tmp_path: Path, release: str) -> None:
     """On the command line and in a file."""

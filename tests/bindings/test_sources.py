@@ -473,3 +473,14 @@ def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, ve
     assert load(str(path)).profile == LATEST
     path.write_text(json.dumps({"rabbitmq_version": "3.8.9"}))
     assert load(str(path)).profile == PROFILES["rabbitmq-3.10"]
+
+
+@pytest.mark.parametrize("text", ["null", "5", '"x"', " true\n", "[]", "NaN"])
+def test_a_json_file_that_is_no_object_is_told_as_that(tmp_path: Path, text: str) -> None:
+    """And not in the words of the language, which it is not written in."""
+    path = tmp_path / "d.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"d\.json(: not definitions, which are an object|:1:1: not JSON: a number)"):
+        load(str(path))
+    path.write_text("queue q\n")
+    assert "q" in load(str(path)).queues
