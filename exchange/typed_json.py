@@ -245,7 +245,7 @@ def _body(value: Any) -> bytes:
 
 
 def _check_length(text: str, place: str) -> None:
-    size = len(to_bytes(text))
+    size = len(text.encode("utf-8", "replace"))  # each half of a pair that a line can have stands for one byte
     if size > SHORTSTR_BYTES:
         raise InputError(f"{place}: '{clip_line(text, 60)}' has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
 

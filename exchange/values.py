@@ -78,8 +78,8 @@ class Typed:
             if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
                 raise ValueError(f"{_shown(self.value)} is not a {self.type}: an integer from {low} to {high}")
             return
-        if type(self.value) not in ATOMS:
-            object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, False))
+        if self.type in ("array", "table", "binary", "longstr"):
+            object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, True))
         kind, value = type_and_value(self.value)
         if kind not in FITTING[self.type]:
             raise ValueError(f"{_shown(self.value)} is not a {self.type}: it is a {kind}")

@@ -281,16 +281,16 @@ def test_bytes_that_are_not_utf8_are_routed_as_archives_write_them(
 ) -> None:
     """A pair of halves is a character, and the halves of archives are bytes."""
     path = tmp_path / "in.jsonl"
-    keys = ["k.\\udcff", "k.\\ud83d\\ude00", "k.\\\\ud800", "k.\\u00e9"]
+    keys = ["k.\\udcff" + "\\udc80" * 252, "k.\\ud83d\\ude00", "k.\\\\ud800", "k.\\u00e9"]
     path.write_text("".join(f'{{"exchange": "x", "routing_key": "{key}"}}\n' for key in keys))
     result = in_here("route", "-d", definitions, str(path))
     assert [json.loads(line)["routing_key"] for line in result.stdout.splitlines()] == [
-        "k.\udcff", "k.\U0001f600", "k.\\ud800", "k.é",
+        "k.\udcff" + "\udc80" * 252, "k.\U0001f600", "k.\\ud800", "k.é",
     ]  # fmt: skip
 
 
 def test_one_bad_line_is_told_as_one(in_here: Callable[..., Done], definitions: str, tmp_path: Path) -> None:
-    """And not as the first of many."""
+    """And not as the first of several."""
     path = tmp_path / "in.jsonl"
     path.write_text("bad\n")
     result = in_here("route", "--skip-bad", "-d", definitions, str(path))
