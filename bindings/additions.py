@@ -13,7 +13,7 @@ from typing import Any, Final
 from bindings.expectations import Expectation
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning import Partitioning
-from exchange.profile import PROFILES, Profile, profile_by_name
+from exchange.profile import RELEASES, Profile, profile_by_name
 
 __all__ = ["KEY", "Additions", "profile_said"]
 
@@ -36,7 +36,7 @@ class Additions:
         name = _item(value, dict, KEY).get("profile")
         profile = profile_said(name) if isinstance(name, str) else None
         if name is not None and profile is None:
-            raise InputError(f"{KEY}.profile: no profile {name!r}; there are {', '.join(PROFILES)}")
+            raise InputError(f"{KEY}.profile: no profile {name!r}; there are {RELEASES}")
         partitionings: dict[str, dict[str, Partitioning]] = {}
         for index, item in enumerate(_item(value.get("partitioned", []), list, f"{KEY}.partitioned")):
             place = f"{KEY}.partitioned[{index}]"

@@ -1,7 +1,7 @@
 """RabbitMQ's definitions.json as a value: topologies to route with, and everything else kept as it was.
 
-Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included (of a key given
-twice in one object the last counts, as for any JSON parser). An edit leaves alone what it does not change.
+Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included; a key that is
+twice in one object is an error. An edit leaves alone what it does not change.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from bindings.additions import KEY, Additions
 from bindings.entries import ENCODE, SECTIONS, Compactor, Entry, Object, Part, expanded, read_section, same
@@ -20,10 +19,11 @@ from bindings.expectations import Expectation
 from bindings.files import content, decoded, save_lines
 from bindings.findings import RESERVED, findings, not_imported, undeclared_vhosts
 from bindings.language.errors import LanguageError
+from exchange.display import clip_line
 from exchange.errors import InputError
-from exchange.limits import INTEGER_DIGITS
+from exchange.json_text import Refused, find_fault, refuse_constant
 from exchange.parts import Queue
-from exchange.profile import LATEST, Profile, profile_by_name
+from exchange.profile import LATEST, Profile, closest_profile, profile_by_name
 from exchange.topology import Topology
 
 __all__ = ["Definitions", "topology_from"]
@@ -67,9 +67,19 @@ class Definitions:
 
     @property
     def rabbitmq_version(self) -> str | None:
-        """The version of the server that exported them, if they say; `exchange.profile.profile_for` takes it."""
+        """The version of the server that exported them, if they say; `exchange.profile.closest_profile` takes it."""
         version = self._document.get("rabbitmq_version", self._document.get("rabbit_version"))
         return version if isinstance(version, str) else None
+
+    @property
+    def _unusable_version(self) -> str | None:
+        """What is wrong with the version that would choose the profile, and the profile that holds all the same."""
+        given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
+        if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
+            return None
+        version = clip_line(ENCODE(self._document[given[0]]), 60)
+        wrong = "is no release of RabbitMQ" if self.profile is None else "is older than the oldest profile"
+        return f"{given[0]}: {version} {wrong}; without --profile, the rules of {(self.profile or LATEST).name} hold"
 
     @property
     def names_profile(self) -> bool:
@@ -79,7 +89,7 @@ class Definitions:
     @property
     def profile(self) -> Profile | None:
         """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
-        return self._additions.profile or profile_by_name(self.rabbitmq_version or "")
+        return self._additions.profile or closest_profile(self.rabbitmq_version or "")
 
     @property
     def others(self) -> dict[str, int]:
@@ -165,12 +175,14 @@ class Definitions:
         """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
 
         Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
-        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared. Computed anew each
-        time.
+        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared; and a version that
+        has no profile. Computed anew each time.
         """
         declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
         sections = self._sections()
-        return [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
+        version = self._unusable_version
+        found = [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
+        return found if version is None else [version, *found]
 
     @property
     def not_imported(self) -> list[str]:
@@ -319,50 +331,26 @@ def topology_from(
         raise InputError(f"{os.fspath(path)}: {error}") from None
 
 
-DIGITS: Final = re.compile(rf"[0-9]{{{INTEGER_DIGITS + 1}}}")
-
-
 def _parsed(text: str, name: str) -> Object:
     try:
-        document = json.loads(text, object_hook=Compactor(), parse_float=_finite, parse_constant=_finite)
+        document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
-        raise _not_json(text, error.pos, _reason(text, error), name) from None
-    except _NoNumber as error:
-        raise _not_json(text, _place_of(error.text, text), str(error), name) from None
-    except ValueError as error:
-        # Python's own limit, which keeps reading integers linear, comes with advice to programmers.
-        long = "int_max_str_digits" in str(error)
-        found = DIGITS.search(text) if long else None
-        line = "" if found is None else f" in line {text.count(chr(10), 0, found.start()) + 1}"
-        number = f"a number of more than {INTEGER_DIGITS} digits{line}; write it as a text"
-        reason = number if long else f"not JSON: {error}"
-        raise InputError(f"{name}: {reason}") from None
-    except RecursionError:
-        raise InputError(f"{name}: nested too deeply; definitions have a few levels of arrays and objects") from None
+        raise _at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
+    except (ValueError, Refused, RecursionError) as error:
+        fault = find_fault(text)
+        if fault is None:
+            raise InputError(f"{name}: not JSON: {error}") from None
+        raise _at(text, fault.place, str(fault), name) from None
     if not isinstance(document, dict):
         raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
     return document
 
 
-class _NoNumber(Exception):
-    """A number that JSON has not; the parser does not say where it is."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:40]} is no number that JSON has")
-        self.text = text
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _NoNumber(text)
+        raise Refused
     return number
-
-
-def _place_of(number: str, text: str) -> int:
-    """Return where the first number of this text is that is in no string."""
-    found = re.finditer(rf'"(?:[^"\\]|\\.)*+"?+|(?<![\w.+-]){re.escape(number)}', text, re.DOTALL)
-    return next((match.start() for match in found if match[0] == number), 0)
 
 
 def _reason(text: str, error: json.JSONDecodeError) -> str:
@@ -372,13 +360,11 @@ def _reason(text: str, error: json.JSONDecodeError) -> str:
     return error.msg
 
 
-def _not_json(text: str, place: int, reason: str, name: str) -> LanguageError:
+def _at(text: str, place: int, reason: str, name: str) -> LanguageError:
     start = text.rfind("\n", 0, place) + 1
     end = text.find("\n", place)
     line = text[start:] if end < 0 else text[start:end]
-    return LanguageError(
-        f"not JSON: {reason}", name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1)
-    )
+    return LanguageError(reason, name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1))
 
 
 def _same_section(one: Any, another: Any) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from exchange.errors import InputError
+from exchange.json_text import Refused
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue
 from exchange.typed_json import decode_table, encode_table
-from exchange.values import EMPTY, FieldTable
+from exchange.values import EMPTY, FieldTable, thaw
 
 __all__ = ["ENCODE", "SECTIONS", "Compactor", "Entry", "Object", "Part", "expanded", "read_section", "same"]
 
@@ -63,9 +64,10 @@ class Entry(NamedTuple):
 
 
 class Compactor:
-    """The object hook of the parser: makes an entry of each plain binding as soon as it is read.
+    """The hook of the parser for objects: makes an entry of each plain binding as soon as it is read.
 
-    It does not see where an object stands: what turns out not to be in "bindings" is turned back by `expanded`.
+    It does not see where an object stands: what turns out not to be in "bindings" is turned back by `expanded`. Raises
+    `exchange.json_text.Refused` when a name is twice in an object.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,10 @@ class Compactor:
         self._destinations: dict[tuple[str, str], Destination] = {}
         self._names: dict[str, str] = {}
 
-    def __call__(self, item: Object) -> Object | Entry:
+    def __call__(self, pairs: list[tuple[str, Any]]) -> Object | Entry:
+        item = dict(pairs)
+        if len(item) != len(pairs):
+            raise Refused
         if len(item) not in (5, 6):
             return item
         keys = tuple(item)
@@ -229,7 +234,7 @@ def _queue_object(part: Queue) -> Object:
 
 def _policy_object(part: Policy) -> Object:
     what = {"pattern": part.pattern, "apply-to": part.apply_to, "priority": part.priority}
-    return {"name": part.name, **what, "definition": dict(part.definition)}
+    return {"name": part.name, **what, "definition": thaw(part.definition)}
 
 
 def _binding_object(part: Binding) -> Object:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,8 +18,8 @@ from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
 __all__ = [
-    "PRIVATE", "PRIVATE_FOLDER", "content", "create_exclusively", "decoded", "gunzipped", "make_folders", "replacing",
-    "save_lines", "whole",
+    "PRIVATE", "PRIVATE_FOLDER", "content", "create_exclusively", "decoded", "gunzipped", "make_folders", "open_file",
+    "replacing", "save_lines", "whole",
 ]  # fmt: skip
 
 GZIP: Final = b"\x1f\x8b"
@@ -26,17 +28,35 @@ PRIVATE: Final = 0o640
 PRIVATE_FOLDER: Final = 0o750
 """Mode of new folders of such files."""
 CHUNK: Final = 1 << 20
+GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")
+"""What is open already, as a shell's ``<(...)``, or is never waited for."""
 
 
 def content(name: str) -> bytes:
     """What is in a file, unpacked if it is gzipped, whatever it is called. Raises InputError."""
     try:
-        with Path(name).open("rb") as file:
+        with open_file(name) as file:
             return gunzipped(whole(file, name), name)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{name!r}: cannot be read: {error}") from None
+
+
+def open_file(name: str | Path) -> BinaryIO:
+    """Return a file that is to be read whole, open. Raises OSError, also for pipes and devices that have a name.
+
+    Opening a pipe waits for a writer, for ever if none comes. What the command was given open (``/dev/stdin``, a
+    shell's ``<(...)``) has one.
+    """
+    path = str(name)
+    if GIVEN.fullmatch(path):
+        return open(path, "rb")  # noqa: PTH123
+    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is a pipe or a device; save what it gives to a file")
+    return file
 
 
 def whole(file: BinaryIO, name: str) -> bytes:

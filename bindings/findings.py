@@ -10,15 +10,18 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from bindings.entries import ENCODE, Entry, Part
+from exchange.display import clip_line
 from exchange.kinds import KINDS
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy
 from exchange.pcre import expression
 
-__all__ = ["RESERVED", "findings", "not_imported", "of_part", "undeclared_vhosts"]
+__all__ = ["PATTERN_SHOWN", "RESERVED", "findings", "not_imported", "of_part", "undeclared_vhosts"]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 """The names of exchanges that are never declared."""
 
+PATTERN_SHOWN: Final = 80
+"""Maximum number of characters of a pattern in a message."""
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
 AGAIN: Final = {
     "exchanges": "the first counts",
@@ -102,10 +105,11 @@ def _policy_findings(policy: Policy) -> Iterator[str]:
         known = ", ".join(map(repr, APPLY_TO))
         yield f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
     found = expression(policy.pattern)
+    pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
     if found.error:
-        yield f".pattern: {policy.pattern!r} is refused by RabbitMQ and applies to nothing: {found.error}"
+        yield f".pattern: {pattern} is refused by RabbitMQ and applies to nothing: {found.error}"
     elif found.unknown:
-        yield f".pattern: {policy.pattern!r} is not understood here, routes may stay undecided: {found.unknown}"
+        yield f".pattern: {pattern} is not understood here, routes may stay undecided: {found.unknown}"
 
 
 def _argument_findings(value: Any, place: str, *, table: bool = True) -> Iterator[str]:

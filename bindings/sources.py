@@ -17,9 +17,10 @@ from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
 from exchange.display import clip_line
 from exchange.errors import InputError
+from exchange.json_text import JsonFault, parse
 from exchange.limits import ANSWER_SECONDS, SHORTSTR_BYTES
 from exchange.parts import Binding
-from exchange.profile import Profile, profile_for
+from exchange.profile import Profile, closest_profile
 from exchange.topology import Topology
 from exchange.values import to_bytes
 
@@ -81,11 +82,15 @@ class Source:
         return self.content.warnings
 
     @property
-    def exported_by(self) -> str | None:
-        """The version in the file that chose the profile; None where the file names a profile, or is no export."""
-        if isinstance(self.content, Document) or self.profile is None:
+    def chosen_by(self) -> str | None:
+        """Why its topologies have the profile that they have; None where the source names it, or is a broker."""
+        if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
             return None
-        return None if self.content.names_profile else self.content.rabbitmq_version
+        if isinstance(self.content, Document):
+            return None if self.profile is not None else "the newest, as it names no profile"
+        if self.profile is not None:
+            return f"as its rabbitmq_version is {self.content.rabbitmq_version}"
+        return "the newest, as it names no release of RabbitMQ"
 
     @property
     def document(self) -> Document:
@@ -94,6 +99,17 @@ class Source:
             return self.content
         document = Document.of_definitions(self.content, self.name)
         return document if self.profile is None else document.with_profile(self.profile)
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text that is no object is to be read as JSON: a value, or nothing at all."""
+    try:
+        parse(text)
+    except JsonFault:
+        return True
+    except ValueError:
+        return not text.strip()
+    return True
 
 
 def _check_length(name: str, binding: Binding) -> None:
@@ -114,14 +130,14 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     if is_address(where):
         broker = Management.at(where, seconds=seconds)
         definitions = broker.definitions(vhost)
-        return Source(broker.address, definitions, profile_for(definitions.rabbitmq_version or broker.version()))
+        return Source(broker.address, definitions, closest_profile(definitions.rabbitmq_version or broker.version()))
     scheme, separator, _ = where.partition("://")
     if separator and scheme.isalpha():  # the rest may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
     name = "standard input" if where == STDIN else where
     data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)
-    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (not data.strip() and where.endswith((".json", ".json.gz"))):
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
         return Source(name, definitions, definitions.profile)
     if not data.strip() and where == STDIN:

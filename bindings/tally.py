@@ -17,6 +17,7 @@ from bindings.sketch import Frequent, joined, merged, sampled
 from bindings.slots import SlotCounts
 from exchange.errors import InputError
 from exchange.topology import Topology
+from exchange.values import thaw
 
 __all__ = ["Facts", "Tally", "fingerprint"]
 
@@ -130,7 +131,7 @@ def _lines(topology: Topology) -> Iterator[str]:
     for name, queue in sorted(topology.queues.items()):
         yield repr((name, str(queue.partitioning) if queue.partitioning is not None else None))
     for policy_name, policy in sorted(topology.policies.items()):
-        definition = sorted((key, repr(value)) for key, value in policy.definition.items())
+        definition = sorted((key, repr(thaw(value))) for key, value in policy.definition.items())
         yield repr((policy_name, policy.pattern, definition, policy.apply_to, policy.priority))
     for binding in numbered(topology):
         yield repr((binding.source, tuple(binding.destination), binding.routing_key, binding.arguments.identity))

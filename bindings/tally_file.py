@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bindings.archive.names import escaped, unescaped
-from bindings.files import replacing
+from bindings.files import open_file, replacing
 from bindings.outcome import Outcome
 from bindings.rows import FREQUENT, OUTCOME, checked, frequent_of, frequent_row, outcome_of, outcome_row, refuse_damage
 from bindings.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
@@ -106,7 +106,7 @@ def save_tally(tally: Tally, path: Path) -> None:
 def load_tally(path: Path) -> Tally:
     """Read a tally. Raises InputError when the file cannot be read or holds none."""
     try:
-        with path.open("rb") as file:  # pyarrow takes a name for a URI, and only one in UTF-8
+        with open_file(path) as file:  # pyarrow takes a name for a URI, and only one in UTF-8
             table = pq.ParquetFile(file, page_checksum_verification=True).read()
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are not UTF-8
         raise InputError(f"{path}: cannot be read as a tally: {error}") from None

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
 
+from bindings.files import open_file
 from exchange.errors import InputError
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
 
@@ -31,7 +32,7 @@ DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
 def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float) -> dict[str, Any]:
     """Return what a file of TOML holds; `parse_float` reads numbers with a point. Raises InputError."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(CONFIG_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -79,8 +79,8 @@ def witnesses_of(rows: Iterable[dict[str, Any]]) -> tuple[Witness, ...]:
     """The witnesses that such values are. Raises InputError when a message is none."""
     return tuple([
         Witness(
-            row["hash"], row["tie"], message_from_line(row["message"].encode()), unescaped(row["source"]),
-            row["offset"],
+            row["hash"], row["tie"], message_from_line(row["message"].encode(), any_length=True),
+            unescaped(row["source"]), row["offset"],
             None if (names := row["routed_queues"]) is None else tuple([unescaped(name) for name in names]),
         )
         for row in rows

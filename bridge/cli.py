@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import select
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any, Final, TextIO
 
 import click
 
@@ -23,6 +26,20 @@ class Program(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self.commands.get(cmd_name) or _others().get(cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would end with 1, which stands for findings
+            raise _PipeError from error
+
+
+class _PipeError(Exception):
+    """A command wrote to a pipe or a connection that is closed."""
+
+
+READ_ENOUGH: Final = 128 + signal.SIGPIPE
+"""The exit code when the reader of the output has closed it: what a shell gives for commands that die of SIGPIPE."""
 
 
 def _others() -> Mapping[str, click.Command]:
@@ -57,10 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         _show_usage(error)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        # The reader of the output has read enough.
+    except (BrokenPipeError, _PipeError) as error:
+        if not any(map(_is_closed, (sys.stdout, sys.stderr))):
+            click.echo(f"hashstar: a connection was closed: {error.__cause__ or error}", err=True)
+            raise SystemExit(2) from None
         _discard_output()
-        raise SystemExit(0) from None
+        raise SystemExit(READ_ENOUGH) from None
     except OSError as error:  # what a command reads and writes by name it reports itself
         _discard_output()
         text = (
@@ -87,9 +106,21 @@ def _show_usage(error: click.ClickException) -> None:
     click.echo(hide_logins(escape_lines(shown)), err=True)
 
 
+def _is_closed(stream: TextIO) -> bool:
+    """Return whether a stream is a pipe or a socket that nobody reads any more."""
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), 0)
+    except (OSError, ValueError):  # no file, or closed
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 def _discard_output() -> None:
     """Give what is still buffered somewhere to go, or the interpreter complains at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        if stream is sys.stdout or _is_closed(stream):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

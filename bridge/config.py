@@ -23,7 +23,7 @@ from bridge.policy import Backoff, Policy, Unroutable
 from bridge.pump import Inlet
 from bridge.table import Mistakes, Table, Warned
 from exchange.errors import InputError
-from exchange.profile import PROFILES, profile_by_name
+from exchange.profile import RELEASES, profile_by_name
 from exchange.topology import Topology
 
 __all__ = ["Config", "Http", "read_config"]
@@ -269,7 +269,7 @@ def _profile(table: Table) -> str | None:
     name = table.maybe("profile")
     if name is None or profile_by_name(name) is not None:
         return name
-    raise table.error("profile", f"must be one of {', '.join(PROFILES)} or a version as 4.1.3, and is {name!r}")
+    raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
 
 
 def _window_bytes(table: Table, base: Policy) -> int:

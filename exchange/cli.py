@@ -19,16 +19,17 @@ from exchange.console import fail, timeout_option
 from exchange.display import clip_line, dump_json, escape_lines
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.explain import describe, to_json
-from exchange.limits import INTEGER_DIGITS, SHORTSTR_BYTES
+from exchange.json_text import JsonFault, parse, value_from_line
+from exchange.limits import SHORTSTR_BYTES
 from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.partition.cli import partition_command
-from exchange.profile import PROFILES, profile_by_name
+from exchange.profile import RELEASES, profile_by_name
 from exchange.route import Route
 from exchange.router import Router
 from exchange.selector.cli import selector_command
 from exchange.topology import Topology
-from exchange.typed_json import decode, json_line, message_from_json, value_from_line
+from exchange.typed_json import decode, json_line, message_from_json
 from exchange.values import to_bytes
 
 __all__ = ["Load", "commands", "topology_options"]
@@ -99,7 +100,8 @@ def commands(load: Load) -> list[click.Command]:
             more = f" and {len(notes.ignored) - LISTED} more" if len(notes.ignored) > LISTED else ""
             click.echo(escape_lines(f"fields that are ignored: {names}{more}"), err=True)
         if notes.bad:
-            click.echo(escape_lines(f"bad lines: {notes.bad}, the first is {notes.first}"), err=True)
+            found = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
+            click.echo(escape_lines(f"{found} {notes.first}"), err=True)
             sys.exit(1)
 
     @click.command("explain")
@@ -131,11 +133,11 @@ def commands(load: Load) -> list[click.Command]:
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
-        router = Router(_loaded(load, source, vhost, profile))
+        topology = _loaded(load, source, vhost, profile)
+        router = Router(topology)
         try:
             for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
-                if len(to_bytes(text)) > SHORTSTR_BYTES:
-                    raise InputError(f"{name} has {len(to_bytes(text))} bytes; AMQP allows {SHORTSTR_BYTES}")
+                _check_short(text, name)
             message = Message(
                 exchange,
                 routing_key,
@@ -145,10 +147,13 @@ def commands(load: Load) -> list[click.Command]:
             )
             explanation = router.explain(message, queue)
         except NotFound as error:
-            fail(InputError(f"{error}{_meant(exchange, router.topology)}"))
+            fail(InputError(f"{error}{_meant(exchange, topology)}"))
         except HashstarError as error:
             fail(error)
-        click.echo(dump_json(to_json(explanation)) if as_json else describe(explanation))
+        if as_json:
+            click.echo(dump_json({**to_json(explanation), "profile": topology.profile.name}))
+        else:
+            click.echo(describe(explanation))
 
     return [route_command, explain_command, partition_command, selector_command]
 
@@ -161,18 +166,20 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name as it is given, if there is such a profile."""
         if profile_by_name(value) is None:
-            self.fail(f"{value!r} is no release of RabbitMQ: give {', '.join(PROFILES)} or a version as 4.1.3")
+            self.fail(f"{value!r} has no profile: give {RELEASES}")
         return str(value)
 
 
-def profile_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def profile_option(
+    default: str = "the one that the source names, else the newest",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option that names the release of RabbitMQ."""
     return click.option(
         "--profile",
         type=ProfileType(),
         metavar="RELEASE",
-        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10 "
-        "[default: the one that the source names, else the newest].",
+        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10; 3.10 is the oldest "
+        f"[default: {default}].",
     )
 
 
@@ -295,18 +302,23 @@ def _field(option: str, given: str) -> tuple[str, Any]:
         raise InputError(
             f"{option} {_clipped(given)!r}: NAME=VALUE is wanted; for one without a value, {_clipped(given)}=null"
         )
+    _check_short(name, f"the name of {option}")
     try:
-        value = json.loads(text)
+        value = parse(text)
     except json.JSONDecodeError:
         return name, text
-    except RecursionError:
-        raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
-    except ValueError:  # Python's own limit
-        raise InputError(f"{option} {_clipped(name)}: a number of more than {INTEGER_DIGITS} digits") from None
+    except JsonFault as error:
+        raise InputError(f"{option} {_clipped(name)}: {error}; a string is given in quotes, '\"...\"'") from None
     try:
         return name, decode(value, f"{option} {_clipped(name)}")
     except RecursionError:
         raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
+
+
+def _check_short(text: str, name: str) -> None:
+    size = len(to_bytes(text))
+    if size > SHORTSTR_BYTES:
+        raise InputError(f"{name} has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
 
 
 def _clipped(name: str) -> str:

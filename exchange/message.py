@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.errors import PreconditionFailed
-from exchange.values import type_and_value
+from exchange.values import FieldTable, check_fields, type_and_value
 
 __all__ = ["Message"]
 
@@ -22,7 +22,8 @@ class Message:
     ``exchange`` is a name, ``""`` the default exchange. ``headers`` map names to field values (see `exchange.values`);
     ``properties`` are the other basic properties under their AMQP names (``message_id``, ``timestamp`` ...). The
     mappings are kept, not copied. Raises TypeError when a part has another type: names and keys are str, also where a
-    client library has bytes or None.
+    client library has bytes or None, and values of fields are those of `exchange.values`; InputError for an integer of
+    more than 64 bits. Names and keys may be longer than AMQP allows, as those of other systems are.
     """
 
     exchange: str
@@ -45,12 +46,18 @@ class Message:
             _require(body, bytes, "body")
         if headers is NO_FIELDS:
             headers = {}
-        elif type(headers) is not dict:
-            _require(headers, Mapping, "headers")
+        else:
+            if type(headers) is not dict:
+                _require(headers, Mapping, "headers")
+            if type(headers) is not FieldTable:
+                check_fields(headers, "Message: headers")
         if properties is NO_FIELDS:
             properties = {}
-        elif type(properties) is not dict:
-            _require(properties, Mapping, "properties")
+        else:
+            if type(properties) is not dict:
+                _require(properties, Mapping, "properties")
+            if type(properties) is not FieldTable:
+                check_fields(properties, "Message: properties")
         set_exchange(self, exchange)
         set_routing_key(self, routing_key)
         set_headers(self, headers)

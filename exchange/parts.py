@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from exchange.pcre import expression
-from exchange.values import EMPTY, FieldTable, type_and_value
+from exchange.values import EMPTY, FieldTable, freeze_table, type_and_value
 
 if TYPE_CHECKING:
     from exchange.partition.partitioning import Partitioning
@@ -84,7 +84,12 @@ class Binding(_Binding):
         cls, source: str, destination: Destination, routing_key: str = "", arguments: Mapping[str, Any] = EMPTY
     ) -> Self:
         if type(arguments) is not FieldTable:
-            arguments = FieldTable(arguments)
+            arguments = freeze_table(arguments, "Binding: arguments")
+        if not (type(source) is type(routing_key) is str and type(destination) is Destination):
+            _require_text(source, "Binding: source")
+            _require_text(routing_key, "Binding: routing_key")
+            if not isinstance(destination, Destination):
+                raise TypeError(f"Binding: destination must be a Destination, not {type(destination).__name__}")
         return _new_tuple(cls, (source, destination, routing_key, arguments))
 
     @classmethod
@@ -96,14 +101,16 @@ class Binding(_Binding):
         cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to a queue."""
-        return cls(source, Destination("queue", queue), routing_key, arguments or EMPTY)
+        _require_text(queue, "Binding: queue")
+        return cls(source, Destination("queue", queue), routing_key, EMPTY if arguments is None else arguments)
 
     @classmethod
     def to_exchange(
         cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
         """A binding from an exchange to another one, or to itself."""
-        return cls(source, Destination("exchange", exchange), routing_key, arguments or EMPTY)
+        _require_text(exchange, "Binding: exchange")
+        return cls(source, Destination("exchange", exchange), routing_key, EMPTY if arguments is None else arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +125,9 @@ class Policy:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        # Its other attributes are checked where it is set: the broker has words of its own for wrong ones.
         if not isinstance(self.definition, FieldTable):
-            object.__setattr__(self, "definition", FieldTable(self.definition))
+            object.__setattr__(self, "definition", freeze_table(self.definition, "Policy: definition", is_json=True))
 
     def applies_to_exchange(self, name: str) -> bool | None:
         """Return whether the broker applies it to the exchange of this name; None where that is not known here.
@@ -204,8 +212,17 @@ def _alternate_of(policy: Policy | None) -> str | None:
 
 
 def _freeze(part: Exchange | Queue) -> None:
+    kind = type(part).__name__
+    _require_text(part.name, f"{kind}: name")
+    if isinstance(part, Exchange):
+        _require_text(part.type, f"{kind}: type")
     if not isinstance(part.arguments, FieldTable):
-        object.__setattr__(part, "arguments", FieldTable(part.arguments))
+        object.__setattr__(part, "arguments", freeze_table(part.arguments, f"{kind}: arguments"))
+
+
+def _require_text(value: object, owner: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{owner} must be str, not {type(value).__name__}: {value!r:.60}")
 
 
 PREDECLARED: Final = (

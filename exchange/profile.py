@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["LATEST", "PROFILES", "Profile", "profile_by_name", "profile_for"]
+__all__ = ["LATEST", "PROFILES", "RELEASES", "Profile", "closest_profile", "profile_by_name", "profile_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +93,45 @@ PROFILES: Final = {
 """By name; a server between two of them behaves as the older one."""
 
 LATEST: Final = _4_3
+OLDEST: Final = _3_10
+RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
+"""What can be named, for errors."""
 
 
 def profile_for(version: str) -> Profile:
-    """The profile of a server by the version it reports, ``"4.0.5"``; the newest when it is newer than all."""
-    numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
+    """The profile of a server by the version it reports, ``"4.0.5"``; the newest when it is newer than all.
+
+    The oldest when it is older than all: see `profile_by_name`, which finds none then.
+    """
+    numbers = _numbers(version)
     if (4, 3) <= numbers < (4, 3, 5):
         return replace(_4_3, name=f"rabbitmq-{version}", max_many=None, hashes_empty_arrays=False)
     if (4, 2, 6) <= numbers < (4, 3):
         return replace(_4_0, name=f"rabbitmq-{version}", max_weight=_4_3.max_weight)
-    best = _3_10
+    best = OLDEST
     for profile in PROFILES.values():
-        since = tuple(map(int, profile.name.removeprefix("rabbitmq-").split(".")))
-        if since <= numbers:
+        if _numbers(profile.name) <= numbers:
             best = profile
     return best
 
 
 def profile_by_name(name: str) -> Profile | None:
-    """Return the profile that a user names: ``4.2.6``, ``v4.2.6`` or ``rabbitmq-4.2.6``; None when it is no version."""
-    version = re.fullmatch(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?", name)
+    """Return the profile that a user names: ``4.2.6``, ``v4.2.6`` or ``rabbitmq-4.2.6``.
+
+    None when it is no version, or that of a release before the oldest profile, whose rules are not known here.
+    """
+    profile = closest_profile(name)
+    return profile if profile is not OLDEST or _numbers(_VERSION.sub(r"\1", name)) >= _numbers(OLDEST.name) else None
+
+
+def closest_profile(name: str) -> Profile | None:
+    """Return the same profile, of a release before the oldest profile that one; None when it is no version."""
+    version = _VERSION.fullmatch(name)
     return PROFILES.get(name) or (profile_for(version[1]) if version is not None else None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:3])
+
+
+_VERSION: Final = re.compile(r"(?:rabbitmq-|v)?([0-9]{1,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~][-+~.0-9A-Za-z]*)?")

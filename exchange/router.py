@@ -45,6 +45,8 @@ class Router:
     """
 
     def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
+        if not isinstance(topology, Topology):
+            raise TypeError(f"Router: topology must be a Topology, not {type(topology).__name__}: {topology!r:.60}")
         self._lock: Final = lock_at_forks(ROUTERS)
         self._vhost: Final = topology.vhost
         self._profile: Final = topology.profile
@@ -82,7 +84,10 @@ class Router:
         its CC or BCC header is no array: what the broker would answer to basic.publish. An x-consistent-hash exchange
         may raise BrokerError where it would crash the channel: an empty array in its hash header, 3.13 to 4.3.4.
         """
-        headers = message.headers
+        try:
+            headers = message.headers
+        except AttributeError:
+            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}") from None
         key_only = not headers or ("CC" not in headers and "BCC" not in headers)
         if key_only:
             routes = self._remembered.get(message.exchange)
@@ -98,6 +103,8 @@ class Router:
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
         """The same route, with the reasons, and why the queue asked about does not get it; raises the same errors."""
+        if not isinstance(message, Message):
+            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
         hops: list[Hop] = []
         with self._lock:
             route = self._walk(message, hops)

@@ -59,6 +59,7 @@ class Place(NamedTuple):
 
 def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[Change]:
     """exchange.declare."""
+    _require(exchange, Exchange)
     kind = KINDS.get(exchange.type)
     if kind is None or not kind.known_to(place.profile):
         text = f"unknown exchange type '{exchange.type}'"
@@ -84,6 +85,7 @@ def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[C
 
 def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
     """queue.declare, of a queue with a name."""
+    _require(queue, Queue)
     name = _stripped(_short(queue.name, "the name of a queue"))
     _check_arguments(queue.arguments)
     what = place.named("queue", name)
@@ -107,6 +109,7 @@ def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
 
 def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
     """queue.bind and exchange.bind."""
+    _require(binding, Binding)
     _short(binding.source, "the name of an exchange")
     _short(binding.destination.name, f"the name of a {binding.destination.kind}")
     _short(binding.routing_key, "the routing key of a binding")
@@ -125,12 +128,14 @@ def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
 
 def unbind(tables: Tables, binding: Binding) -> list[Change]:
     """queue.unbind and exchange.unbind; of a binding that is not there as of one that is."""
+    _require(binding, Binding)
     binding = _checked(binding)
     return _without(tables, [binding]) if binding in tables.bindings() else []
 
 
 def delete_exchange(tables: Tables, place: Place, name: str, if_unused: bool) -> list[Change]:
     """exchange.delete; of an exchange that is not there too."""
+    _require(name, str)
     name = _stripped(name)
     _refuse_default(name)
     if name.startswith("amq."):
@@ -145,12 +150,14 @@ def delete_exchange(tables: Tables, place: Place, name: str, if_unused: bool) ->
 
 def delete_queue(tables: Tables, name: str) -> list[Change]:
     """queue.delete; of a queue that is not there too."""
+    _require(name, str)
     queue = tables.queues.get(_stripped(name))
     return [] if queue is None else _without(tables, [queue])
 
 
 def set_policy(tables: Tables, place: Place, policy: Policy) -> list[Change]:
     """Set a policy, as the management API does."""
+    _require(policy, Policy)
     if not isinstance(policy.name, str):
         raise BadRequest(f"the name of a policy should be a string but was {policy.name!r}")
     _check_arguments(policy.definition)
@@ -202,6 +209,11 @@ def _checked(binding: Binding) -> Binding:
     if source == binding.source and destination == binding.destination.name:
         return binding
     return binding._replace(source=source, destination=binding.destination._replace(name=destination))
+
+
+def _require(part: object, kind: type) -> None:
+    if not isinstance(part, kind):
+        raise TypeError(f"{kind.__name__} is wanted, not {type(part).__name__}: {part!r:.60}")
 
 
 def _short(text: str, what: str) -> str:

@@ -88,6 +88,8 @@ class Tables:
         """Add many bindings at once."""
         source, destination = None, None
         for binding in bindings:
+            if type(binding) is not Binding:
+                raise TypeError(f"Topology: Binding is wanted, not {type(binding).__name__}: {binding!r:.60}")
             if binding.source != source:
                 source = binding.source
                 outgoing = self._owned(self._from, source)

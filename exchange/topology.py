@@ -8,7 +8,7 @@ from typing import Final
 
 from exchange import rules
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
-from exchange.profile import LATEST, PROFILES, Profile, profile_by_name
+from exchange.profile import LATEST, RELEASES, Profile, profile_by_name
 from exchange.tables import Change, Tables
 
 __all__ = ["Topology"]
@@ -39,8 +39,13 @@ class Topology:
         self.vhost: Final = vhost
         self.profile: Final = profile_named(profile)
         self._tables: Final = Tables()
-        for parts in (PREDECLARED, exchanges, queues, policies):
+        given: tuple[tuple[type, Iterable[Exchange | Queue | Policy]], ...] = (
+            (Exchange, PREDECLARED), (Exchange, exchanges), (Queue, queues), (Policy, policies),
+        )  # fmt: skip
+        for kind, parts in given:
             for part in parts:
+                if not isinstance(part, kind):
+                    raise TypeError(f"Topology: {kind.__name__} is wanted, not {type(part).__name__}: {part!r:.60}")
                 self._tables.apply(Change(True, part))
         self._tables.add_bindings(bindings)
 
@@ -155,5 +160,5 @@ def profile_named(profile: Profile | str) -> Profile:
         return profile
     found = profile_by_name(profile)
     if found is None:
-        raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}, or a version as 4.1.3")
+        raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
     return found

@@ -15,12 +15,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from json import JSONDecodeError, JSONDecoder, dumps
+from json import dumps
 from typing import Any, Final, TypeAlias
 
 from exchange.display import clip_line
 from exchange.errors import InputError
-from exchange.limits import INTEGER_DIGITS, NESTING
+from exchange.json_text import value_from_line
+from exchange.limits import NESTING, SHORTSTR_BYTES
 from exchange.message import Message
 from exchange.values import RANGES, Typed, float32, to_bytes, type_and_value
 
@@ -33,13 +34,10 @@ __all__ = [
     "message_from_json",
     "message_from_line",
     "message_to_json",
-    "value_from_line",
 ]
 
-LONG_NUMBER: Final = f"not JSON that can be read: a number of more than {INTEGER_DIGITS} digits; write it as a text"
-"""What is wrong with a number that Python does not read."""
-SAME: Final = frozenset({str, float, bool, type(None)})
-"""The types of JSON values that are field values as they stand."""
+SAME: Final = frozenset({str, bool, type(None)})
+"""The types of JSON values that are field values as they stand. Floats may be none: Python's parser reads 1e999."""
 
 LOWEST, HIGHEST = RANGES["long"]
 LONGEST_PLACE: Final = 200
@@ -99,6 +97,11 @@ def _decode(value: Any, place: Place, depth: int) -> Any:
                 _check_depth(place, depth)
                 return _decode_typed(key, value[key], place, depth)
         return _decode_table(value, place, depth)
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        named = _encode_float(value)
+        raise InputError(f'{_text_of(place)}: a number that JSON does not have; it is written {{"!double": "{named}"}}')
     if kind in SAME:
         return value
     raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")
@@ -151,12 +154,13 @@ def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: encode(value) for key, value in table.items()}
 
 
-def message_from_json(value: Any) -> Message:
+def message_from_json(value: Any, *, any_length: bool = False) -> Message:
     """The message that an object describes; each of its fields may be absent, and other fields are ignored.
 
     ``exchange`` and ``routing_key`` are strings, ``headers`` and ``properties`` objects of field values, ``body`` a
     string (its UTF-8 bytes are meant) or ``{"!bytes": "<base64>"}``; null means absent but for the routing key. Raises
-    InputError naming the field that is wrong.
+    InputError naming the field that is wrong: also one that is no short string of AMQP, unless it may have
+    ``any_length``, as what other systems publish.
     """
     # On the way of every archived message: the common case is kept free of calls.
     if type(value) is not dict:
@@ -174,6 +178,13 @@ def message_from_json(value: Any) -> Message:
     properties = {} if properties is None or properties == {} else _decode_table(properties, PROPERTIES, 0)
     body = get("body")
     body = b"" if body is None else _body(body)
+    if not any_length:
+        if len(exchange) > SURELY_SHORT or len(routing_key) > SURELY_SHORT:
+            _check_length(exchange, "exchange")
+            _check_length(routing_key, "routing_key")
+        for name in headers:
+            if len(name) > SURELY_SHORT:
+                _check_length(name, "headers")
     message = new(Message)
     set_exchange(message, exchange)
     set_routing_key(message, routing_key)
@@ -183,44 +194,16 @@ def message_from_json(value: Any) -> Message:
     return message
 
 
-def message_from_line(raw: bytes) -> Message:
+def message_from_line(raw: bytes, *, any_length: bool = False) -> Message:
     """The message that a line of JSON in UTF-8 describes, its line end included or not; as `message_from_json`.
 
     Raises InputError saying why it is none.
     """
-    return message_from_json(value_from_line(raw))
+    return message_from_json(value_from_line(raw), any_length=any_length)
 
 
-def value_from_line(raw: bytes) -> Any:
-    """The value in a line of JSON in UTF-8, its line end included or not. Raises InputError saying why it is none."""
-    try:
-        text = raw.decode()
-        try:
-            value, end = _raw_decode(text)
-        except JSONDecodeError:
-            value, end = None, 0
-        if text[end:] not in LINE_ENDS or not end:
-            value = _decode_all(text)  # white space around it, or an error that says where
-    except JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} at column {error.colno}") from None
-    except UnicodeDecodeError as error:
-        if raw[:2] in UTF_16:
-            raise InputError("UTF-16 and not UTF-8, in which JSON lines are written") from None
-        raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise InputError(f"JSON nested too deeply, beyond {NESTING} arrays and objects") from None
-    except ValueError:  # Python's own limit, which keeps reading them linear
-        raise InputError(LONG_NUMBER) from None
-    return value
-
-
-LINE_ENDS: Final = ("\n", "", "\r\n")
-UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 HEADERS: Final = (None, "headers")
 PROPERTIES: Final = (None, "properties")
-
-_raw_decode: Final = JSONDecoder().raw_decode
-_decode_all: Final = JSONDecoder().decode
 
 # The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
 new: Final = object.__new__
@@ -259,6 +242,16 @@ def _body(value: Any) -> bytes:
     if not isinstance(body, bytes):
         raise InputError(f'body: {_shown(value)} is neither a string nor {{"!bytes": "<base64>"}}')
     return body
+
+
+def _check_length(text: str, place: str) -> None:
+    size = len(text.encode("utf-8", "replace"))  # each half of a pair that a line can have stands for one byte
+    if size > SHORTSTR_BYTES:
+        raise InputError(f"{place}: '{clip_line(text, 60)}' has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
+
+
+SURELY_SHORT: Final = SHORTSTR_BYTES // 4
+"""Maximum number of characters of which no UTF-8 has more than `SHORTSTR_BYTES`."""
 
 
 def _not_a_string(value: Any, place: str) -> str:

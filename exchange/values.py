@@ -19,15 +19,18 @@ Typed("short", 1)           short, and so on for the names in ``TYPES``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from struct import pack, unpack
 from typing import TYPE_CHECKING, Any, Final
 
+from exchange.errors import InputError
+from exchange.limits import NESTING
+
 if TYPE_CHECKING:
     from decimal import Decimal
 
-__all__ = ["EMPTY", "TYPES", "FieldTable", "Typed", "type_and_value"]
+__all__ = ["EMPTY", "TYPES", "FieldTable", "Typed", "check_fields", "freeze_table", "thaw", "type_and_value"]
 
 TYPES: Final = frozenset({
     "void", "bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
@@ -75,6 +78,8 @@ class Typed:
             if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
                 raise ValueError(f"{_shown(self.value)} is not a {self.type}: an integer from {low} to {high}")
             return
+        if self.type in ("array", "table", "binary", "longstr"):
+            object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, True))
         kind, value = type_and_value(self.value)
         if kind not in FITTING[self.type]:
             raise ValueError(f"{_shown(self.value)} is not a {self.type}: it is a {kind}")
@@ -169,15 +174,18 @@ def _decimal(value: Decimal) -> tuple[int, int]:
 
 
 class FieldTable(Mapping[str, Any]):
-    """An immutable AMQP table: what arguments and headers are.
+    """An immutable AMQP table: what arguments and headers are. Arrays in it become tuples, tables become `FieldTable`.
 
     Equal when keys, types and values are equal, whatever the order, as RabbitMQ compares the arguments of bindings.
+    Raises TypeError for names that are no str and values that are no field values, InputError for those that AMQP
+    cannot hold.
     """
 
     __slots__ = ("_fields", "_hash", "_identity")
 
     def __init__(self, fields: Mapping[str, Any] | None = None) -> None:
-        self._fields: Final = dict(fields or {})
+        # A copy of the dict that was made for it costs less than walking over the fields.
+        self._fields: Final[dict[str, Any]] = {} if fields is None else dict(freeze_table(fields, "FieldTable")._fields)
         self._identity: tuple[tuple[str, str, Any], ...] | None = None
         self._hash: int | None = None
 
@@ -202,7 +210,7 @@ class FieldTable(Mapping[str, Any]):
         if isinstance(other, FieldTable):
             return self is other or self.identity == other.identity
         if isinstance(other, Mapping):
-            return self.identity == FieldTable(other).identity
+            return self.identity == _restore_table(dict(other)).identity
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -210,11 +218,88 @@ class FieldTable(Mapping[str, Any]):
             self._hash = hash(self.identity)
         return self._hash
 
-    def __reduce__(self) -> tuple[type[FieldTable], tuple[dict[str, Any]]]:
-        return FieldTable, (self._fields,)  # without the hash: strings have another one in each process
+    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], FieldTable], tuple[dict[str, Any]]]:
+        return _restore_table, (self._fields,)  # without the hash: strings have another one in each process
 
     def __repr__(self) -> str:
         return f"FieldTable({self._fields!r})"
+
+
+ATOMS: Final = frozenset({str, float, bool, type(None), bytes})
+"""The types of Python whose every value is a field value, and cannot change."""
+LOWEST, HIGHEST = RANGES["long"]
+
+
+def check_fields(fields: Mapping[Any, Any], owner: str) -> None:
+    """Raise what `freeze_table` raises for these fields, and keep nothing."""
+    for name, value in fields.items():
+        kind = type(value)
+        if type(name) is not str or not (kind in ATOMS or (kind is int and LOWEST <= value <= HIGHEST)):
+            freeze_table({name: value}, owner)
+
+
+def freeze_table(fields: Any, owner: str, *, is_json: bool = False) -> FieldTable:
+    """Return the fields as a table that cannot change; errors call it ``owner``.
+
+    Raises TypeError for what is no mapping, names that are no str and values that are no field values, InputError for
+    values that AMQP cannot hold. In JSON (``is_json``), integers have any size.
+    """
+    if type(fields) is FieldTable:
+        return fields
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"{owner} must be a mapping, not {type(fields).__name__}: {fields!r:.60}")
+    return _restore_table(_freeze_fields(fields, owner, 0, is_json)) if fields else EMPTY
+
+
+def _freeze_fields(fields: Mapping[Any, Any], owner: str, depth: int, is_json: bool) -> dict[str, Any]:
+    frozen = {}
+    for name, value in fields.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{owner}: names of fields are str, not {type(name).__name__}: {name!r:.60}")
+        if type(value) not in ATOMS:  # the place in an error is the name of the outermost field
+            value = _freeze(value, owner if depth else f"{owner}: {name!r:.60}", depth, is_json)  # noqa: PLW2901
+        frozen[name] = value
+    return frozen
+
+
+def _freeze(value: Any, owner: str, depth: int, is_json: bool) -> Any:
+    """Return a field value that cannot change."""
+    kind = type(value)
+    if kind in ATOMS or kind is Typed or kind is FieldTable:
+        return value
+    if kind is int:
+        if is_json or LOWEST <= value <= HIGHEST:
+            return value
+        raise InputError(f"{owner}: an integer of {value.bit_length()} bits; AMQP has 64, one of them the sign")
+    if depth >= NESTING:
+        raise InputError(f"{owner}: nested too deeply, beyond {NESTING} arrays and tables")
+    if isinstance(value, Mapping):
+        return _restore_table(_freeze_fields(value, owner, depth + 1, is_json))
+    if isinstance(value, (list, tuple)):
+        return tuple([_freeze(item, owner, depth + 1, is_json) for item in value])
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    try:
+        type_and_value(value)
+    except TypeError:
+        raise TypeError(f"{owner}: no AMQP field type for {kind.__name__}: {value!r:.60}") from None
+    except ValueError as error:
+        raise InputError(f"{owner}: {error}") from None
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """Return a frozen value in dicts and lists, as parsers of JSON make them."""
+    if isinstance(value, FieldTable):
+        return {name: thaw(item) for name, item in value.items()}
+    return [thaw(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _restore_table(frozen: dict[str, Any]) -> FieldTable:
+    """Return the table of fields that are frozen already."""
+    table = FieldTable()
+    table._fields.update(frozen)
+    return table
 
 
 EMPTY: Final = FieldTable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -117,7 +118,16 @@ def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(def
         ('{"exchange": "amq.rabbitmq.trace"}', "403 ACCESS_REFUSED - cannot publish to internal"),
         ('{"exchange": "x", "headers": {"CC": "k"}}', "406 PRECONDITION_FAILED"),
         ('{"exchange": "x"} {"exchange": "x"}', "not JSON: Extra data"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested too deeply, beyond 100 arrays and objects at column 101"),
+        ('{"exchange": "x", "routing_key": "' + "k" * 256 + '"}', "' has 256 bytes; AMQP allows 255"),
+        ('{"exchange": "' + "é" * 128 + '"}', "' has 256 bytes; AMQP allows 255"),
+        ('{"exchange": "x", "headers": {"' + "n" * 256 + '": 1}}', "' has 256 bytes; AMQP allows 255"),
+        ('{"exchange": "x", "exchange": "y"}', 'a name that is twice in one object: "exchange" at column 19'),
+        ('{"exchange": "x", "headers": {"a": 1, "b": {"a": 2}, "a": 1}}', 'twice in one object: "a" at column 54'),
+        ('{"exchange": "x", "headers": {"a": NaN}}', "a number that it does not have: NaN at column 36"),
+        ('{"exchange": "x", "headers": {"a": [1e999]}}', "headers.a[0]: a number"),
+        ('{"exchange": "x", "routing_key": "\\uD83D"}', "half of a surrogate pair"),
+        ('{"exchange": "x", "routing_key": "\\ude00"}', "half of a surrogate pair"),
     ],
 )
 def test_a_bad_line_stops_with_its_place_or_is_counted(
@@ -248,6 +258,10 @@ DIGITS = "9" * 5_000
         (["-H", "k=" + '{"!longstr": ' * 300 + "1" + "}" * 300], "nested too deeply"),
         ([".".join("a" * 20_000)], "ROUTING_KEY has 39999 bytes; AMQP allows 255"),
         (["é" * 128], "ROUTING_KEY has 256 bytes"),
+        (["-H", f"{'n' * 256}=1"], "the name of --header has 256 bytes; AMQP allows 255"),
+        (["-H", 'k={"a": 1, "a": 2}'], '--header k: a name that is twice in one object: "a"'),
+        (["-H", "k=NaN"], "--header k: not JSON: a number that it does not have: NaN; a string is given in quotes"),
+        (["-P", "k=1e999"], "--property k: a number"),
     ],
 )
 def test_explain_refuses_what_no_client_can_send(
@@ -262,6 +276,27 @@ def test_explain_refuses_what_no_client_can_send(
     assert len(told) < 600
 
 
+def test_bytes_that_are_not_utf8_are_routed_as_archives_write_them(
+    in_here: Callable[..., Done], definitions: str, tmp_path: Path
+) -> None:
+    """A pair of halves is a character, and the halves of archives are bytes."""
+    path = tmp_path / "in.jsonl"
+    keys = ["k.\\udcff" + "\\udc80" * 252, "k.\\ud83d\\ude00", "k.\\\\ud800", "k.\\u00e9"]
+    path.write_text("".join(f'{{"exchange": "x", "routing_key": "{key}"}}\n' for key in keys))
+    result = in_here("route", "-d", definitions, str(path))
+    assert [json.loads(line)["routing_key"] for line in result.stdout.splitlines()] == [
+        "k.\udcff" + "\udc80" * 252, "k.\U0001f600", "k.\\ud800", "k.é",
+    ]  # fmt: skip
+
+
+def test_one_bad_line_is_told_as_one(in_here: Callable[..., Done], definitions: str, tmp_path: Path) -> None:
+    """And not as the first of several."""
+    path = tmp_path / "in.jsonl"
+    path.write_text("bad\n")
+    result = in_here("route", "--skip-bad", "-d", definitions, str(path))
+    assert result.stderr.splitlines()[-1] == f"a bad line: {path}:1: not JSON: Expecting value at column 1"
+
+
 def test_a_number_with_5000_digits_is_a_bad_line(
     in_here: Callable[..., Done], definitions: str, tmp_path: Path
 ) -> None:
@@ -270,7 +305,8 @@ def test_a_number_with_5000_digits_is_a_bad_line(
     path.write_text(f'{{"exchange": "h", "headers": {{"n": {DIGITS}}}}}\n')
     result = in_here("route", "-d", definitions, str(path))
     assert result.returncode == 2
-    assert "in.jsonl:1: not JSON that can be read: a number of more than 4300 digits; write it" in result.stderr
+    assert "in.jsonl:1: a number of more than 4300 digits; put it in quotes, or shorten it: 99999" in result.stderr
+    assert " at column 36\n" in result.stderr
 
 
 def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
@@ -287,7 +323,7 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
             assert re.search(r"a number (of more than 4300|has 4,300) digits", result.stderr)
             assert str(path) in result.stderr
             assert "sys." not in result.stderr
-            assert path is language or "digits in line 1; write it as a text" in result.stderr
+            assert path is language or f"{path}:1:126: a number of more than 4300 digits; put it in quotes" in result.stderr
     for command in (["explain", "-d", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
         result = in_here(*command)
         assert result.returncode == 2
@@ -334,7 +370,9 @@ def test_names_with_lone_surrogates_can_be_printed(tmp_path: Path) -> None:
         assert result.returncode in (0, 1), result.stderr
         assert "Traceback" not in result.stderr
     escaped = json.dumps({"exchange": name, "routing_key": name})
-    assert json.loads(hashstar("route", "-t", str(path), given=escaped).stdout)["queues"] == [name]
+    result = hashstar("route", "-t", str(path), given=escaped)
+    assert result.returncode == 2
+    assert r":1: half of a surrogate pair, which no text in UTF-8 has: \ud800 at column 15" in result.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -394,17 +432,28 @@ def test_a_key_longer_than_amqp_allows_is_named_with_its_file_and_binding(
     assert in_here("convert", path, str(tmp_path / "long.bindings")).returncode == 0
 
 
-def test_a_closed_pipe_is_no_error(definitions: str) -> None:
-    """``hashstar route | head`` ends quietly."""
+@pytest.mark.parametrize("command", ["route -d D -", "check BIG", "graph BIG", "check --explain HS"])
+@pytest.mark.parametrize("redirected", [False, True])
+def test_a_closed_pipe_is_no_error_and_no_finding(
+    definitions: str, tmp_path: Path, command: str, redirected: bool
+) -> None:
+    """``hashstar route | head`` ends quietly, with the code that a shell gives for other programs: neither 0 nor 1."""
     lines = '{"exchange": "x", "routing_key": "k.1"}\n' * 200_000
-    command = f"{sys.executable} -m bridge.cli route -d {definitions} | head -1"
-    result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], input=lines, capture_output=True, text=True, check=False, cwd=ROOT,
-        timeout=60,
-    )  # fmt: skip
-    assert len(result.stdout.splitlines()) == 1
-    assert "Traceback" not in result.stderr
-    assert "Exception ignored" not in result.stderr
+    big = tmp_path / "big.bindings"
+    big.write_text("".join(f"queue q{number}\n" for number in range(20_000)))
+    command = command.replace("D", definitions).replace("BIG", str(big))
+    reader, writer = os.pipe()
+    os.close(reader)  # before anything is written: how much fits in a pipe does not matter
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "bridge.cli", *command.split()], input=lines.encode(), stdout=writer,
+            stderr=writer if redirected else subprocess.PIPE, check=False, cwd=ROOT, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert result.returncode == 141
+    errors = (result.stderr or b"").decode().splitlines()
+    assert [line for line in errors if "is unknown here" not in line] == []
 
 
 def test_importing_the_engine_imports_nothing_heavy() -> None:

@@ -19,7 +19,7 @@ from exchange.parts import Binding, Destination, Policy, Queue
 from exchange.profile import profile_for
 from exchange.topology import Topology
 from exchange.typed_json import decode_table
-from exchange.values import EMPTY, FieldTable, type_and_value
+from exchange.values import EMPTY, FieldTable, thaw, type_and_value
 
 __all__ = ["Live", "as_sent", "name_of_arguments"]
 
@@ -94,7 +94,7 @@ class Live:
         """Add a policy or replace the one of its name."""
         body = {"pattern": policy.pattern, "apply-to": policy.apply_to, "priority": policy.priority}
         self.management.request(
-            "PUT", self._at("policies/{}/{}", (policy.name,)), {**body, "definition": dict(policy.definition)}
+            "PUT", self._at("policies/{}/{}", (policy.name,)), {**body, "definition": thaw(policy.definition)}
         )
 
     def clear_policy(self, name: str) -> None:

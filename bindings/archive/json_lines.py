@@ -11,7 +11,9 @@
 ``routed_queues``  names: where the broker put it
 ``origin``         ``{"source": file, "offset": place}``, else it is this file and the byte at which the line begins
 
-and other fields are ignored. A line with the firehose's exchange is unwrapped: see `bindings.archive.firehose`.
+and other fields are ignored. Names and keys have 255 bytes at most, as in AMQP, but for lines with an ``origin``: what
+was copied from an archive of Kafka or RocketMQ may have longer ones. A line with the firehose's exchange is unwrapped:
+see `bindings.archive.firehose`.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from bindings.archive.reading import (
 from bindings.archive.record import SCHEMA, Record, Rows, empty_column
 from bindings.archive.times import EPOCH, MICROSECOND, microseconds
 from exchange.errors import InputError
+from exchange.limits import SHORTSTR_BYTES
 from exchange.typed_json import json_line, message_from_json, message_to_json
 
 __all__ = ["JsonLines", "line_of", "objects_in", "read_lines"]
@@ -162,7 +165,9 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
     for name in ("exchange", "routing_key"):
         if value.get(name) is None:
             raise InputError(f"no {name}")
-    message = message_from_json(value)
+    origin = value.get("origin")
+    is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
+    message = message_from_json(value, any_length=is_copied)
     time = microseconds(value.get("timestamp"))
     if message.exchange == firehose.EXCHANGE:
         published = firehose.unwrapped(message)
@@ -172,7 +177,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
             published.message, time, published.vhost, published.size, published.has_body, published.routed_queues, place
         )
         return None
-    vhost, size, routed, origin = value.get("vhost"), value.get("size"), value.get("routed_queues"), value.get("origin")
+    vhost, size, routed = value.get("vhost"), value.get("size"), value.get("routed_queues")
     if vhost is not None and type(vhost) is not str:
         raise InputError("vhost is not a string")
     if routed is not None and (type(routed) is not list or not all(type(queue) is str for queue in routed)):
@@ -181,7 +186,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
         raise InputError("size is not a number of bytes")
     has_body = value.get("body_truncated") is not True and (value.get("body") is not None or size == 0)
     queues = None if routed is None else tuple(routed)
-    if type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int:
+    if type(origin) is dict and is_copied:
         rows.add_record(Record(message, time, vhost, size, has_body, queues, origin["source"], origin["offset"]))
     else:
         rows.add(message, time, vhost, size, has_body, queues, place)
@@ -243,6 +248,7 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         or exchange.null_count
         or key.null_count
         or any(has_nul(texts) for texts in (exchange, key, vhost))
+        or any(pc.max(pc.binary_length(texts)).as_py() > SHORTSTR_BYTES for texts in (exchange, key))
         or pc.any(pc.equal(exchange, firehose.EXCHANGE)).as_py()
         or (np.abs(seconds) >= SURE_SECONDS).any()
     ):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
+from json import JSONDecodeError
 from typing import Any, Final
 
 import numpy as np
 
 from exchange.errors import InputError
+from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
-from exchange.typed_json import LONG_NUMBER
 
 __all__ = ["check_bounds", "is_flat", "parsed"]
 
@@ -67,10 +67,10 @@ def parsed(line: bytes) -> Any:
         raise InputError(f"JSON of more than {RECORD_BYTES >> 20} MiB")
     check_bounds(line)
     try:
-        return json.loads(line)
+        return parse(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8: {error.reason}") from None
-    except json.JSONDecodeError as error:
+    except JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg}") from None
-    except ValueError:  # Python bounds the digits of integers
-        raise InputError(LONG_NUMBER) from None
+    except JsonFault as error:
+        raise InputError(error.fault.reason) from None

@@ -144,7 +144,7 @@ def too_many(account: Account, allowed: int) -> str:
     """What is said of more bad records than are allowed."""
     reason, facts = max(account.bad.items(), key=lambda each: each[1].records)
     where = facts.samples[0]
-    return f"more than {allowed:,} bad records; the first of many, at {where.offset} in {where.source}: {reason}"
+    return f"more than {allowed:,} bad records, such as that at {where.offset} in {where.source}: {reason}"
 
 
 class _Aside:

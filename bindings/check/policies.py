@@ -8,6 +8,8 @@ from typing import Final
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import several
+from bindings.findings import PATTERN_SHOWN, RESERVED
+from exchange.display import clip_line
 from exchange.parts import Exchange, Policy, Queue
 from exchange.pcre import expression
 from exchange.policy_definitions import wrong_settings
@@ -38,22 +40,23 @@ def find(subject: Subject) -> Iterator[Finding]:
         for part in parts:
             by_part.setdefault(part, []).append(policies[name])
     for policy in policies.values():
+        pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
         for wrong in wrong_settings(policy.definition, subject.topology.profile):
             yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}")
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
         elif (error := expression(policy.pattern).error) != "":
-            message = f"RabbitMQ refuses the pattern '{policy.pattern}' of policy '{policy.name}': {error}"
+            message = f"RabbitMQ refuses the pattern {pattern} of policy '{policy.name}': {error}"
             yield Finding("HS701", policy, message)
         elif unsure[policy.name]:
             reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
-            message = (
-                f"whether policy '{policy.name}' applies to '{unsure[policy.name][0].name}' is not known here: "
-                f"'{policy.pattern}': {reason}"
-            )
+            names = dict.fromkeys(part.name for part in unsure[policy.name])
+            own = [name for name in names if name not in RESERVED]
+            what = several(own) if own else "exchanges"
+            message = f"whether policy '{policy.name}' applies to {what} is not known here: {pattern}: {reason}"
             yield Finding("HS706", policy, message)
         elif not matched[policy.name]:
-            yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has '{policy.pattern}'")
+            yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has {pattern}")
         else:
             yield from _priority(policy, matched[policy.name], by_part)
     yield from _dead_letters(subject, by_part)

@@ -28,8 +28,8 @@ class Report(NamedTuple):
     vhosts: Sequence[VhostFindings]
     profile: str = ""
     """The name of the profile whose rules hold."""
-    exported_by: str | None = None
-    """The version of RabbitMQ that chose the profile, as the file has it; None where something else did."""
+    chosen_by: str | None = None
+    """Why it is this profile; None where the user or the file names it, or it is that of a broker."""
 
     def findings(self) -> Iterator[tuple[str, Finding]]:
         """Each with its virtual host."""

@@ -29,8 +29,8 @@ def _lines(report: Report) -> Iterator[str]:
         for _, group in groupby(findings, key=lambda finding: finding.code):
             yield from _kind(report.name, list(group))
             yield ""
-    if report.exported_by is not None:
-        yield f"{report.name}: by the rules of {report.profile}, as its rabbitmq_version is {report.exported_by}"
+    if report.chosen_by is not None:
+        yield f"{report.name}: by the rules of {report.profile}, {report.chosen_by}"
     counts = ", ".join(counted(count, severity) for severity, count in report.counts.items() if count)
     yield f"{report.name}: {counts or 'nothing found'}"
 

@@ -110,8 +110,8 @@ def check_command(
             if not found:
                 findings = in_order([*_of_file(given), *findings])
             found.append(VhostFindings(name, [finding for finding in findings if finding.code in selection]))
-        exported_by = None if profile is not None or is_address(source) else given.exported_by
-        report = Report(given.name, _with_lines(given, source, found), topology.profile.name, exported_by)
+        chosen_by = given.chosen_by if profile is None else None
+        report = Report(given.name, _with_lines(given, source, found), topology.profile.name, chosen_by)
     except HashstarError as error:
         fail(error)
     finally:

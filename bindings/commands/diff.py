@@ -16,6 +16,7 @@ from bindings.diff.meaning import Meaning, meaning
 from bindings.diff.plan import Plan, plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources import open_source
+from exchange.cli import profile_option
 from exchange.console import echo_line, seconds_to_answer, timeout_option
 from exchange.display import dump_json
 from exchange.errors import BrokerError, HashstarError, InputError
@@ -23,7 +24,6 @@ from exchange.lines import read_lines
 from exchange.message import Message
 from exchange.parts import Queue
 from exchange.router import Router
-from exchange.topology import Topology
 from exchange.typed_json import message_from_line
 
 __all__ = ["diff_command"]
@@ -42,6 +42,7 @@ STATUS_SECONDS: Final = 0.2
     "--messages", type=click.File("rb"), help="Messages as hashstar route takes them: tell which go elsewhere."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@profile_option("the one that A names, else B, else the newest")
 @timeout_option
 @click.option(
     "--budget",
@@ -62,6 +63,7 @@ def diff_command(
     vhost: str | None,
     messages: IO[bytes] | None,
     as_json: bool,
+    profile: str | None,
     budget: float,
     fail_on: str,
     before: str,
@@ -80,8 +82,11 @@ def diff_command(
     """
     try:
         show_status("reading ...")
-        old, new = _topology(before, vhost), _topology(after, vhost)
-        new = new.with_profile(old.profile)
+        one, other = (open_source(where, vhost, seconds=seconds_to_answer()) for where in (before, after))
+        rules = profile or one.profile or other.profile
+        old, new = (source.routable(vhost, rules) for source in (one, other))
+        for source in (one, other):
+            warn(source)
         deadline = Deadline(budget)
         show_status("planning ...")
         todo = plan(old, new, deadline=deadline.share(PLAN_PART))
@@ -92,7 +97,11 @@ def diff_command(
         show_status("")
         fail(error)
     if as_json:
-        result: dict[str, Any] = {"plan": plan_to_json(todo), "meaning": meaning_to_json(difference)}
+        result: dict[str, Any] = {
+            "profile": old.profile.name,
+            "plan": plan_to_json(todo),
+            "meaning": meaning_to_json(difference),
+        }
         if moved is not None:
             result["messages"] = moved.to_json()
         click.echo(dump_json(result))
@@ -143,13 +152,6 @@ def _gains(todo: Plan, difference: Meaning) -> bool:
 
 
 FAILING: Final[Mapping[str, Callable[[Plan, Meaning], bool]]] = {"any": _differs, "lost": _loses, "gained": _gains}
-
-
-def _topology(where: str, vhost: str | None) -> Topology:
-    source = open_source(where, vhost, seconds=seconds_to_answer())
-    topology = source.routable(vhost)
-    warn(source)
-    return topology
 
 
 class _Move(NamedTuple):

@@ -15,6 +15,7 @@ from bindings.graph.svg import svg
 from bindings.graph.text import text
 from bindings.management import is_address
 from bindings.sources import open_source
+from exchange.cli import profile_option
 from exchange.console import seconds_to_answer, timeout_option
 from exchange.errors import HashstarError
 
@@ -34,18 +35,28 @@ DEPTH: Final = 2
     default=DEPTH,
     help="Maximum number of bindings between NAME and what is drawn [2].",
 )
+@profile_option()
 @timeout_option
 @click.argument("source", metavar="TOPOLOGY")
 def graph_command(
-    vhost: str | None, output: Path | None, findings: bool, centre: str | None, depth: int, source: str
+    vhost: str | None,
+    output: Path | None,
+    findings: bool,
+    centre: str | None,
+    depth: int,
+    profile: str | None,
+    source: str,
 ) -> None:
     """Draw exchanges, bindings, queues and partitions; what check finds is coloured, and told in tooltips.
+
+    An alternate exchange with a question mark is in force only if a policy applies whose pattern is not understood
+    here, or that has the priority of another one.
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
     """
     try:
         given = open_source(source, vhost, seconds=seconds_to_answer())
-        topology = given.topology(vhost)
+        topology = given.topology(vhost, profile)
         warn(given)
         found = check(topology, given.expectations(topology.vhost)) if findings else ()
         drawn = drawing(topology, found)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from bindings.check.finding import SEVERITIES, Finding, Severity
 from exchange.errors import InputError
 from exchange.notation import write_arguments
-from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Queue, alternate_exchange
+from exchange.parts import PREDECLARED, Binding, Destination, Exchange, Queue, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["Drawing", "Edge", "Node", "around", "drawing"]
@@ -43,7 +43,8 @@ class Edge:
     source: Destination
     target: Destination
     labels: tuple[str, ...]
-    """Routing keys, with arguments where there are some; as in the bindings, sorted."""
+    """Routing keys, with arguments where there are some; as in the bindings, sorted. Of an alternate ``alternate``, or
+    ``alternate?`` where it is not known whether it is in force."""
     alternate: bool = False
     severity: Severity | None = None
     findings: tuple[str, ...] = ()
@@ -134,10 +135,14 @@ def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Ed
 def _alternates(topology: Topology, about: dict[object, list[Finding]]) -> list[Edge]:
     edges = []
     for name in sorted(topology.exchanges):
-        alternate = alternate_exchange(topology.exchanges[name], topology.policies)
-        if name and alternate is not None:
-            ends = Destination("exchange", name), Destination("exchange", alternate)
-            edges.append(Edge(*ends, ("alternate",), alternate=True))
+        possible = possible_alternates(topology.exchanges[name], topology.policies) if name else ()
+        label = "alternate" if len(possible) == 1 else "alternate?"
+        if len(possible) > 1 and name in UNUSED and not topology.bindings_from(name):
+            continue  # a pattern that is not understood would bring all of them into the picture
+        for alternate in possible:
+            if alternate is not None:
+                ends = Destination("exchange", name), Destination("exchange", alternate)
+                edges.append(Edge(*ends, (label,), alternate=True))
     return edges
 
 

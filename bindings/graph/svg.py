@@ -156,7 +156,9 @@ def _curve(points: Sequence[Point]) -> str:
 
 
 def _labels(edge: Edge) -> list[str]:
-    if edge.alternate or edge.labels == ("",):  # dashed says it
+    if edge.alternate:  # dashed says it
+        return [] if edge.labels == ("alternate",) else ["?"]
+    if edge.labels == ("",):
         return []
     lines = [_shortened(label or '""') for label in edge.labels[:LABELS]]
     if len(edge.labels) > LABELS:

@@ -77,7 +77,7 @@ def _title(node: Node) -> str:
 
 def _labels(edge: Edge) -> str:
     if edge.alternate:
-        return "alternate"
+        return edge.labels[0]
     if edge.labels == ("",):
         return ""
     shown = ", ".join(label if label.endswith("}") else f"'{label}'" for label in edge.labels[:LABELS])

@@ -11,13 +11,13 @@ from bindings.document import Document, Section
 from bindings.expectations import Expectation
 from bindings.language import statements as declare
 from bindings.language.blocks import levels
-from bindings.language.errors import LanguageError, Mistake, nearest
+from bindings.language.errors import LanguageError, Mistake
 from bindings.language.syntax import Node, Shapes, parse
 from bindings.language.tokens import Statement, Token, rows, statements
 from bindings.language.values import Budget, Item, Terms
 from exchange.errors import InputError
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue
-from exchange.profile import PROFILES, Profile
+from exchange.profile import RELEASES, Profile
 from exchange.topology import Topology
 
 __all__ = ["read"]
@@ -183,7 +183,7 @@ class _Reader:
             raise Mistake("the profile is said already; a file has one", token)
         self._profile = profile_said(name)
         if self._profile is None:
-            raise Mistake(f"no profile {name!r}{nearest(name, PROFILES)}", token)
+            raise Mistake(f"no profile {name!r}; there are {RELEASES}", token)
 
 
 def _check_variable(token: Token) -> None:

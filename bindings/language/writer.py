@@ -13,6 +13,7 @@ from bindings.language.statements import APPLY_TO, QUEUE_TYPES, SAID_BARE
 from exchange.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy, Queue
 from exchange.typed_json import encode_table
+from exchange.values import thaw
 
 if TYPE_CHECKING:
     from bindings.document import Document, Section
@@ -101,7 +102,7 @@ def _policy(part: Policy) -> str:
         attributes.append(part.apply_to)
     if type(part.priority) is not int or part.priority:
         attributes.append(f"priority {json.dumps(part.priority)}")
-    return _statement(f"policy {write_name(part.name)}", [*attributes, *_arguments(part.definition, typed=False)])
+    return _statement(f"policy {write_name(part.name)}", [*attributes, *_arguments(thaw(part.definition), typed=False)])
 
 
 def _bindings(bindings: Iterable[Binding]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import click
 from exchange.console import fail
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
+from exchange.json_text import Refused, find_fault, unique
 from exchange.partition import picture
 from exchange.partition.key_source import KeySource
 from exchange.partition.moves import KeyCounts, Way, moves
@@ -140,12 +141,14 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             continue
         place = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = json.loads(raw, parse_float=_finite, parse_constant=_finite)
+            fields = json.loads(raw, object_pairs_hook=unique, parse_float=_finite, parse_constant=_finite)
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
             yield _Line(place, fields, _key(fields) if source is None else source.of(message_from_json(fields)))
-        except (ValueError, RecursionError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{place}: not JSON: {error}") from None
+        except (ValueError, Refused, RecursionError) as error:
+            raise InputError(f"{place}: {find_fault(raw.decode('utf-8', 'replace')) or error}") from None
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
 

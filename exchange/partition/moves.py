@@ -68,10 +68,10 @@ class Skew:
     hottest_messages: int
 
     @property
-    def ratio(self) -> float:
-        """The fullest partition over the mean: 1.0 is even."""
+    def ratio(self) -> float | None:
+        """The fullest partition over the mean: 1.0 is even. None without a message."""
         total = sum(self.messages.values())
-        return max(self.messages.values()) * len(self.messages) / total if total else 1.0
+        return max(self.messages.values()) * len(self.messages) / total if total else None
 
     @property
     def empty(self) -> int:

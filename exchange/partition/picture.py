@@ -59,7 +59,7 @@ def _lines(moves: Moves, before: str, after: str) -> Iterator[str]:
     yield f"{'':24}{'before':>12}{'after':>12}"
     yield f"{'partitions':24}{len(moves.before.messages):>12,}{len(moves.after.messages):>12,}"
     yield f"{'empty partitions':24}{moves.before.empty:>12,}{moves.after.empty:>12,}"
-    yield f"{'fullest / mean':24}{moves.before.ratio:>12.2f}{moves.after.ratio:>12.2f}"
+    yield f"{'fullest / mean':24}{_ratio(moves.before):>12}{_ratio(moves.after):>12}"
     if moves.before.hottest_messages > 1:
         share = moves.before.hottest_messages / (moves.messages or 1)
         yield f"{'hottest key':24}{share:>12.1%}  {moves.before.hottest_key!r}"
@@ -124,5 +124,10 @@ def _largest(moves: Moves) -> list[tuple[tuple[str, str], int]]:
     return sorted(moves.flows.items(), key=lambda flow: (-flow[1], flow[0]))
 
 
+def _ratio(skew: Skew) -> str:
+    return "-" if skew.ratio is None else f"{skew.ratio:.2f}"
+
+
 def _skew_json(skew: Skew) -> dict[str, Any]:
-    return {"messages": dict(skew.messages), "fullest_to_mean": round(skew.ratio, 4), "empty": skew.empty}
+    ratio = None if skew.ratio is None else round(skew.ratio, 4)
+    return {"messages": dict(skew.messages), "fullest_to_mean": ratio, "empty": skew.empty}

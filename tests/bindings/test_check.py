@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from bindings.check.check import LISTED, check
 from bindings.check.finding import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.document import Document, Section
+from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.profile import PROFILES
 
@@ -372,6 +374,82 @@ def test_a_key_that_many_ways_save_is_looked_for_beyond_the_stack() -> None:
     bindings += [Binding.to_exchange("t", "f", word) for word in words] + [Binding.to_queue("f", "q")]
     found = check(Topology([TOPIC, Exchange("u", "topic"), FANOUT], [Q], bindings), optional=["HS205"])
     assert {"HS205"} <= {finding.code for finding in found}
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "shown", "profile"),
+    [
+        ("rabbitmq_version", '"banana"', '"banana" is no release of RabbitMQ', "rabbitmq-4.3"),
+        ("rabbitmq_version", "5", "5 is no release of RabbitMQ", "rabbitmq-4.3"),
+        ("rabbitmq_version", '""', '"" is no release of RabbitMQ', "rabbitmq-4.3"),
+        ("rabbitmq_version", "null", "null is no release of RabbitMQ", "rabbitmq-4.3"),
+        ("rabbit_version", '"9"', '"9" is no release of RabbitMQ', "rabbitmq-4.3"),
+        ("rabbitmq_version", '"3.8.9"', '"3.8.9" is older than the oldest profile', "rabbitmq-3.10"),
+    ],
+)
+def test_a_version_without_a_profile_is_named_with_the_profile_that_holds(
+    tmp_path: Path, key: str, version: str, shown: str, profile: str
+) -> None:
+    """As a finding of check, and as a warning of every command that reads the file."""
+    plain = json.loads(definitions(Topology(queues=[Q])))
+    file = written(tmp_path / "d.json", json.dumps({**plain, key: json.loads(version)}))
+    warning = f"{key}: {shown}; without --profile, the rules of {profile} hold"
+    result = run(file)
+    assert result.stdout.count(warning) == 1
+    assert f"by the rules of {profile}, " in result.stdout
+    for command in (["graph", str(file)], ["explain", "-t", str(file), "", "q"], ["diff", str(file), str(file)]):
+        assert f"warning: {warning}\n" in CliRunner().invoke(hashstar, command).stderr
+    named = written(
+        tmp_path / "named.json", json.dumps({**plain, key: json.loads(version), "hashstar": {"profile": "4.0"}})
+    )
+    assert key not in run(named).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("d.json", '{"queues": []}', "rabbitmq-4.3, the newest, as it names no release of RabbitMQ"),
+        ("d.bindings", "queue q\n", "rabbitmq-4.3, the newest, as it names no profile"),
+        ("d.bindings", "profile 4.1\nqueue q\n", None),
+        ("d.json", '{"hashstar": {"profile": "rabbitmq-4.0"}, "rabbitmq_version": "3.12.1"}', None),
+    ],
+)
+def test_a_profile_that_nobody_named_is_named_by_check(tmp_path: Path, name: str, text: str, line: str | None) -> None:
+    """With the reason; a profile that the file names needs none."""
+    found = re.findall(r"by the rules of (.*)", run(written(tmp_path / name, text)).stdout)
+    assert found == ([] if line is None else [line])
+
+
+def test_a_pattern_that_is_not_understood_is_shown_in_short_with_names_that_people_chose() -> None:
+    """The policy may be for any exchange: those that every broker has are no help."""
+    topology = Topology([TOPIC], [Q], policies=[Policy("p", "a{" + "1" * 5_000 + "}", apply_to="exchanges")])
+    (found,) = [finding for finding in check(topology) if finding.code == "HS706"]
+    assert "whether policy 'p' applies to 't' is not known here: 'a{1111" in found.message
+    assert len(found.message) < 250
+    (found,) = [f for f in check(Topology(policies=topology.policies.values())) if f.code == "HS706"]
+    assert "applies to exchanges is not known here" in found.message
+
+
+def test_a_warning_shows_a_pattern_as_it_is_written(tmp_path: Path) -> None:
+    """Without the escapes of Python, and in short."""
+    file = written(tmp_path / "d.bindings", r"policy p: '^(a)\k<x>', queues, max-length = 1" + "\nqueue q\n")
+    result = CliRunner().invoke(hashstar, ["graph", str(file)])
+    assert r"'^(a)\k<x>' is not understood here" in result.stderr
+    file = written(tmp_path / "d.bindings", "policy p: '" + "(" * 5_000 + "', queues, max-length = 1\nqueue q\n")
+    assert len(CliRunner().invoke(hashstar, ["graph", str(file)]).stderr) < 500
+
+
+@pytest.mark.parametrize("release", ["2.0", "3.9.29", "rabbitmq-3.8", "banana", "4"])
+def test_a_release_that_no_profile_covers_is_refused_with_those_there_are(tmp_path: Path, release: str) -> None:
+    """On the command line and in a file."""
+    file = str(written(tmp_path / "d.bindings", f"profile {release}\nqueue q\n"))
+    fine = str(written(tmp_path / "fine.bindings", "queue q\n"))
+    commands = [["check", file], ["check", fine], ["graph", fine], ["explain", "-t", fine, ""], ["diff", fine, fine]]
+    for number, command in enumerate(commands):
+        result = CliRunner().invoke(hashstar, command + ["--profile", release] * (number > 0))
+        assert result.exit_code == 2
+        assert "rabbitmq-3.10, rabbitmq-3.12, rabbitmq-3.13, rabbitmq-4.0, rabbitmq-4.3" in result.output
+        assert "a release from 3.10 on" in result.output
 
 
 def test_the_version_of_an_export_that_chose_the_rules_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from bindings import files
-from bindings.files import PRIVATE, content, create_exclusively, gunzipped, make_folders, replacing, save_lines
+from bindings.files import (
+    PRIVATE,
+    content,
+    create_exclusively,
+    gunzipped,
+    make_folders,
+    open_file,
+    replacing,
+    save_lines,
+    whole,
+)
 from bindings.sources import open_source
 from exchange.errors import InputError
 from tests.test_cli import hashstar
@@ -31,8 +41,30 @@ def test_what_unpacks_to_too_much_is_refused_before_it_is_unpacked(monkeypatch: 
 
 def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "DOCUMENT_BYTES", 3 << 20)
-    with pytest.raises(InputError, match=r"/dev/zero: too large"):
-        content("/dev/zero")
+    with Path("/dev/zero").open("rb") as zeros, pytest.raises(InputError, match=r"x: too large"):
+        whole(zeros, "x")
+
+
+def test_a_pipe_or_a_device_with_a_name_is_no_file(tmp_path: Path) -> None:
+    """Opening the pipe would wait for a writer, and nobody knows whether one comes."""
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(InputError, match="cannot be read: it is a pipe or a device; save what it gives to a file"):
+            content(name)
+        with pytest.raises(OSError, match="pipe or a device"):
+            open_file(name)
+
+
+def test_what_a_shell_gives_is_read_to_its_end() -> None:
+    """``<(...)`` is a pipe that is open already, also when its writer has ended."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"queue q\n")
+        os.close(writer)
+        assert content(f"/dev/fd/{reader}") == b"queue q\n"
+    finally:
+        os.close(reader)
+    assert content("/dev/null") == b""
 
 
 def test_a_name_that_no_file_can_have_is_an_error_that_names_it() -> None:

@@ -204,3 +204,46 @@ def test_the_surroundings_of_a_name_are_drawn_without_what_is_further_away(tmp_p
     assert "to the alternate exchange" in picture
     assert ">warning</text>" in picture
     assert ">error</text>" not in picture
+
+
+UNSURE = r"""
+exchange e: topic
+exchange u: fanout
+exchange w: fanout
+queue q
+e -> q: "a"
+u -> q
+policy p: '^(?R)?e', exchanges, alternate-exchange = "u"
+policy p2: '^e$', exchanges, alternate-exchange = "w"
+"""
+
+
+def test_an_alternate_that_may_not_be_in_force_has_a_question_mark(tmp_path: Path) -> None:
+    """In the text and in the picture; exchanges that nobody uses do not come into it for that."""
+    path, picture = tmp_path / "t.bindings", tmp_path / "t.svg"
+    path.write_text(UNSURE)
+    drawn = CliRunner().invoke(graph_command, [str(path)])
+    assert "alternate? -> u (" in drawn.stdout
+    assert "alternate? -> w (" in drawn.stdout
+    assert "amq." not in drawn.stdout
+    assert CliRunner().invoke(graph_command, [str(path), "-o", str(picture)]).exit_code == 0
+    assert picture.read_text().count(">?</text>") == 3  # u stands behind itself, without a label
+    path.write_text(UNSURE.replace("(?R)?", ""))
+    drawn = CliRunner().invoke(graph_command, [str(path)])
+    assert "alternate? -> u (" in drawn.stdout  # two policies of one priority
+    path.write_text(UNSURE.replace("^(?R)?e", "^x"))
+    drawn = CliRunner().invoke(graph_command, [str(path)])
+    assert "alternate -> w (" in drawn.stdout
+    assert "?" not in drawn.stdout
+
+
+def test_the_findings_are_those_of_the_profile_that_is_given(tmp_path: Path) -> None:
+    """A binding that 4.3.5 refuses is marked under it, and not under 4.0."""
+    path = tmp_path / "t.bindings"
+    path.write_text('exchange t: topic\nqueue q\nt -> q: "#.a.#.b.#"\n')
+    pictures = {}
+    for release in ("4.0", "4.3.5"):
+        picture = tmp_path / f"{release}.svg"
+        assert CliRunner().invoke(graph_command, [str(path), "--profile", release, "-o", str(picture)]).exit_code == 0
+        pictures[release] = picture.read_text()
+    assert {release: "HS404" in drawn for release, drawn in pictures.items()} == {"4.0": False, "4.3.5": True}

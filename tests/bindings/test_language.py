@@ -308,7 +308,7 @@ MISTAKES = [
     ("let r = 1\nlet r = 2", 2, 5, "r has values already, from line 1"),
     ("let 1x = a", 1, 5, "'1x' cannot be a variable"),
     ("let r = 5..1", 1, 9, "a range goes up"),
-    ("profile rabbitmq-4", 1, 9, "no profile 'rabbitmq-4'; did you mean rabbitmq-4.3 or rabbitmq-4.0?"),
+    ("profile rabbitmq-4", 1, 9, "no profile 'rabbitmq-4'; there are rabbitmq-3.10, "),
     ("profile rabbitmq-4.0\nprofile rabbitmq-4.0", 2, 9, "the profile is said already"),
     ('expect orders "x" unroutabel', 1, 19, "no outcome 'unroutabel'; did you mean unroutable?"),
     ('expect orders "x" unroutable a', 1, 19, "unroutable stands alone"),

@@ -464,10 +464,23 @@ def test_a_server_may_send_elsewhere_in_words_that_are_no_address() -> None:
     [("3.10.8", "rabbitmq-3.10"), ("4.1.2", "rabbitmq-4.0"), ("4.3.6", "rabbitmq-4.3"), ("3.13.7-rc", "rabbitmq-3.13")],
 )
 def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, version: str, profile: str) -> None:
-    """Unless one is given, by its name or as a version; a version that is none is not looked at."""
+    """Unless one is given, by its name or as a version. One that is none chooses the newest, an old one the oldest."""
     path = tmp_path / "definitions.json"
     path.write_text(json.dumps({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/"}]}))
     assert load(str(path)).profile == PROFILES[profile]
     assert load(str(path), profile="3.12").profile == PROFILES["rabbitmq-3.12"]
     path.write_text(json.dumps({"rabbitmq_version": "unknown"}))
     assert load(str(path)).profile == LATEST
+    path.write_text(json.dumps({"rabbitmq_version": "3.8.9"}))
+    assert load(str(path)).profile == PROFILES["rabbitmq-3.10"]
+
+
+@pytest.mark.parametrize("text", ["null", "5", '"x"', " true\n", "[]", "NaN"])
+def test_a_json_file_that_is_no_object_is_told_as_that(tmp_path: Path, text: str) -> None:
+    """And not in the words of the language, which it is not written in."""
+    path = tmp_path / "d.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"d\.json(: not definitions, which are an object|:1:1: not JSON: a number)"):
+        load(str(path))
+    path.write_text("queue q\n")
+    assert "q" in load(str(path)).queues

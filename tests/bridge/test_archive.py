@@ -43,7 +43,9 @@ FOUR = Partitioning.parse("kafka.murmur2 over 4")
 NOON = 1_700_000_000_000_000
 """A time, in microseconds since 1970."""
 
-UNHELD = Message("", "key.0", {"an object": object()})
+CHANGED: dict[str, Any] = {}
+UNHELD = Message("", "key.0", CHANGED)
+CHANGED["an object"] = object()  # a message keeps the mapping, and checks it once
 
 
 def records_in(path: Path) -> list[Record]:

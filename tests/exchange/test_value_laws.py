@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import inspect
 import multiprocessing
 import os
 import pickle
 import pkgutil
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,6 +35,7 @@ from exchange import (
     Exchange,
     FieldTable,
     HashstarError,
+    InputError,
     Message,
     Pattern,
     PatternError,
@@ -44,6 +47,7 @@ from exchange import (
     Topology,
     Typed,
 )
+from exchange.json_text import Fault
 from exchange.kinds import KINDS
 from exchange.partition.partitioning import Partitioning
 from exchange.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
@@ -149,6 +153,128 @@ def test_values_cannot_be_changed() -> None:
                 setattr(value, name, None)
 
 
+def mutable_in(value: Any) -> Iterator[Any]:
+    """Each list, dict, set or buffer that a value holds, at any depth; but for what a message was given, which it keeps."""
+    if isinstance(value, (list, dict, set, bytearray, memoryview)):
+        yield value
+    elif isinstance(value, Message):
+        return
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from mutable_in(item)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from mutable_in(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from mutable_in(getattr(value, field.name))
+
+
+DEEP: list[Any] = [{"x": [[1]]}, {"x": {"y": [{"z": []}]}}, {"x": [bytearray(b"a")]},
+                   {"x": Typed("array", [[1, {"a": [2]}]])}, {"x": FieldTable({"y": [Typed("table", {"z": [1]})]})}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        FieldTable,
+        lambda given: Exchange("e", arguments=given),
+        lambda given: Queue("q", arguments=given),
+        lambda given: Binding.to_queue("e", "q", "k", given),
+        lambda given: Binding.to_queue("e", "q", "k")._replace(arguments=given),
+        lambda given: Policy("p", ".*", given),
+    ],
+)
+@pytest.mark.parametrize("given", DEEP, ids=str)
+def test_a_value_holds_nothing_that_can_change_at_any_depth(make: Callable[[Any], Any], given: Any) -> None:
+    """What it was given may change: the value does not see it."""
+    value = make(copy.deepcopy(given))
+    assert list(mutable_in(value)) == []
+    table = next(each for each in mapping_in(value))
+    assert table == given
+    assert hash(value) == hash(make(given))
+
+
+def mapping_in(value: Any) -> Iterator[FieldTable]:
+    """The tables of a value, itself if it is one."""
+    if isinstance(value, FieldTable):
+        yield value
+    else:
+        parts = value if isinstance(value, tuple) else [getattr(value, field.name) for field in fields(value)]
+        yield from (part for part in parts if isinstance(part, FieldTable))
+
+
+def test_the_examples_hold_nothing_that_can_change() -> None:
+    """The same law for every public value."""
+    for value in VALUES:
+        assert list(mutable_in(value)) == [], value
+
+
+NOTHING: list[Any] = []
+NOT_FIELDS: list[tuple[Any, type[Exception], str]] = [
+    ({5: 1}, TypeError, "names of fields are str, not int: 5"),
+    ({"a": object()}, TypeError, "'a': no AMQP field type for object: "),
+    ({"a": [{"b": {1, 2}}]}, TypeError, "'a': no AMQP field type for set: "),
+    ({"a": 2**70}, InputError, "'a': an integer of 71 bits; AMQP has 64, one of them the sign"),
+    ({"a": [-(2**63) - 1]}, InputError, "'a': an integer of 64 bits; AMQP has 64, one of them the sign"),
+    ({"a": Decimal("NaN")}, InputError, "'a': NaN is not a finite decimal"),
+    ({"a": functools.reduce(lambda value, _: [value], range(100_000), NOTHING)}, InputError, "'a': nested too deeply"),
+    ([1], TypeError, "must be a mapping, not list: [1]"),
+    (None, TypeError, "must be a mapping, not NoneType: None"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "owner"),
+    [
+        (lambda given: Message(headers=given), "Message: headers"),
+        (lambda given: Message(properties=given), "Message: properties"),
+        (lambda given: Exchange("e", arguments=given), "Exchange: arguments"),
+        (lambda given: Queue("q", arguments=given), "Queue: arguments"),
+        (lambda given: Binding("e", Destination("queue", "q"), "", given), "Binding: arguments"),
+        (lambda given: Policy("p", "", given), "Policy: definition"),
+    ],
+)
+@pytest.mark.parametrize(("given", "kind", "words"), NOT_FIELDS, ids=range(len(NOT_FIELDS)))
+def test_what_is_no_field_is_refused_where_the_value_is_made(
+    make: Callable[[Any], Any], owner: str, given: Any, kind: type[Exception], words: str
+) -> None:
+    """The error names the value and the field. A policy is JSON, whose integers have any size."""
+    if owner.startswith("Policy") and "integer" in words:
+        assert make(given).definition == given
+        return
+    with pytest.raises(kind) as caught:
+        make(given)
+    assert str(caught.value).startswith(owner)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Queue(None), "Queue: name must be str, not NoneType: None"),  # type: ignore[arg-type]
+        (lambda: Exchange(5), "Exchange: name must be str, not int: 5"),  # type: ignore[arg-type]
+        (lambda: Exchange("e", None), "Exchange: type must be str, not NoneType: None"),  # type: ignore[arg-type]
+        (lambda: Binding.to_queue(None, "q"), "Binding: source must be str, not NoneType: None"),  # type: ignore[arg-type]
+        (lambda: Binding.to_queue("e", None), "Binding: queue must be str, not NoneType: None"),  # type: ignore[arg-type]
+        (lambda: Binding.to_exchange("e", 5), "Binding: exchange must be str, not int: 5"),  # type: ignore[arg-type]
+        (lambda: Binding.to_queue("e", "q", b"k"), "Binding: routing_key must be str, not bytes: b'k'"),  # type: ignore[arg-type]
+        (lambda: Binding("e", ("queue", "q")), "Binding: destination must be a Destination, not tuple"),  # type: ignore[arg-type]
+        (lambda: Topology([Queue("q")]), "Topology: Exchange is wanted, not Queue: "),  # type: ignore[list-item]
+        (lambda: Topology(bindings=["b"]), "Topology: Binding is wanted, not str: 'b'"),  # type: ignore[list-item]
+        (lambda: Router(None), "Router: topology must be a Topology, not NoneType: None"),  # type: ignore[arg-type]
+        (lambda: ROUTER.route(None), "Router: message must be a Message, not NoneType"),  # type: ignore[arg-type]
+        (lambda: ROUTER.explain({}), "Router: message must be a Message, not dict"),  # type: ignore[arg-type]
+        (lambda: TOPOLOGY.declare_queue("q"), "Queue is wanted, not str: 'q'"),  # type: ignore[arg-type]
+        (lambda: ROUTER.delete_queue(None), "str is wanted, not NoneType: None"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_argument_of_another_type_is_named(make: Callable[[], object], words: str) -> None:
+    """With what is wanted, where the argument is given."""
+    with pytest.raises(TypeError, match=re.escape(words)):
+        make()
+
+
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, sent])
 def test_a_router_can_be_copied(again: Callable[[Router], Router]) -> None:
     """The copy routes alike, and is edited apart."""
@@ -198,7 +324,15 @@ def error_classes() -> list[type[HashstarError]]:
 
 
 CLASSES = error_classes()
-EXAMPLES: dict[Any, Any] = {str: "text", int: 7, bytes: b"\xff", bool: True, float: 1.5, tuple[int, int]: (0, 1)}
+EXAMPLES: dict[Any, Any] = {
+    Fault: Fault(1, "reason", "shown"),
+    str: "text",
+    int: 7,
+    bytes: b"\xff",
+    bool: True,
+    float: 1.5,
+    tuple[int, int]: (0, 1),
+}
 
 
 def an_error(kind: type[HashstarError]) -> HashstarError:

@@ -67,7 +67,7 @@ def table(fields: Mapping[str, Any]) -> str:
 
 NAMES = (
     TEXT
-    | st.sampled_from(["", "\0", "a\0ff", "\udcff", "\ud800", "ordør"])
+    | st.sampled_from(["", "\0", "a\0ff", "\udcff", "ordør"])
     | st.binary(max_size=5).map(lambda data: data.decode("utf-8", "surrogateescape"))
 )
 TIMES = st.none() | st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)

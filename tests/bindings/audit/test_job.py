@@ -242,7 +242,7 @@ def test_bad_records_are_counted_and_kept_aside(spark: SparkSession, spoilt: Pat
 def test_too_many_bad_records_stop_the_job(spark: SparkSession, spoilt: Path, task_bytes: int) -> None:
     archive = detect(str(spoilt))
     with in_parts(task_bytes):
-        with pytest.raises(TooManyBad, match=r"more than 1 bad records; .*spoilt\.jsonl"):
+        with pytest.raises(TooManyBad, match=r"more than 1 bad records, .*spoilt\.jsonl"):
             run(spark, archive, [COVERAGE], max_bad=1)
         with pytest.raises(TooManyBad, match="more than 3 bad records"):
             here(archive, [COVERAGE], max_bad=3)

@@ -98,6 +98,8 @@ def test_the_list_has_every_strategy() -> None:
     (("-p", "kafka.murmur2", "-n", "3"), '{"key": "a"}\n{"kye": 1}', '-:2: no "key"'),
     (("-p", "kafka.murmur2", "-n", "3"), "{", "-:1: not JSON"),
     (("-p", "kafka.murmur2", "-n", "3"), "[1]", "-:1: expected a JSON object"),
+    (("-p", "kafka.murmur2", "-n", "3"), '{"key": "a", "key": "b"}', '-:1: a name that is twice in one object: "key"'),
+    (("-p", "kafka.murmur2", "-n", "3"), '{"key": ' + "9" * 5_000 + "}", "-:1: a number of more than 4300 digits"),
     (("-p", "kafka.murmur2", "-n", "3"), '{"key": {"a": 1}}', "-:1: a key of type dict"),
     (("-p", "rocketmq.hash", "-n", "3"), '{"key": {"!bytes": "AA=="}}', "-:1: "),
 ])  # fmt: skip
@@ -113,3 +115,11 @@ def test_a_file_is_named_in_errors(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     path.write_text('{"key": "a"}\nnot json\n')
     assert f"{path}:2: not JSON" in run("-p", "kafka.murmur2", "-n", "3", str(path)).output
+
+
+def test_without_a_message_there_is_no_ratio() -> None:
+    """1.00 is that of messages which lie evenly."""
+    arguments = ("-p", "kafka.murmur2", "-n", "3", "--to", "4")
+    assert "fullest / mean                     -           -\n" in run(*arguments, given="").output
+    skew = json.loads(run(*arguments, "--json", given="").output)["skew"]
+    assert [skew[each]["fullest_to_mean"] for each in ("before", "after")] == [None, None]

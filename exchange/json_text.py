@@ -1,0 +1,190 @@
+"""JSON texts that all parsers read alike: what they would take differently is refused, with its place.
+
+A name that is twice in one object, ``NaN``, halves of surrogate pairs: some parsers refuse these, others drop or
+replace them. Where a text is at fault, `find_fault` walks through it once more and finds the place, which parsers do
+not name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from json import JSONDecodeError, JSONDecoder, loads
+from typing import Any, Final, NamedTuple
+
+from exchange.display import clip_line
+from exchange.errors import InputError
+from exchange.limits import INTEGER_DIGITS, NESTING
+
+__all__ = [
+    "Fault",
+    "JsonFault",
+    "Refused",
+    "check_text",
+    "find_fault",
+    "parse",
+    "refuse_constant",
+    "unique",
+    "value_from_line",
+]
+
+TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|[\[\]{}:]|[^\s"\[\]{}:,]++', re.DOTALL)
+"""A string, also one that does not end; a bracket or colon; a number or word. Linear, as nothing is tried twice."""
+ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape, or a pair of two that make one character; of a half of such a pair, the group is what it escapes."""
+BYTES: Final = range(0xDC80, 0xDD00)
+"""Halves that stand for the bytes 0x80 to 0xFF of a name that is not UTF-8, as `bindings.archive` writes them."""
+SHOWN: Final = 40
+
+
+class Fault(NamedTuple):
+    """What is wrong with a text, and where."""
+
+    place: int
+    """The index of its first character."""
+    reason: str
+    """The kind of fault: the same words for all of one kind."""
+    shown: str = ""
+    """The name, number or escape that is at fault, clipped; empty where there is none."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.shown}" if self.shown else self.reason
+
+
+class JsonFault(InputError):
+    """A text that is JSON to some parsers, and that none must read."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+class Refused(Exception):
+    """The parser met something that `find_fault` finds again, with its place."""
+
+
+def parse(text: str) -> Any:
+    """Return the value of a JSON text, white space around it or not.
+
+    Raises JSONDecodeError for what is no JSON, JsonFault for what only some parsers take, or takes too much of them:
+    numbers of more than `exchange.limits.INTEGER_DIGITS` digits and nesting beyond Python's stack.
+    """
+    try:
+        try:
+            value, end = _raw_decode(text)
+        except ValueError:
+            value, end = None, 0
+        if text[end:] not in LINE_ENDS or not end:
+            value = _decode_all(text)  # white space around it, or an error that says where
+        check_text(text)
+    except (Refused, RecursionError):
+        pass
+    except ValueError as error:
+        if type(error) is not ValueError:  # a JSONDecodeError; the other one is of a number that is too long
+            raise
+    else:
+        return value
+    raise JsonFault(find_fault(text) or Fault(0, DEEP))
+
+
+def value_from_line(raw: bytes) -> Any:
+    """The value in a line of JSON in UTF-8, its line end included or not. Raises InputError saying why it is none."""
+    try:
+        return parse(raw.decode())
+    except JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except JsonFault as error:
+        raise InputError(f"{error} at column {error.fault.place + 1}") from None
+    except UnicodeDecodeError as error:
+        if raw[:2] in UTF_16:
+            raise InputError("UTF-16 and not UTF-8, in which JSON lines are written") from None
+        raise InputError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+def check_text(text: str) -> None:
+    """Raise JsonFault for a half of a surrogate pair, unless it stands for a byte (see `BYTES`)."""
+    if "\\ud" in text or "\\uD" in text:
+        for found in ESCAPE.finditer(text):
+            if found[1] is not None and int(found[1][1:], 16) not in BYTES:
+                raise JsonFault(Fault(found.start(), HALF, found[0]))
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these names and values, as `object_pairs_hook` of a parser. Raises Refused."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise Refused
+    return value
+
+
+def refuse_constant(_: str) -> Any:
+    """Raise Refused for ``NaN`` and ``Infinity``, as `parse_constant` of a parser."""
+    raise Refused
+
+
+REPEATED: Final = "a name that is twice in one object"
+NO_NUMBER: Final = "not JSON: a number that it does not have"
+LONG: Final = f"a number of more than {INTEGER_DIGITS} digits; put it in quotes, or shorten it"
+DEEP: Final = f"nested too deeply, beyond {NESTING} arrays and objects"
+HALF: Final = "half of a surrogate pair, which no text in UTF-8 has"
+LINE_ENDS: Final = ("\n", "", "\r\n")
+
+
+def find_fault(text: str) -> Fault | None:
+    """Return the first fault of a JSON text, in time linear in its length; None where it has none.
+
+    Any names, numbers and brackets are looked at, whether or not they stand where JSON has them.
+    """
+    names: list[set[str] | None] = []  # of each object that is open, its names so far; None of an array
+    before = None
+    for token in TOKEN.finditer(text):
+        first = token[0][0]
+        if first == '"':
+            before = token
+            for found in ESCAPE.finditer(token[0]) if "\\u" in token[0] else ():
+                if found[1] is not None and int(found[1][1:], 16) not in BYTES:
+                    return Fault(token.start() + found.start(), HALF, found[0])
+        elif first == ":":
+            known = names[-1] if names else None
+            if known is not None and before is not None:
+                name = _name_of(before[0])
+                if name in known:
+                    return Fault(before.start(), REPEATED, clip_line(before[0], SHOWN))
+                known.add(name)
+        elif first in "{[":
+            if len(names) == NESTING:
+                return Fault(token.start(), DEEP)
+            names.append(set() if first == "{" else None)
+        elif first in "}]":
+            if names:
+                names.pop()
+        elif reason := _reason_of_number(token[0]):
+            return Fault(token.start(), reason, clip_line(token[0], SHOWN))
+    return None
+
+
+def _reason_of_number(text: str) -> str:
+    if text.lstrip("-") in ("NaN", "Infinity"):
+        return NO_NUMBER
+    if len(text) > INTEGER_DIGITS and text.lstrip("-").isdigit():
+        return LONG
+    try:
+        return "" if math.isfinite(float(text)) else NO_NUMBER
+    except ValueError:  # true, null, or no JSON at all, which is not for here
+        return ""
+
+
+def _name_of(string: str) -> str:
+    try:
+        return str(loads(string))
+    except ValueError:
+        return string
+
+
+_raw_decode: Final = JSONDecoder(object_pairs_hook=unique, parse_constant=refuse_constant).raw_decode
+_decode_all: Final = JSONDecoder(object_pairs_hook=unique, parse_constant=refuse_constant).decode

@@ -1,0 +1,84 @@
+"""JSON that parsers read differently is refused with its place; all other JSON is read as `json` reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exchange.errors import InputError
+from exchange.json_text import JsonFault, find_fault, parse, value_from_line
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([
+    "a:b", '":', '\\":', "\\", '{"a": 1}', "\U0001f600", "\\ud800", "NaN", "é",
+])  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    VALUES, st.booleans(), st.sampled_from([None, (",", ":"), (" , ", " : ")]), st.sampled_from(["", " ", "\n", "\r\n"])
+)
+def test_what_has_no_fault_is_read_as_json_reads_it(value: Any, ascii_only: bool, separators: Any, blank: str) -> None:
+    """Whatever stands in its texts, which may look like names, brackets and numbers."""
+    text = blank + json.dumps(value, ensure_ascii=ascii_only, separators=separators) + blank
+    assert parse(text) == value == value_from_line(text.encode())
+    assert find_fault(text) is None
+
+
+@given(VALUES, VALUES, st.dictionaries(TEXTS, VALUES, max_size=3), TEXTS, st.booleans())
+def test_a_name_that_is_twice_is_found_where_it_is_again(
+    before: Any, value: Any, others: dict[str, Any], name: str, ascii_only: bool
+) -> None:
+    """At any depth, and whether or not it is escaped in the same way."""
+    fields = {**others, name: value}
+    inside = json.dumps(fields, ensure_ascii=ascii_only)
+    start = f'{{"before": [{json.dumps(before)}], "x": [{inside[:-1]}, '
+    text = f"{start}{json.dumps(name, ensure_ascii=not ascii_only)}: 1}}]}}"
+    with pytest.raises(JsonFault) as caught:
+        parse(text)
+    assert caught.value.fault.place == len(start)
+    assert caught.value.fault.reason == "a name that is twice in one object"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ('{"a": NaN}', 6, "not JSON: a number that it does not have: NaN"),
+        ('["NaN", -Infinity]', 8, "not JSON: a number that it does not have: -Infinity"),
+        ("[1, " + "7" * 4_301 + "]", 4, "a number of more than 4300 digits; put it in quotes, or shorten it: 777"),
+        ("[1, -" + "7" * 4_301 + "]", 4, "a number of more than 4300 digits"),
+        ('{"a": ' + "[" * 5_000, 105, "nested too deeply, beyond 100 arrays and objects"),
+        (
+            r'["\\ud800", "\ud83d\ude00", "x\ud83dy"]',
+            30,
+            r"half of a surrogate pair, which no text in UTF-8 has: \ud83d",
+        ),
+        (r'["\udcff", "\uDE00"]', 12, r"half of a surrogate pair, which no text in UTF-8 has: \uDE00"),
+    ],
+)
+def test_a_fault_has_its_place_and_what_is_at_fault(text: str, place: int, words: str) -> None:
+    """The number or escape is shown in short."""
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    assert isinstance(caught.value, JsonFault)
+    assert caught.value.fault.place == place
+    assert str(caught.value).startswith(words)
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    "text", ['"' * 999_999, "\\" * 10**6, '"\\' * 500_000, "[{" * 50 + '"a":' * 250_000, "-" * 10**6]
+)
+def test_the_search_for_a_fault_is_linear(text: str) -> None:
+    """A million characters take seconds at most, where a quadratic search would take hours."""
+    began = time.monotonic()
+    find_fault(text)
+    assert time.monotonic() - began < 30
