@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from exchange import rules
 from exchange.errors import AccessRefused, InputError, NotFound, PatternError
 from exchange.forks import ROUTERS, lock_at_forks
-from exchange.kinds import KINDS, Choose, Default, Kind
+from exchange.kinds import Choose, Kind, Unknown, kind_of
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
@@ -348,13 +348,12 @@ class Router:
             compiled.kind.unbind(binding)
         if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:
             self._beyond_key_cache = None
-        keys = compiled.kind.keys_affected(binding)
-        if keys is None:
+        key = compiled.kind.literal_key(binding)
+        if key is None:
             self._forget()
         else:
             for routes in self._remembered.values():
-                for key in keys:
-                    routes.pop(key, None)
+                routes.pop(key, None)
 
     def _compile_queue(self, queue: Queue) -> None:
         if queue.partitioning is not None:
@@ -365,16 +364,15 @@ class Router:
         self._compiled.update((each.exchange.name, each) for each in compiled)
 
     def _compile(self, exchange: Exchange) -> None:
-        kind_class = Default if not exchange.name else KINDS.get(exchange.type)
+        kind_class = kind_of(exchange)
         kind = None
-        if kind_class is not None and kind_class.decides(exchange):
+        if kind_class is not Unknown:
             kind = kind_class(exchange, self._profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
                 try:
                     kind.bind(binding)
                 except PatternError as error:
-                    what = f"binding {binding.source!r} -> {binding.destination}, key {binding.routing_key[:40]!r}..."
-                    raise InputError(f"{what}: {error.message}") from None
+                    raise InputError(kind.fault(binding) or error.message) from None
         self._compiled[exchange.name] = self._with_alternate(exchange, kind, self._tables.policies)
 
     def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:

@@ -17,18 +17,11 @@ from bindings.crawl import Deadline
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
-from exchange.kinds import KINDS
+from exchange.kinds import Decider, Unknown, kind_of
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["Difference", "end_of", "in_safe_order"]
-
-HASHING: Final = frozenset({"x-consistent-hash", "x-modulus-hash"})
-"""Types of exchange that give some keys to another destination whenever a binding comes or goes."""
-
-
-ADDITIVE: Final = frozenset({"direct", "fanout", "topic", "headers", "x-recent-history"})
-"""Types of exchange of which one binding does nothing to what others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ class _Order:
         self._rehashed: Final = {
             name
             for name, count in changed.items()
-            if count > 1 and name in before.exchanges and before.exchanges[name].type in HASHING
+            if count > 1 and name in before.exchanges and kind_of(before.exchanges[name]).decider is Decider.HASH
         }
 
     def phases(self) -> tuple[list[Unit], list[Unit], list[Unit]]:
@@ -171,7 +164,7 @@ class _Order:
         switch = any(Kind.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.down(self.graph.up(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
-        additive = all(exchange.type in ADDITIVE for exchange in exchanges if exchange.name in passed)
+        additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
         if additive and not switch:
             return "messages may reach other queues, though none is lost,"
         return "messages may be lost or reach other queues"
@@ -185,7 +178,7 @@ class _Order:
                     why = f"keys move between the destinations of exchange {name!r} with each of its bindings"
                     return marked(unit, why)
                 exchange = self._before.exchanges.get(name)
-                if exchange is not None and (exchange.type not in KINDS or not KINDS[exchange.type].decides(exchange)):
+                if exchange is not None and kind_of(exchange) is Unknown:
                     return marked(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
         return unit
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.diff.key_classes import key_classes, words_of
+from bindings.diff.key_classes import key_classes
 from bindings.diff.plan import Plan, keeping, plan
 from bindings.diff.step import State, Step
 from exchange import Binding, Exchange, Pattern, Policy, Queue, Topology
+from exchange.kinds import kind_of
 from exchange.pattern import Word
 from exchange.values import Typed
 from tests.bindings import pairs
@@ -321,5 +322,7 @@ def test_every_key_is_of_the_class_of_one_listed(patterns: list[str]) -> None:
 
 def test_an_exchange_that_does_not_go_by_the_key_has_no_words() -> None:
     """Which is what keeps it from being looked at."""
-    assert words_of(Exchange("x", "x-random"), Binding.to_queue("x", "q", "a")) is None
-    assert words_of(Exchange("x", "direct"), Binding.to_queue("x", "q", "a.*")) == ("a", "*")
+    assert kind_of(Exchange("x", "x-random")).pattern(Binding.to_queue("x", "q", "a")) is None
+    pattern = kind_of(Exchange("x", "direct")).pattern(Binding.to_queue("x", "q", "a.*"))
+    assert pattern is not None
+    assert pattern.words == ("a", "*")
