@@ -75,11 +75,13 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         header, key = _matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
-    if not hop.matched:
+    if not hop.matched and hop.unsure is None:
         yield "    no binding matches"
     if hop.chosen_by is not None:
         yield f"    {hop.chosen_by}"
-    if hop.undecided:
+    if hop.unsure is not None:
+        yield f"    ? more bindings may match: {hop.unsure}"
+    elif hop.undecided:
         yield "    ? its alternate exchange depends on which policy applies, and that is not known here"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
@@ -173,7 +175,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
     if hop.alternate is not None:
         outcome = hop.steps[0].outcome if hop.alternate.taken else None
         alternate = {**hop.alternate._asdict(), "outcome": outcome}
-    return {
+    described: dict[str, Any] = {
         "exchange": hop.exchange.name,
         "type": hop.exchange.type,
         "came_from": hop.came_from,
@@ -189,6 +191,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
         ],
         "alternate": alternate,
     }
+    return described if hop.unsure is None else {**described, "unsure": hop.unsure}
 
 
 def _key_json(matching: tuple[str | None, str] | None) -> dict[str, Any]:

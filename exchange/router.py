@@ -8,13 +8,14 @@ route sees half a change, and no route from before a change is remembered after 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange import rules
 from exchange.errors import AccessRefused, InputError, NotFound, PatternError
 from exchange.forks import ROUTERS, lock_at_forks
-from exchange.kinds import Choose, Kind, Unknown, kind_of
+from exchange.kinds import Choose, Kind, Unknown, Unsure, kind_of
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
@@ -165,11 +166,17 @@ class Router:
                 continue
             # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
             # there and takes its alternate, which a policy can give it. What is published to it always matches.
-            matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            unsure = None
+            try:
+                matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            except Unsure as error:  # its bindings may match more, and so its alternate may be taken or not
+                matched, alternate, is_unsure, unsure = error.matched, None, False, error.reason
+                undecided.append(exchange.name)
             if hops is not None:
                 chosen_by = kind.chosen_by(message, keys)
                 hop_alternate = alternate if exchange.name or came_from is not None else None
-                hops.append(self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by))
+                hop = self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
+                hops.append(hop if unsure is None else replace(hop, undecided=True, unsure=unsure))
             onwards: list[str] = []
             for _, (destination_kind, name), _, _ in matched:
                 if destination_kind == "exchange":

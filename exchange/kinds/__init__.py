@@ -16,6 +16,7 @@ from exchange.kinds.delayed import Delayed
 from exchange.kinds.direct import Direct
 from exchange.kinds.fanout import Fanout, RecentHistory
 from exchange.kinds.headers import Headers
+from exchange.kinds.jms_topic import JmsTopic
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads, Unknown, Unsure
 from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.random import LocalRandom, Random
@@ -34,6 +35,7 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-recent-history": RecentHistory,
     "x-consistent-hash": ConsistentHash,
     "x-modulus-hash": ModulusHash,
+    "x-jms-topic": JmsTopic,
     "x-delayed-message": Delayed,
 })  # fmt: skip
 """Exchange type -> its kind. `kind_of` says which one decides about an exchange's messages."""
