@@ -157,6 +157,7 @@ class Router:
         undecided: list[str] = []
         seen = {message.exchange}
         work: list[tuple[_Compiled, str | None]] = [(start, None)]
+        is_unsure: bool | Unsure
         while work:
             (exchange, kind, alternate, is_unsure), came_from = work.pop()
             if kind is None:
@@ -166,17 +167,18 @@ class Router:
                 continue
             # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
             # there and takes its alternate, which a policy can give it. What is published to it always matches.
-            unsure = None
             try:
                 matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
-            except Unsure as error:  # its bindings may match more, and so its alternate may be taken or not
-                matched, alternate, is_unsure, unsure = error.matched, None, False, error.reason
-                undecided.append(exchange.name)
+            except Unsure as error:  # more of its bindings may match, and so its alternate may be taken or not
+                matched, alternate, is_unsure = error.matched, None, error
+                if matched:
+                    undecided.append(exchange.name)
             if hops is not None:
                 chosen_by = kind.chosen_by(message, keys)
                 hop_alternate = alternate if exchange.name or came_from is not None else None
                 hop = self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
-                hops.append(hop if unsure is None else replace(hop, undecided=True, unsure=unsure))
+                unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None
+                hops.append(hop if unknown is None else replace(hop, undecided=True, unsure=unknown))
             onwards: list[str] = []
             for _, (destination_kind, name), _, _ in matched:
                 if destination_kind == "exchange":
