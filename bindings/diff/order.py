@@ -24,6 +24,9 @@ from exchange.topology import Topology
 __all__ = ["Difference", "end_of", "in_safe_order"]
 
 
+KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """What is to be done, in no order. What is replaced is not among what is new or goes; its bindings are, if new."""
@@ -96,10 +99,48 @@ class _Order:
                 turns = _turns(policy.name, self._before, self._after)
                 (turning if turns else first).append((Step(added, policy),))
         first += [(Step(True, part),) for part in todo.new]
-        opening = [(Step(True, binding),) for binding in self._by_number(todo.bound, downstream_first=True)]
+        swaps, swapped = self._swaps()
+        bound, unbound = ([b for b in bindings if b not in swapped] for bindings in (todo.bound, todo.unbound))
+        opening = [(Step(True, binding),) for binding in self._by_number(bound, downstream_first=True)]
         replacing = [self._replacement(old, new) for old, new in todo.replaced]
-        closing = [(Step(False, binding),) for binding in self._by_number(todo.unbound, downstream_first=False)]
-        return first, [*opening, *turning, *replacing, *closing], [(_deletion(part),) for part in todo.gone]
+        closing = [(Step(False, binding),) for binding in self._by_number(unbound, downstream_first=False)]
+        return first, [*opening, *turning, *replacing, *closing, *swaps], [(_deletion(part),) for part in todo.gone]
+
+    def _swaps(self) -> tuple[list[Unit], set[Binding]]:
+        """Return the units that empty a slot of bindings (`exchange.kinds.Kind.slot`) and fill it; and their bindings.
+
+        In the usual order, new ones first, the slot would stay empty and what is bound in it without effect.
+        """
+        units: list[Unit] = []
+        swapped: set[Binding] = set()
+        for name in dict.fromkeys(binding.source for binding in self._todo.unbound):
+            exchange = self._before.exchanges.get(name)
+            if exchange is None or self._replaced & {Destination("exchange", name)}:
+                continue
+            kind = kind_of(exchange)
+            slots = {kind.slot(binding) for binding in self._todo.unbound if binding.source == name} - {None}
+            for slot in sorted(slots, key=repr):
+                old, new = (
+                    [binding for binding in topology.bindings_from(name) if kind.slot(binding) == slot]
+                    for topology in (self._before, self._after)
+                )
+                if not new or self._replaced & {new[0].destination}:
+                    continue
+                swapped.update(old, new)
+                units.append(self._swap(exchange, old, new))
+        return units, swapped
+
+    def _swap(self, exchange: Exchange, old: list[Binding], new: list[Binding]) -> Unit:
+        """Return the steps that empty a slot and fill it, but those that an exchange would be deleted with."""
+        name = exchange.name
+        if exchange.auto_delete and len(old) == len(self._before.bindings_from(name)):
+            why = f"exchange {name!r} must keep a binding; the new one has no effect until it is made again"
+            first, last = new, [binding for binding in old if binding not in new]
+            return (*(Step(True, binding, why) for binding in first), *(Step(False, binding, why) for binding in last))
+        why = f"messages miss {new[0].destination} between these steps: exchange {name!r} keeps one such binding"
+        if kind_of(exchange).decider is Decider.HASH:
+            why = KEYS_MOVE.format(name)
+        return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))
 
     def changes(self) -> dict[str, Kind]:
         """How each exchange changes."""
@@ -175,8 +216,7 @@ class _Order:
             if isinstance(step.part, Binding):
                 name = step.part.source
                 if name in self._rehashed:
-                    why = f"keys move between the destinations of exchange {name!r} with each of its bindings"
-                    return marked(unit, why)
+                    return marked(unit, KEYS_MOVE.format(name))
                 exchange = self._before.exchanges.get(name)
                 if exchange is not None and kind_of(exchange) is Unknown:
                     return marked(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")

@@ -128,6 +128,10 @@ class ConsistentHash(Kind):
         return tuple([(tuple(binding.destination), binding.routing_key) for binding in bindings])
 
     @classmethod
+    def slot(cls, binding: Binding) -> Destination:
+        return binding.destination
+
+    @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 

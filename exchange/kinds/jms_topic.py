@@ -42,18 +42,18 @@ class JmsTopic(Kind):
         super().__init__(exchange, profile, choose)
         self._profile = profile
         self._bindings: dict[Binding, None] = {}
-        self._selectors: dict[tuple[str, Destination], str | None] = {}
+        self._selectors: dict[Hashable, str | None] = {}  # by slot
         self._terms: dict[str | None, tuple[Term, str]] = {}  # of each selector, why it is not understood behind it
 
     def bind(self, binding: Binding) -> None:
         self._bindings[binding] = None
-        selector = self._selectors[binding.routing_key, binding.destination] = _selector(binding)
+        selector = self._selectors[self.slot(binding)] = _selector(binding)
         if selector not in self._terms:
             self._terms[selector] = _read(selector)
 
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
-        self._selectors.pop((binding.routing_key, binding.destination), None)
+        self._selectors.pop(self.slot(binding), None)
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         jms = _jms()
@@ -62,10 +62,10 @@ class JmsTopic(Kind):
         taken: list[Binding] = []
         unsure = crash = no_text = ""
         for binding in self._bindings:
-            place = binding.routing_key, binding.destination
-            if place not in self._selectors:
+            slot = self.slot(binding)
+            if slot not in self._selectors:
                 continue
-            selector = self._selectors[place]
+            selector = self._selectors[slot]
             if selector not in answers:
                 term, why = self._terms[selector]
                 answers[selector] = False
@@ -117,6 +117,10 @@ class JmsTopic(Kind):
     def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...]:
         last = {(tuple(binding.destination), binding.routing_key): _selector(binding) for binding in bindings}
         return tuple(sorted([(*place, selector or "") for place, selector in last.items()]))
+
+    @classmethod
+    def slot(cls, binding: Binding) -> tuple[str, Destination]:
+        return binding.routing_key, binding.destination
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:

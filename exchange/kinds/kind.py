@@ -196,6 +196,14 @@ class Kind:
         return None
 
     @classmethod
+    def slot(cls, binding: Binding) -> Hashable | None:
+        """Return what several bindings share of which the broker keeps one; None where each stands for itself.
+
+        Removing any binding empties its slot: those that stay in it have no effect until they are made again.
+        """
+        return None
+
+    @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         """Return how far a message is from a binding and why it missed it."""
         raise NotImplementedError
