@@ -213,3 +213,22 @@ def test_a_binding_s_only_key_is_its_condition() -> None:
     assert KINDS["direct"].literal_key(everything) == "#"
     assert KINDS["topic"].literal_key(everything) is None
     assert {kind.key_use for kind in KINDS.values() if kind.decider is Decider.KEY} == {KeyUse.PATTERN, KeyUse.LITERAL}
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_removing_a_binding_empties_its_slot_and_changes_no_other_s(type_: str, seed: int) -> None:
+    """Of kinds whose bindings share slots; elsewhere each binding stands for itself."""
+    rng = Random(seed)
+    kind = KINDS[type_]
+    bindings = list(dict.fromkeys(bindings_of(rng, type_)))
+    gone = rng.choice(bindings)
+    made = filled(kind, bindings)
+    made.unbind(gone)
+    slot = kind.slot(gone)
+    others = [each for each in bindings if each != gone and (slot is None or kind.slot(each) != slot)]
+    expected = filled(kind, others)
+    for _ in range(20):
+        message = message_of(rng)
+        assert {*made.matched(message, message.routing_keys())} == {*expected.matched(message, message.routing_keys())}
