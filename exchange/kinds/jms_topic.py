@@ -42,14 +42,13 @@ class JmsTopic(Kind):
         super().__init__(exchange, profile, choose)
         self._profile = profile
         self._bindings: dict[Binding, None] = {}
-        self._selectors: dict[Hashable, str | None] = {}  # by slot
-        self._terms: dict[str | None, tuple[Term, str]] = {}  # of each selector, why it is not understood behind it
+        self._selectors: dict[Hashable, tuple[str | None, Term, str]] = {}
+        """By slot: the selector, its term, and why it is not understood."""
 
     def bind(self, binding: Binding) -> None:
         self._bindings[binding] = None
-        selector = self._selectors[self.slot(binding)] = _selector(binding)
-        if selector not in self._terms:
-            self._terms[selector] = _read(selector)
+        selector = _selector(binding)
+        self._selectors[self.slot(binding)] = (selector, *_read(selector))
 
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
@@ -65,9 +64,8 @@ class JmsTopic(Kind):
             slot = self.slot(binding)
             if slot not in self._selectors:
                 continue
-            selector = self._selectors[slot]
+            selector, term, why = self._selectors[slot]
             if selector not in answers:
-                term, why = self._terms[selector]
                 answers[selector] = False
                 if why:
                     unsure = unsure or why
@@ -151,7 +149,7 @@ def _selector(binding: Binding) -> str | None:
 def _read(selector: str | None) -> tuple[Term, str]:
     """Return the term of a selector, and why it is not understood here if it is not."""
     if selector is None:
-        return None, f"a binding has no argument {SELECTOR}, with which no broker takes it"
+        return None, f"a binding lacks the argument '{SELECTOR}', and no broker takes such a binding"
     try:
         return _jms().parse_selector(selector), ""
     except InputError as error:
