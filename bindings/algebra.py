@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from bindings.crawl import Budget, OutOfBudget, shortest_key
-from exchange.pattern import AMQP, MANY, Dialect, Pattern, Word
+from exchange.pattern import AMQP, MANY, Dialect, Key, Pattern, Word
 
 __all__ = ["STEPS", "Answer", "Key", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
 
@@ -34,16 +34,6 @@ class Answer(NamedTuple):
 
 
 UNDECIDED: Final = Answer(None)
-
-
-class Key(Pattern):
-    """What a direct exchange compares with: the pattern of one AMQP key, in which nothing is a wildcard."""
-
-    __slots__ = ()
-
-    def __init__(self, text: str) -> None:
-        Pattern.of_binding_key(text)  # raises PatternError where the text is too long
-        self._fill(text, AMQP, tuple(AMQP.split(text)))
 
 
 Patterns: TypeAlias = Pattern | Iterable[Pattern]

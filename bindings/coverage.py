@@ -15,7 +15,7 @@ from bindings.outcome import Outcome, numbered
 from bindings.sketch import Frequent, distinct, joined, merged
 from bindings.tally import Facts, Tally, fingerprint
 from exchange.errors import InputError
-from exchange.kinds import KINDS
+from exchange.kinds import Unknown, kind_of
 from exchange.parts import Binding, Destination
 from exchange.topology import Topology
 
@@ -361,8 +361,7 @@ def _only(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
 
 def _eligible(binding: Binding, topology: Topology) -> bool:
     source = topology.exchanges.get(binding.source)
-    kind = KINDS.get(source.type) if source is not None else None
-    if source is None or kind is None or not kind.decides(source):
+    if source is None or kind_of(source) is Unknown:
         return False
     names: Mapping[str, object] = topology.queues if binding.destination.kind == "queue" else topology.exchanges
     return binding.destination.name in names

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bindings.entries import ENCODE, Entry, Part
 from exchange.display import clip_line
-from exchange.kinds import KINDS
+from exchange.kinds import Unknown, kind_of
 from exchange.parts import PREDECLARED, Binding, Exchange, Policy
 from exchange.pcre import expression
 
@@ -96,7 +96,7 @@ def of_part(part: Part) -> Iterator[str]:
             yield f": skipped by RabbitMQ's import and left out: {_named(part)} is predeclared with other attributes"
     elif part.name.startswith("amq."):
         yield f": skipped by RabbitMQ's import, as all names with amq. are; {_named(part)} counts here"
-    if isinstance(part, Exchange) and (part.type not in KINDS or not KINDS[part.type].decides(part)):
+    if isinstance(part, Exchange) and kind_of(part) is Unknown:
         yield f": {_named(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from exchange.errors import BrokerError
+from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 from exchange.parts import Binding
 from exchange.route import Explanation
@@ -116,7 +117,10 @@ class Explorer:
         undecided = {name for outcome in outcomes for name in outcome.undecided}
         if not complete:
             undecided |= {
-                hop.exchange.name for leaf in leaves for hop in leaf.hops if hop.exchange.type.endswith("random")
+                hop.exchange.name
+                for leaf in leaves
+                for hop in leaf.hops
+                if kind_of(hop.exchange).decider is Decider.CHANCE
             }
         queues, bindings = _shared(o.queues for o in outcomes), _shared(o.bindings for o in outcomes)
         exchanges, alternates = _shared(o.exchanges for o in outcomes), _shared(o.alternates for o in outcomes)

@@ -15,14 +15,12 @@ from bindings.entries import Part
 from bindings.expectations import Expectation
 from bindings.files import content, decoded, gunzipped, whole
 from bindings.management import Management, is_address
-from exchange.display import clip_line
 from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse
-from exchange.limits import ANSWER_SECONDS, SHORTSTR_BYTES
-from exchange.parts import Binding
+from exchange.kinds import KeyUse, kind_of
+from exchange.limits import ANSWER_SECONDS
 from exchange.profile import Profile, closest_profile
 from exchange.topology import Topology
-from exchange.values import to_bytes
 
 __all__ = ["Source", "load", "open_source"]
 
@@ -62,10 +60,12 @@ class Source:
         """
         topology = self.topology(vhost, profile)
         for exchange in topology.exchanges.values():
-            if "topic" in (exchange.type, exchange.arguments.get("x-delayed-type")):
+            kind = kind_of(exchange)
+            if kind.key_use is KeyUse.PATTERN:
                 for binding in topology.bindings_from(exchange.name):
-                    if len(binding.routing_key) * 4 > SHORTSTR_BYTES:
-                        _check_length(self.name, binding)
+                    fault = kind.fault(binding)
+                    if fault is not None:
+                        raise InputError(f"{self.name}: {fault}")
         return topology
 
     def expectations(self, vhost: str) -> tuple[Expectation, ...]:
@@ -110,14 +110,6 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return not text.strip()
     return True
-
-
-def _check_length(name: str, binding: Binding) -> None:
-    size = len(to_bytes(binding.routing_key))
-    if size > SHORTSTR_BYTES:
-        what = f"binding of exchange {binding.source!r} to {binding.destination}"
-        key = clip_line(binding.routing_key, 60)
-        raise InputError(f"{name}: {what}: its key has {size} bytes, AMQP allows {SHORTSTR_BYTES}: '{key}'")
 
 
 def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:

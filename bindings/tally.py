@@ -16,6 +16,7 @@ from bindings.outcome import Outcome, numbered
 from bindings.sketch import Frequent, joined, merged, sampled
 from bindings.slots import SlotCounts
 from exchange.errors import InputError
+from exchange.kinds import kind_of
 from exchange.topology import Topology
 from exchange.values import thaw
 
@@ -136,8 +137,9 @@ def _lines(topology: Topology) -> Iterator[str]:
     for binding in numbered(topology):
         yield repr((binding.source, tuple(binding.destination), binding.routing_key, binding.arguments.identity))
     for name, exchange in sorted(topology.exchanges.items()):
-        if "x-consistent-hash" in (exchange.type, exchange.arguments.get("x-delayed-type")):  # whose ring has an order
-            yield repr([(tuple(b.destination), b.routing_key) for b in topology.bindings_from(name)])
+        sequence = kind_of(exchange).sequence(topology.bindings_from(name))
+        if sequence is not None:
+            yield repr(list(sequence))
 
 
 def _summed(left: Mapping[K, int], right: Mapping[K, int]) -> dict[K, int]:

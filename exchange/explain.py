@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from exchange.display import escape_line
-from exchange.kinds import KINDS
+from exchange.kinds import Decider, Unknown, kind_of
 from exchange.message import Message
 from exchange.notation import write_arguments, write_value
 from exchange.parts import Binding, Exchange
-from exchange.pattern import Pattern
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Placement
 from exchange.typed_json import encode
 
@@ -68,7 +67,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     came_from = "" if hop.came_from is None else f", from {_name(hop.came_from)}"
     yield f"  {_name(hop.exchange.name)} ({hop.exchange.type or 'direct'}{came_from})"
-    if hop.undecided and (hop.exchange.type not in KINDS or not KINDS[hop.exchange.type].decides(hop.exchange)):
+    if kind_of(hop.exchange) is Unknown:
         yield "    ? this type of exchange is unknown here"
         return
     outcomes = dict(hop.steps)
@@ -76,11 +75,13 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
         header, key = _matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
-    if not hop.matched:
+    if not hop.matched and hop.unsure is None:
         yield "    no binding matches"
     if hop.chosen_by is not None:
         yield f"    {hop.chosen_by}"
-    if hop.undecided:
+    if hop.unsure is not None:
+        yield f"    ? more bindings may match: {hop.unsure}"
+    elif hop.undecided:
         yield "    ? its alternate exchange depends on which policy applies, and that is not known here"
     if hop.alternate is not None:
         yield f"    {_alternate(hop.alternate, hop)}"
@@ -91,12 +92,13 @@ def _matching_key(exchange: Exchange, binding: Binding, message: Message) -> tup
 
     None where keys do not decide.
     """
-    kind = str(exchange.arguments.get("x-delayed-type", "")) if exchange.type == "x-delayed-message" else exchange.type
-    if kind not in ("direct", "topic"):
+    kind = kind_of(exchange)
+    if kind.decider is not Decider.KEY:
         return None
-    pattern = Pattern.of_binding_key(binding.routing_key) if kind == "topic" else None
+    literal = kind.literal_key(binding)
+    pattern = kind.pattern(binding) if literal is None else None
     for header, key in [(None, message.routing_key), *message.copied_to()]:
-        if key == binding.routing_key if pattern is None else pattern.matches(key):
+        if key == literal or (pattern is not None and pattern.matches(key)):
             return header, key
     return None
 
@@ -173,7 +175,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
     if hop.alternate is not None:
         outcome = hop.steps[0].outcome if hop.alternate.taken else None
         alternate = {**hop.alternate._asdict(), "outcome": outcome}
-    return {
+    described: dict[str, Any] = {
         "exchange": hop.exchange.name,
         "type": hop.exchange.type,
         "came_from": hop.came_from,
@@ -189,6 +191,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
         ],
         "alternate": alternate,
     }
+    return described if hop.unsure is None else {**described, "unsure": hop.unsure}
 
 
 def _key_json(matching: tuple[str | None, str] | None) -> dict[str, Any]:

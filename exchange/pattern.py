@@ -26,6 +26,7 @@ __all__ = [
     "ONE",
     "ONE_PLAIN",
     "Dialect",
+    "Key",
     "Pattern",
     "Wildcard",
     "Word",
@@ -204,6 +205,16 @@ class Pattern:
 
     def __str__(self) -> str:
         return self.text
+
+
+class Key(Pattern):
+    """What a direct exchange compares with: the pattern of one AMQP key, in which nothing is a wildcard."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        Pattern.of_binding_key(text)  # raises PatternError where the text is too long
+        self._fill(text, AMQP, tuple(AMQP.split(text)))
 
 
 def ordered(words: Sequence[Word]) -> tuple[Word, ...]:

@@ -6,7 +6,7 @@ A profile is a table row: code asks for a named difference, never for a version.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 __all__ = ["LATEST", "PROFILES", "RELEASES", "Profile", "closest_profile", "profile_by_name", "profile_for"]
@@ -39,6 +39,10 @@ class Profile:
     """The greatest binding key of x-consistent-hash (since 4.3, and 4.2.6)."""
     modulus_hash_sorts: bool
     """x-modulus-hash goes by the order of destinations, not of the table of bindings (since 4.3)."""
+    selectors_are_checked: bool = field(repr=False)  # a tally's fingerprint has the representation in it
+    """x-jms-topic takes selectors of its own grammar only, with patterns that compile (4.3.6; not in 4.0)."""
+    like_without_text_matches_nothing: bool = field(repr=False)
+    """x-jms-topic takes no binding at all when a LIKE meets what is no text (4.3.6; in 4.0 the channel crashes)."""
     settings: str
     """Whose tables of queue arguments and policy settings hold: those of 3.10, 3.12, 4.0 or 4.3."""
 
@@ -56,6 +60,8 @@ _4_3: Final = Profile(
     hashes_empty_arrays=True,
     max_weight=10_000,
     modulus_hash_sorts=True,
+    selectors_are_checked=True,
+    like_without_text_matches_nothing=True,
     settings="4.3",
 )
 _4_0: Final = replace(
@@ -65,6 +71,8 @@ _4_0: Final = replace(
     hashes_empty_arrays=False,
     max_weight=None,
     modulus_hash_sorts=False,
+    selectors_are_checked=False,
+    like_without_text_matches_nothing=False,
     settings="4.0",
 )
 _3_13: Final = replace(

@@ -90,6 +90,8 @@ class Hop:
     undecided: bool = False
     chosen_by: str | None = None
     """The hash and the number that chose among the bindings, in words; None where no hash decides."""
+    unsure: str | None = None
+    """Why it is not known whether some bindings match, in words; None where that is known."""
 
 
 class Obstacle(NamedTuple):

@@ -8,13 +8,14 @@ route sees half a change, and no route from before a change is remembered after 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exchange import rules
 from exchange.errors import AccessRefused, InputError, NotFound, PatternError
 from exchange.forks import ROUTERS, lock_at_forks
-from exchange.kinds import KINDS, Choose, Default, Kind
+from exchange.kinds import Choose, Kind, Unknown, Unsure, kind_of
 from exchange.message import Message
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, policy_in_force, possible_alternates
 from exchange.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
@@ -163,6 +164,7 @@ class Router:
         undecided: list[str] = []
         seen = {message.exchange}
         work: list[tuple[_Compiled, str | None]] = [(start, None)]
+        is_unsure: bool | Unsure
         while work:
             (exchange, kind, alternate, is_unsure), came_from = work.pop()
             if kind is None:
@@ -172,11 +174,18 @@ class Router:
                 continue
             # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
             # there and takes its alternate, which a policy can give it. What is published to it always matches.
-            matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            try:
+                matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            except Unsure as error:  # more of its bindings may match, and so its alternate may be taken or not
+                matched, alternate, is_unsure = error.matched, None, error
+                if matched:
+                    undecided.append(exchange.name)
             if hops is not None:
                 chosen_by = kind.chosen_by(message, keys)
                 hop_alternate = alternate if exchange.name or came_from is not None else None
-                hops.append(self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by))
+                hop = self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
+                unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None
+                hops.append(hop if unknown is None else replace(hop, undecided=True, unsure=unknown))
             onwards: list[str] = []
             for _, (destination_kind, name), _, _ in matched:
                 if destination_kind == "exchange":
@@ -355,13 +364,12 @@ class Router:
             compiled.kind.unbind(binding)
         if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:
             self._beyond_key_cache = None
-        keys = compiled.kind.keys_affected(binding)
-        if keys is None:
+        key = compiled.kind.literal_key(binding)
+        if key is None:
             self._forget()
         else:
             for routes in self._remembered.values():
-                for key in keys:
-                    routes.pop(key, None)
+                routes.pop(key, None)
 
     def _compile_queue(self, queue: Queue) -> None:
         if queue.partitioning is not None:
@@ -372,16 +380,15 @@ class Router:
         self._compiled.update((each.exchange.name, each) for each in compiled)
 
     def _compile(self, exchange: Exchange) -> None:
-        kind_class = Default if not exchange.name else KINDS.get(exchange.type)
+        kind_class = kind_of(exchange)
         kind = None
-        if kind_class is not None and kind_class.decides(exchange):
+        if kind_class is not Unknown:
             kind = kind_class(exchange, self._profile, self._choose)
             for binding in self._tables.bindings_from(exchange.name):
                 try:
                     kind.bind(binding)
                 except PatternError as error:
-                    what = f"binding {binding.source!r} -> {binding.destination}, key {binding.routing_key[:40]!r}..."
-                    raise InputError(f"{what}: {error.message}") from None
+                    raise InputError(kind.fault(binding) or error.message) from None
         self._compiled[exchange.name] = self._with_alternate(exchange, kind, self._tables.policies)
 
     def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:

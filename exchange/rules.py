@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
-from exchange.kinds import KINDS
+from exchange.kinds import KINDS, kind_of
 from exchange.limits import SHORTSTR_BYTES
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue
 from exchange.policy_definitions import refuse_policy
@@ -120,9 +120,7 @@ def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
         raise NotFound(f"no {place.named('exchange', binding.source)}")
     if not tables.exists(binding.destination):
         raise NotFound(f"no {place.named(*binding.destination)}")
-    kind = KINDS.get(source.type)
-    if kind is not None and kind.decides(source):
-        kind.check_binding(source, binding, tables, place.profile)
+    kind_of(source).check_binding(source, binding, tables, place.profile)
     return [] if binding in tables.bindings() else [Change(True, binding)]
 
 

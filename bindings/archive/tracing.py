@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from bindings.archive import firehose
-from bindings.archive.erlang_terms import parse
 from bindings.archive.json_lines import objects_in, read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
@@ -57,6 +56,7 @@ from bindings.archive.reading import (
 from bindings.archive.record import Rows
 from bindings.archive.times import EPOCH, MICROSECOND, microseconds_of_text
 from bindings.archive.unpacking import is_gzipped, unpacked_pieces
+from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
 from exchange.limits import RECORD_BYTES
 from exchange.typed_json import decode_table

@@ -18,8 +18,9 @@ from bindings.batch.keys import column_of_bytes
 from bindings.batch.literals import Literals
 from bindings.batch.shapes import walked
 from bindings.batch.table import KeyArray
-from bindings.batch.ways import Way, kind_of, way_from
+from bindings.batch.ways import Way, way_from
 from bindings.batch.words import Vocabulary, split
+from exchange.kinds import Decider, kind_of
 from exchange.partition.batch.columns import Column
 from exchange.pattern import Pattern, ordered
 from exchange.topology import Topology
@@ -58,15 +59,15 @@ class KeySorts:
         roots, literals, patterns = {}, dict.fromkeys(topology.queues), dict[str, None]()
         for name, exchange in topology.exchanges.items():
             kind = kind_of(exchange)
-            if kind not in ("topic", "direct"):
+            if kind.decider is not Decider.KEY:
                 continue
             wild: dict[str, None] = {}
             for binding in topology.bindings_from(name):
-                key = binding.routing_key
-                if kind == "topic" and ("*" in key or "#" in key) and not Pattern.of_binding_key(key).literal:
-                    wild[key] = None
+                literal = kind.literal_key(binding)
+                if literal is None:
+                    wild[binding.routing_key] = None
                 else:
-                    literals[key] = None
+                    literals[literal] = None
             if wild:
                 roots[name] = self._automaton.tree([ordered(Pattern.of_binding_key(key).words) for key in wild])
                 patterns |= wild

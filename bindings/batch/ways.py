@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from exchange.kinds import KINDS
-from exchange.kinds.headers import conditions_of
+from exchange.kinds import Decider, KeyUse, kind_of
 from exchange.parts import Exchange, possible_alternates
 from exchange.topology import Topology
 
-__all__ = ["ALONE", "HEADERS", "Way", "kind_of", "reachable", "special", "way_from"]
+__all__ = ["ALONE", "HEADERS", "Way", "reachable", "special", "way_from"]
 
 HEADERS: Final = "headers"
 ALONE: Final = "alone"
 """No two messages need be alike to it."""
 
-SPECIAL: Final = {"headers": HEADERS, "x-consistent-hash": ALONE, "x-modulus-hash": ALONE}
-"""Type of an exchange that looks at more than which bindings a key matches -> at what."""
+SPECIAL: Final = {Decider.HEADERS: HEADERS, Decider.SELECTOR: ALONE, Decider.HASH: ALONE}
+"""Decider of an exchange that looks at more than which bindings a key matches -> at what."""
 
 
 class Way(NamedTuple):
@@ -35,19 +34,9 @@ class Way(NamedTuple):
     """The properties that are hashed."""
 
 
-def kind_of(exchange: Exchange) -> str:
-    """Its type, or the one that it delays; "" for the default exchange, and for types unknown to us."""
-    if not exchange.name:
-        return ""
-    name = exchange.type
-    if name == "x-delayed-message":
-        name = str(exchange.arguments.get("x-delayed-type", ""))
-    return name if name in KINDS else ""
-
-
 def special(topology: Topology) -> dict[str, str]:
     """Each exchange that looks at more than which bindings a key matches -> ``HEADERS`` or ``ALONE``."""
-    found = {name: SPECIAL.get(kind_of(exchange)) for name, exchange in topology.exchanges.items()}
+    found = {name: SPECIAL.get(kind_of(exchange).decider) for name, exchange in topology.exchanges.items()}
     return {name: what for name, what in found.items() if what is not None}
 
 
@@ -58,15 +47,11 @@ def way_from(topology: Topology, start: str) -> Way:
     properties: set[str] = set()
     for exchange in reachable(topology, start):
         kind = kind_of(exchange)
-        if kind == "topic":
+        if kind.key_use is KeyUse.PATTERN:
             topics.append(exchange.name)
-        elif kind == "headers":
-            for binding in topology.bindings_from(exchange.name):
-                headers |= {name for name, _ in conditions_of(binding, topology.profile)}
-        elif kind == "x-consistent-hash":
-            headers |= {str(exchange.arguments[name]) for name in ("hash-header",) if name in exchange.arguments}
-            properties |= {str(exchange.arguments[name]) for name in ("hash-property",) if name in exchange.arguments}
-    headers.discard("BCC")  # which the broker takes out before it routes
+        reads = kind.reads(exchange, topology.bindings_from(exchange.name), topology.profile)
+        headers |= reads.headers - {"BCC"}  # which the broker takes out before it routes
+        properties |= reads.properties
     return Way(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import named, several, shown
+from exchange.kinds import Decider, KeyUse, Kind
 from exchange.parts import Binding, Destination
 
 __all__ = ["find"]
@@ -17,6 +18,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     topology = subject.topology
     missing: dict[Destination, list[Binding]] = {}
     useless: dict[str, list[Binding]] = {}
+    uses: dict[str, tuple[bool, bool, bool]] = {}  # looked up once an exchange: there can be a million bindings
     for binding in topology.bindings:
         source, destination = binding.source, binding.destination
         if source not in topology.exchanges:
@@ -24,26 +26,33 @@ def find(subject: Subject) -> Iterator[Finding]:
         known = topology.queues if destination.kind == "queue" else topology.exchanges
         if destination.name not in known:
             missing.setdefault(destination, []).append(binding)
-        kind = subject.type_of(source)
+        if source not in uses:
+            uses[source] = _uses(subject.kind_of(source))
+        ignores_keys, ignores_x_match, is_literal = uses[source]
         # '#' says what a fanout does, and many write it.
-        if kind in ("fanout", "headers") and binding.routing_key not in ("", "#"):
+        if ignores_keys and binding.routing_key not in ("", "#"):
             useless.setdefault(source, []).append(binding)
-        if kind in ("direct", "fanout", "topic") and "x-match" in binding.arguments:
-            yield Finding(
-                "HS109", binding, f"{named(source)} is a {kind} exchange and ignores the x-match of {shown(binding)}"
-            )
-        if kind == "direct" and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
+        if ignores_x_match and "x-match" in binding.arguments:
+            message = f"is a {subject.kind_of(source).routes_as} exchange and ignores the x-match of {shown(binding)}"
+            yield Finding("HS109", binding, f"{named(source)} {message}")
+        if is_literal and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
             yield Finding("HS107", binding, f"{shown(binding)} matches nothing but this very key", binding.routing_key)
     for what, bindings in missing.items():
         yield from _missing(what, bindings)
     for source, bindings in useless.items():
-        kind = subject.type_of(source)
+        type_ = subject.kind_of(source).routes_as
         yield Finding(
             "HS108",
             bindings[0],
-            f"{named(source)} is a {kind} exchange and ignores the routing keys of its bindings: {_keys(bindings)}",
+            f"{named(source)} is a {type_} exchange and ignores the routing keys of its bindings: {_keys(bindings)}",
             related=tuple(bindings[1:]),
         )
+
+
+def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:
+    """Return whether a kind ignores the keys of its bindings, and x-match, and takes their keys literally."""
+    ignores_keys = kind.decider in (Decider.NOTHING, Decider.HEADERS)
+    return ignores_keys, kind.decider in (Decider.NOTHING, Decider.KEY), kind.key_use is KeyUse.LITERAL
 
 
 def _missing(what: Destination, bindings: list[Binding]) -> Iterator[Finding]:

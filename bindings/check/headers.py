@@ -9,6 +9,7 @@ from bindings.check.finding import Finding
 from bindings.check.header_conditions import conjunctions_of
 from bindings.check.subject import Subject
 from bindings.check.words import named, shown
+from exchange.kinds import Decider
 from exchange.kinds.headers import comparable, conditions_of, match_mode
 from exchange.notation import write_value
 from exchange.parts import Binding
@@ -26,7 +27,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     """See `RULES`."""
     profile = subject.topology.profile
     for name in subject.topology.exchanges:
-        if subject.type_of(name) == "headers":
+        if subject.kind_of(name).decider is Decider.HEADERS:
             bindings = subject.bindings_from(name)
             for binding in bindings:
                 yield from _conditions(binding, profile)

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Final
 
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject, routes_as
+from bindings.check.subject import Subject
 from bindings.check.words import named, shown
 from exchange import rules
 from exchange.errors import BrokerError
-from exchange.kinds import KINDS
+from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
 from exchange.parts import PREDECLARED, Binding, Destination, Exchange
 from exchange.queue_arguments import refuse_queue
 from exchange.tables import Tables
@@ -33,8 +33,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     place = rules.Place(topology.vhost, topology.profile)
     tables = topology.tables()
     for name, exchange in topology.exchanges.items():
-        kind = KINDS.get(exchange.type)
-        if kind is None:
+        if exchange.type not in KINDS:
             message = f"{named(name)} is of type '{exchange.type}', which is unknown here{_meant(exchange.type)}"
             yield Finding("HS601", exchange, message)
             continue
@@ -43,10 +42,10 @@ def find(subject: Subject) -> Iterator[Finding]:
                 rules.declare_exchange(Tables(), place, exchange)
             except BrokerError as error:
                 yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {named(name)}: {error}")
-        if kind.decides(exchange):
+        if kind_of(exchange) is not Unknown:
             if _may_refuse(subject, exchange):
                 yield from _refused(subject, tables, exchange)
-            if routes_as(exchange) == "x-consistent-hash":
+            if kind_of(exchange).key_use is KeyUse.WEIGHT:
                 yield from _weights(subject, exchange)
 
 
@@ -65,7 +64,7 @@ def find_refused_queues(subject: Subject) -> Iterator[Finding]:
 
 def _may_refuse(subject: Subject, exchange: Exchange) -> bool:
     # Of topic and direct exchanges with their many bindings, only what HS404 finds would be refused.
-    return subject.type_of(exchange.name) not in ("topic", "direct", "fanout")
+    return subject.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
 
 
 def _refused(subject: Subject, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
@@ -73,7 +72,7 @@ def _refused(subject: Subject, tables: Tables, exchange: Exchange) -> Iterator[F
         if not tables.exists(binding.destination):
             continue  # the graver thing
         try:
-            KINDS[exchange.type].check_binding(exchange, binding, tables, subject.topology.profile)
+            kind_of(exchange).check_binding(exchange, binding, tables, subject.topology.profile)
         except BrokerError as error:
             yield Finding("HS603", binding, f"RabbitMQ refuses {shown(binding)}: {error}")
 

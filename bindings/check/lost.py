@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.check.subject import EVERYTHING, Subject
+from bindings.check.subject import Subject
 from bindings.crawl import Budget, OutOfBudget, shortest_key
+from exchange.kinds import Decider
+from exchange.kinds.condition import EVERYTHING
 from exchange.parts import Binding
 from exchange.pattern import AMQP, Pattern
 
@@ -80,7 +82,7 @@ class _Search:
     def at(self, exchange: str, way: _Way) -> Iterator[str]:
         """What is lost at an exchange, or further on."""
         self._budget.spend(VISIT)
-        if self._subject.type_of(exchange):
+        if not self._subject.is_opaque(exchange):
             yield from self.unmatched(exchange, way)
             for binding in self._subject.onwards.get(exchange, ()):
                 yield from self.onwards(binding, way.then(exchange, unmatched=False))
@@ -168,8 +170,8 @@ def saving_way(subject: Subject, origin: str, key: str, *, headers_known: bool =
     came: dict[str, tuple[str, Step] | None] = {origin: None}
     pending = [origin]
     for name in pending:
-        kind = subject.type_of(name)
-        if (not kind or (kind == "headers" and not headers_known)) and name in subject.exits:
+        decider = subject.kind_of(name).decider
+        if (decider is Decider.UNKNOWN or (decider is Decider.HEADERS and not headers_known)) and name in subject.exits:
             return _back(came, name)
         matched = subject.matched(name, key)
         for binding in matched:

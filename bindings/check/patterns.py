@@ -9,6 +9,7 @@ from typing import Final
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject, too_long
 from bindings.check.words import named, several, shown
+from exchange.kinds import Decider, KeyUse
 from exchange.matcher import Matcher
 from exchange.parts import Binding, Exchange, Queue
 from exchange.pattern import Pattern
@@ -23,9 +24,10 @@ def find(subject: Subject) -> Iterator[Finding]:
     """See `RULES`."""
     yield from _too_long(subject)
     for name in subject.topology.exchanges:
-        kind = subject.type_of(name)
-        if kind not in ("topic", "direct"):
+        kind = subject.kind_of(name)
+        if kind.decider is not Decider.KEY:
             continue
+        has_wildcards = kind.key_use is KeyUse.PATTERN
         bindings = subject.bindings_from(name)
         odd = [binding for binding in bindings if ODD.search(binding.routing_key)]
         for binding in odd:
@@ -34,9 +36,9 @@ def find(subject: Subject) -> Iterator[Finding]:
                 yield Finding("HS403", binding, f"{shown(binding)} has an empty word")
             if any(word != word.strip() for word in words):
                 yield Finding("HS407", binding, f"{shown(binding)} has white space around a word")
-            if kind == "topic":
+            if has_wildcards:
                 yield from _wildcards(subject, binding, words)
-        if kind == "topic":
+        if has_wildcards:
             yield from _zero_words(name, bindings, odd)
         yield from _case(name, bindings)
 

@@ -7,9 +7,11 @@ from typing import Final
 
 from bindings.check.finding import Finding
 from bindings.check.lost import lost_at
-from bindings.check.subject import EVERYTHING, Subject, spread
+from bindings.check.subject import Subject, spread
 from bindings.check.words import named, several, shown
 from bindings.crawl import Budget, OutOfBudget, shortest_key
+from exchange.kinds import Decider
+from exchange.kinds.condition import EVERYTHING
 from exchange.parts import PREDECLARED, Binding, Destination
 from exchange.pattern import AMQP
 
@@ -148,7 +150,7 @@ def _starved(subject: Subject) -> Iterator[Finding]:
             not exchange.internal
             or name in by_other_ways
             or not ways
-            or subject.type_of(name) not in ("topic", "direct")
+            or subject.kind_of(name).decider is not Decider.KEY
         ):
             continue
         inflow = {subject.pattern_of(way) for way in ways if way.source != name}

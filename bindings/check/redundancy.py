@@ -13,10 +13,12 @@ from typing import Final
 
 from bindings.check.finding import Finding
 from bindings.check.header_conditions import redundant_conditions
-from bindings.check.subject import EVERYTHING, Subject, spread
+from bindings.check.subject import Subject, spread
 from bindings.check.words import several, shown
 from bindings.crawl import Budget, OutOfBudget, shortest_key
 from bindings.pattern_set import redundant
+from exchange.kinds import Decider, KeyUse
+from exchange.kinds.condition import EVERYTHING
 from exchange.matcher import Matcher
 from exchange.parts import Binding, Destination
 from exchange.pattern import AMQP, MANY, Pattern
@@ -35,7 +37,7 @@ def find(subject: Subject) -> Iterator[Finding]:
     gone: set[Binding] = set()
     undecided: set[Binding] = set()
     for name in subject.topology.exchanges:
-        if not subject.type_of(name):
+        if subject.is_opaque(name):
             continue
         for bindings in _by_destination(subject.bindings_from(name)):
             for finding in _within(subject, bindings):
@@ -43,7 +45,7 @@ def find(subject: Subject) -> Iterator[Finding]:
                     (undecided if finding.code == "HS190" else gone).add(finding.part)
                 yield finding
     ways = _Ways(subject, gone)
-    sources = [name for name in subject.onwards if subject.type_of(name)]
+    sources = [name for name in subject.onwards if not subject.is_opaque(name)]
     for name in sources:
         for finding in ways.covered(name):
             if finding.part not in undecided:
@@ -65,19 +67,19 @@ def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
 
 
 def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
-    kind = subject.type_of(bindings[0].source)
-    if kind == "headers":
+    kind = subject.kind_of(bindings[0].source)
+    if kind.decider is Decider.HEADERS:
         for binding, by, alike in redundant_conditions(bindings, subject.topology.profile):
             yield _finding(subject, binding, by, alike=alike)
         return
     first: dict[str, Binding] = {}
     for binding in bindings:
-        key = "" if kind == "fanout" else binding.routing_key
+        key = "" if kind.key_use is KeyUse.NONE else binding.routing_key
         if key in first:
             yield _finding(subject, binding, (first[key],), alike=True)
         else:
             first[key] = binding
-    if kind != "topic" or len(first) == 1:
+    if kind.key_use is not KeyUse.PATTERN or len(first) == 1:
         return
     # What has no wildcard is covered by one pattern or by none, and helps to cover none that does not cover it.
     wild = [Pattern.of_binding_key(key) for key in first if "*" in key or "#" in key]
@@ -166,7 +168,7 @@ class _Ways:
         self._edges = {
             name: [binding.destination.name for binding in bindings]
             for name, bindings in subject.onwards.items()
-            if subject.type_of(name)
+            if not subject.is_opaque(name)
         }
 
     def covered(self, exchange: str) -> Iterator[Finding]:
@@ -263,8 +265,8 @@ class _Ways:
                 walk.pop()
 
     def _bindings_of_known(self, exchange: str) -> Iterator[Binding]:
-        kind = self._subject.type_of(exchange)
-        if kind in ("", "headers") or self._subject.alternate_of(exchange) is not None:
+        decider = self._subject.kind_of(exchange).decider
+        if decider not in (Decider.NOTHING, Decider.KEY) or self._subject.alternate_of(exchange) is not None:
             raise _Unknown
         return iter(self._subject.bindings_from(exchange))
 

@@ -10,23 +10,16 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from bindings.algebra import Key
-from exchange.kinds import KINDS, Kind
-from exchange.kinds.headers import conditions_of, match_mode
+from exchange.kinds import Kind, Unknown, kind_of
+from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, alternate_exchange, alternate_in_effect, alternates_in_effect
+from exchange.parts import Binding, Destination, alternate_exchange, alternate_in_effect, alternates_in_effect
 from exchange.pattern import AMQP, Pattern
 from exchange.topology import Topology
 
-__all__ = ["EVERYTHING", "NOTHING", "Subject", "dead_letter_exchange", "too_long"]
+__all__ = ["NOTHING", "Subject", "dead_letter_exchange", "too_long"]
 
-EVERYTHING: Final = Pattern.of_binding_key("#")
 NOTHING: Final[dict[Binding, None]] = {}
-
-BEHAVES_AS: Final = {"x-recent-history": "fanout"}
-DECIDED: Final = ("direct", "fanout", "topic", "headers")
-ALWAYS_CHOOSES: Final = ("x-random", "x-modulus-hash")
-"""Types that take one of their bindings whatever the message is, if they have any."""
 
 
 class Subject:
@@ -45,17 +38,21 @@ class Subject:
                 self.alternates[name] = alternate
         self.unsure: Final = frozenset(unsure)
         """Exchanges whose alternate depends on which of several policies applies; they are opaque."""
-        self._types: Final[dict[str, str]] = {}
-        self._kinds: Final[dict[str, Kind]] = {}
+        self._kinds: Final[dict[str, type[Kind]]] = {}
+        self._routers: Final[dict[str, Kind]] = {}
 
-    def type_of(self, exchange: str) -> str:
-        """``direct``, ``fanout``, ``topic`` or ``headers``, whichever the exchange routes as; "" if it is opaque."""
-        known = self._types.get(exchange)
+    def kind_of(self, exchange: str) -> type[Kind]:
+        """Return the kind of an exchange that decides by conditions; `Unknown` if it is opaque."""
+        known = self._kinds.get(exchange)
         if known is None:
             part = self.topology.exchanges.get(exchange)
-            named = "" if part is None or exchange in self.unsure else routes_as(part)
-            known = self._types[exchange] = named if named in DECIDED else ""
+            kind = Unknown if part is None or exchange in self.unsure else kind_of(part)
+            known = self._kinds[exchange] = kind if kind.decider.has_conditions else Unknown
         return known
+
+    def is_opaque(self, exchange: str) -> bool:
+        """Return whether the exchange does not exist, or does not decide by conditions that are known."""
+        return self.kind_of(exchange) is Unknown
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
         """Its bindings, without those that are too long to be patterns."""
@@ -81,28 +78,23 @@ class Subject:
 
     def pattern_of(self, binding: Binding) -> Pattern | None:
         """The keys that the binding matches; None where more than the key decides, or something unknown does."""
-        kind = self.type_of(binding.source)
-        if kind == "topic":
-            return Pattern.of_binding_key(binding.routing_key)
-        if kind == "direct":
-            return Key(binding.routing_key)
-        if kind == "fanout":
+        kind = self.kind_of(binding.source)
+        pattern = kind.pattern(binding)
+        if pattern is None and kind.condition(binding, self.topology.profile) == ALWAYS:
             return EVERYTHING
-        if kind == "headers" and match_mode(binding).startswith("all"):
-            return None if conditions_of(binding, self.topology.profile) else EVERYTHING
-        return None
+        return pattern
 
     def matched(self, exchange: str, key: str) -> Collection[Binding]:
         """The bindings that a message with this key and no headers takes; of an opaque exchange, none."""
-        if not self.type_of(exchange):
+        if not exchange or self.is_opaque(exchange):  # the default exchange has no bindings that anyone made
             return NOTHING
-        kind = self._kinds.get(exchange)
-        if kind is None:
+        router = self._routers.get(exchange)
+        if router is None:
             part = self.topology.exchanges[exchange]
-            kind = self._kinds[exchange] = KINDS[part.type](part, self.topology.profile, _first)
+            router = self._routers[exchange] = self.kind_of(exchange)(part, self.topology.profile, _first)
             for binding in self.bindings_from(exchange):
-                kind.bind(binding)
-        return kind.matched(Message(exchange, key), (key,))
+                router.bind(binding)
+        return router.matched(Message(exchange, key), (key,))
 
     def alternate_of(self, exchange: str) -> str | None:
         """Its alternate exchange, if that exists and can route anything; the default exchange cannot itself."""
@@ -110,9 +102,9 @@ class Subject:
         return name if name and name in self.topology.exchanges else None
 
     def always_matches(self, exchange: str) -> bool:
-        """Whether an exchange of a type that does not go by keys takes a binding for every message."""
+        """Return whether an exchange whose bindings compete takes one of them for every message."""
         part, bindings = self.topology.exchanges[exchange], self.bindings_from(exchange)
-        return bool(bindings) and routes_as(part) in ALWAYS_CHOOSES
+        return bool(bindings) and kind_of(part).always_takes_one
 
     @cached_property
     def exits(self) -> frozenset[str]:
@@ -144,15 +136,6 @@ class Subject:
             if name is not None:
                 found.setdefault(name, []).append(queue.name)
         return found
-
-
-def routes_as(exchange: Exchange) -> str:
-    """The type that decides where its messages go: of a delayed exchange, the inner one."""
-    kind = KINDS.get(exchange.type)
-    if kind is None or not kind.decides(exchange):
-        return ""
-    named = str(exchange.arguments["x-delayed-type"]) if exchange.type == "x-delayed-message" else exchange.type
-    return BEHAVES_AS.get(named, named)
 
 
 def dead_letter_exchange(arguments: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from bindings.diff.conditions import ALWAYS, NEVER, Condition, condition_of
+from bindings.diff.conditions import ALWAYS, NEVER, Condition
 from bindings.diff.reach import Side, Ways
 from bindings.diff.search import ANY, Demand
 from exchange.parts import Binding, Destination
@@ -39,7 +39,7 @@ class Changes:
         self.lacking: Final[tuple[dict[str, dict[Binding, None]], dict[str, dict[Binding, None]]]] = ({}, {})
         """By exchange, the bindings of each side that the other side lacks."""
         for name in dict.fromkeys((*before.topology.exchanges, *after.topology.exchanges)):
-            if before.kinds.get(name) != after.kinds.get(name):
+            if before.routes_as(name) != after.routes_as(name):
                 self.altered.add(name)
             mine, theirs = (side.topology.bindings_from(name) for side in self.sides)
             if len(mine) != len(theirs) or any(binding not in theirs for binding in mine):
@@ -111,12 +111,12 @@ class Changes:
             lacking = self.lacking[number].get(name, {})
             for binding in (*ways.last.get(name, ()), *(b for b in onwards if b.destination.name in ways.exchanges)):
                 if altered or binding in lacking:
-                    changed[name, condition_of(binding, side.kinds[name], side.topology.profile)] = None
+                    changed[name, side.condition_of(binding)] = None
             yield from self._alternate_starts(number, name, ways)
         if not other.exists(ways.end):
             for name, bindings in ways.last.items():
                 for binding in bindings:
-                    changed[name, condition_of(binding, side.kinds[name], side.topology.profile)] = None
+                    changed[name, side.condition_of(binding)] = None
         for name, condition in sorted(changed, key=lambda pair: pair[0]):
             if condition != NEVER:
                 yield Start(name, condition, _demand(condition))
@@ -136,10 +136,7 @@ class Changes:
         found = self._lacking_conditions.get((number, name))
         if found is None:
             side = self.sides[number]
-            conditions = dict.fromkeys(
-                condition_of(binding, side.kinds[name], side.topology.profile)
-                for binding in self.lacking[number].get(name, ())
-            )
+            conditions = dict.fromkeys(side.condition_of(binding) for binding in self.lacking[number].get(name, ()))
             found = self._lacking_conditions[number, name] = tuple(c for c in conditions if c != NEVER)
         return found
 

@@ -8,13 +8,14 @@ said but that both sides have the same exchange with the same bindings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from bindings.diff.reach import Side, kind_of
+from bindings.diff.reach import Side
 from exchange.errors import BrokerError
+from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 from exchange.parts import Binding, Exchange, alternates_in_effect
 from exchange.router import Router
@@ -29,13 +30,14 @@ MOST: Final = 2_000
 """So many ways of how chance may have it are told apart."""
 SAMPLES: Final = 200
 
+TRIED: Final = frozenset({Decider.HASH.value, Decider.SELECTOR.value})
+"""Ways of choosing, as `choosing` returns them, of which other messages may show a difference that one does not."""
+
 
 def choosing(exchange: Exchange) -> str:
-    """How it chooses, in a word: chance, hash or unknown."""
-    kind = kind_of(exchange)
-    if kind in ("x-random", "x-local-random"):
-        return "chance"
-    return "hash" if kind in ("x-consistent-hash", "x-modulus-hash") else "unknown"
+    """Return how it chooses, in a word: chance, hash, selector or unknown."""
+    decider = kind_of(exchange).decider
+    return Decider.UNKNOWN.value if decider.has_conditions else decider.value
 
 
 def leads_to(side: Side, name: str) -> set[str]:
@@ -55,18 +57,16 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
     kind = kind_of(exchange)
     possible = alternates_in_effect(exchange, side.topology.policies)
     alternate = tuple([other for other in possible if other in side.topology.exchanges])
-    bindings = [(b, side.exists(b.destination)) for b in side.topology.bindings_from(name)]
-    if choosing(exchange) == "chance":
-        counted = Counter(
-            (b.destination, there) for b, there in bindings if kind != "x-local-random" or not b.routing_key
-        )
+    bindings = side.topology.bindings_from(name)
+    if kind.decider is Decider.CHANCE:
+        counted = Counter((b.destination, side.exists(b.destination)) for b in kind.candidates(bindings))
         return "chance", frozenset(counted.items()), () if counted else alternate
-    told = tuple(str(exchange.arguments.get(name)) for name in ("hash-header", "hash-property"))
-    if kind == "x-consistent-hash":  # which goes by the order of bindings
-        return kind, told, tuple((b.routing_key, b.destination, there) for b, there in bindings), alternate
-    if kind == "x-modulus-hash":
-        return kind, frozenset(bindings), alternate
-    return replace(exchange, durable=True, auto_delete=False, internal=False), frozenset(bindings), alternate
+    sequence = kind.sequence(bindings)
+    what = frozenset(bindings) if sequence is None else sequence
+    there = frozenset(b.destination for b in bindings if side.exists(b.destination))
+    if kind.decider.value in TRIED:
+        return kind.routes_as, kind.reads(exchange, bindings, side.topology.profile), what, there, alternate
+    return replace(exchange, durable=True, auto_delete=False, internal=False), what, there, alternate
 
 
 class Trial:
@@ -152,13 +152,17 @@ def shares(outcomes: Outcomes) -> dict[str, Fraction]:
     return {queue: found[queue] for queue in sorted(found)}
 
 
-def samples(message: Message, exchanges: tuple[Exchange | None, ...]) -> Iterator[Message]:
-    """The message, and others like it, that a hash may take otherwise."""
+def samples(message: Message, sides: Iterable[Side], name: str) -> Iterator[Message]:
+    """Yield the message, and others like it that an exchange of either side may take otherwise."""
     yield message
-    headers = {str(e.arguments["hash-header"]) for e in exchanges if e is not None and "hash-header" in e.arguments}
-    properties = {
-        str(e.arguments["hash-property"]) for e in exchanges if e is not None and "hash-property" in e.arguments
-    }
+    headers: set[str] = set()
+    properties: set[str] = set()
+    for side in sides:
+        exchange = side.topology.exchanges.get(name)
+        if exchange is not None:
+            reads = kind_of(exchange).reads(exchange, side.topology.bindings_from(name), side.topology.profile)
+            headers |= reads.headers
+            properties |= reads.properties
     words = message.routing_key.split(".")
     for number in range(SAMPLES):
         text = f"k{number}"

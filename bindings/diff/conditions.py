@@ -1,64 +1,20 @@
-"""What a binding asks of a message, as a value: a pattern of its key, or something about its headers.
-
-Invariant: a condition means the same whichever exchange type or dialect it came from, so that a direct exchange's key
-and a topic exchange's literal pattern are equal, and so are ``fanout`` and ``#``. Bindings of kinds that do not decide
-by a condition (chance, a hash, a plugin's unknown code) have none.
-"""
+"""What bindings ask of messages (see `exchange.kinds.condition`), asked of one message, or of all bindings at once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-from bindings.algebra import Key
-from exchange.conjunctions import PRESENT
-from exchange.kinds.headers import comparable_headers, conditions_of, match_mode
+from exchange.kinds import Kind
+from exchange.kinds.condition import ALWAYS, NEVER, Condition, Headers
+from exchange.kinds.headers import comparable_headers
 from exchange.matcher import Matcher
 from exchange.message import Message
-from exchange.notation import write_name, write_value
 from exchange.parts import Binding, Destination
-from exchange.pattern import MANY, Pattern, ordered
+from exchange.pattern import Key, Pattern
 from exchange.profile import Profile
 
-__all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "condition_of", "holds"]
-
-
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """What a binding to a headers exchange asks: all or any of some headers, each with a value or merely there."""
-
-    mode: Literal["all", "any"]
-    wanted: frozenset[tuple[str, Hashable]]
-    """Names with values as `exchange.kinds.headers.comparable` makes them, or ``PRESENT``."""
-    arguments: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The values as the binding has them."""
-
-    def holds(self, headers: Mapping[str, Hashable]) -> bool:
-        """Whether the headers, as `comparable_headers` makes them, are what is asked."""
-        found = (name in headers and (wanted is PRESENT or headers[name] == wanted) for name, wanted in self.wanted)
-        return all(found) if self.mode == "all" else any(found)
-
-    def _written(self, name: str) -> str:
-        return write_value(self.arguments[name])
-
-    def __str__(self) -> str:
-        if not self.wanted:
-            return "all messages" if self.mode == "all" else "no message"
-        asked = [
-            f"{write_name(name)} is there" if wanted is PRESENT else f"{write_name(name)} = {self._written(name)}"
-            for name, wanted in sorted(self.wanted, key=lambda pair: pair[0])
-        ]
-        return f"headers {(' and ' if self.mode == 'all' else ' or ').join(asked)}"
-
-
-Condition: TypeAlias = Pattern | Headers
-
-ALWAYS: Final = Headers("all", frozenset())
-"""Every message: all of no headers."""
-
-NEVER: Final = Headers("any", frozenset())
-"""No message: any of no headers."""
+__all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "holds"]
 
 
 class Probe(NamedTuple):
@@ -87,23 +43,6 @@ def holds(condition: Condition, probe: Probe) -> bool:
     return condition.matches(probe.key)
 
 
-def condition_of(binding: Binding, kind: str, profile: Profile) -> Condition:
-    """What a binding from an exchange of this kind asks; ``kind`` is topic, direct, fanout or headers."""
-    if kind == "fanout":
-        return ALWAYS
-    if kind == "headers":
-        wanted = conditions_of(binding, profile)
-        # One header asked for is all and any at once.
-        mode: Literal["all", "any"] = "any" if match_mode(binding).startswith("any") and len(wanted) != 1 else "all"
-        return Headers(mode, frozenset(wanted), binding.arguments)
-    if kind == "direct" or ("*" not in binding.routing_key and "#" not in binding.routing_key):
-        return Key(binding.routing_key)
-    pattern = Pattern.of_binding_key(binding.routing_key)
-    if pattern.literal:
-        return Key(binding.routing_key)
-    return ALWAYS if ordered(pattern.words) == (MANY,) else pattern
-
-
 class Edge(NamedTuple):
     """One way on from an exchange: messages of which the condition holds go to the destination."""
 
@@ -122,19 +61,17 @@ class Branches:
     where they are taken.
     """
 
-    def __init__(self, bindings: Iterable[Binding], kind: str, profile: Profile) -> None:
+    def __init__(self, bindings: Iterable[Binding], kind: type[Kind], profile: Profile) -> None:
         self._others: Final[dict[Edge, None]] = {}
         self._literal: Final[dict[str, tuple[Destination, ...]]] = {}
         for binding in bindings:
             key = binding.routing_key
-            if kind == "direct" or (kind == "topic" and "*" not in key and "#" not in key):
+            if kind.literal_key(binding) is not None:
                 self._add_literal(key, binding.destination)
-            else:
-                edge = Edge(condition_of(binding, kind, profile), binding.destination)
-                if isinstance(edge.condition, Key):
-                    self._add_literal(key, binding.destination)
-                elif edge.condition != NEVER:
-                    self._others[edge] = None
+                continue
+            condition = kind.condition(binding, profile)
+            if condition is not None and condition != NEVER:
+                self._others[Edge(condition, binding.destination)] = None
         self._matcher: Final[Matcher[Edge]] = Matcher(cache=0)
         patterns = [edge for edge in self._others if isinstance(edge.condition, Pattern)]
         if len(patterns) > MATCHED:

@@ -11,21 +11,11 @@ from itertools import count
 from typing import Final
 
 from bindings.crawl import Deadline
-from exchange.parts import Binding, Exchange
-from exchange.pattern import AMQP, MANY, ONE, Pattern, Word
+from exchange.pattern import MANY, ONE, Word
 
-__all__ = ["key_classes", "words_of"]
+__all__ = ["key_classes"]
 
 MOST_BYTES: Final = 255
-
-
-def words_of(exchange: Exchange, binding: Binding) -> tuple[Word, ...] | None:
-    """What the binding asks of a routing key; None where something else than the key decides."""
-    if exchange.type == "topic":
-        return Pattern.of_binding_key(binding.routing_key).words
-    if exchange.type == "direct":
-        return tuple(AMQP.split(binding.routing_key))
-    return (MANY,) if exchange.type in ("fanout", "x-recent-history") else None
 
 
 def key_classes(patterns: Iterable[tuple[Word, ...]], most: int, deadline: Deadline | None = None) -> list[str] | None:

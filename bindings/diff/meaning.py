@@ -15,13 +15,14 @@ from typing import Final, Literal, NamedTuple
 
 from bindings.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.changed import Changes, Start
-from bindings.diff.choices import Trial, choosing, leads_to, samples, shares, way_of_choosing
+from bindings.diff.choices import TRIED, Trial, choosing, leads_to, samples, shares, way_of_choosing
 from bindings.diff.conditions import Probe
 from bindings.diff.partitions import PartitionChange, partition_changes
-from bindings.diff.reach import DEFAULT, Anywhere, Side, Ways, conditional
+from bindings.diff.reach import DEFAULT, Anywhere, Side, Ways
 from bindings.diff.routes import Way, from_exchange, through
 from bindings.diff.search import Demand, shortest_message
 from bindings.diff.terms import Term, terms
+from exchange.kinds import kind_of
 from exchange.message import Message
 from exchange.parts import Destination, alternates_in_effect
 from exchange.topology import Topology
@@ -176,7 +177,7 @@ class _Comparison:
             name
             for topology in (before, after)
             for name, x in topology.exchanges.items()
-            if not conditional(x) or (name and len(alternates_in_effect(x, topology.policies)) > 1)
+            if not kind_of(x).decider.has_conditions or (name and len(alternates_in_effect(x, topology.policies)) > 1)
         )
         self._sides = (Side(before, loose), Side(after, loose))
         self._loose = loose
@@ -455,14 +456,14 @@ class _Comparison:
         exchange = exchanges[1] or exchanges[0]
         first: tuple[Message, list[dict[str, Fraction] | None]] | None = None
         by = "unknown" if exchange is None else choosing(exchange)
-        for message in samples(_message(entry, probe), exchanges if by == "hash" else ()):
+        for message in samples(_message(entry, probe), self._sides if by in TRIED else (), name):
             outcomes = [trial.outcomes(message) for trial in self._trials]
             told = [None if found is None else shares(found) for found in outcomes]
             unknown = any(queue.startswith("?") for found in told if found is not None for queue in found)
             certain = None not in outcomes and outcomes[0] != outcomes[1] and not unknown
             if certain or first is None:
                 first = message, told
-            if certain or by != "hash":
+            if certain or by not in TRIED:
                 break
         assert first is not None  # there is always one sample  # noqa: S101
         ratios = [None if found is None else tuple(found.items()) for found in first[1]]

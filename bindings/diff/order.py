@@ -17,18 +17,14 @@ from bindings.crawl import Deadline
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
-from exchange.kinds import KINDS
+from exchange.kinds import Decider, Unknown, kind_of
 from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, possible_alternates
 from exchange.topology import Topology
 
 __all__ = ["Difference", "end_of", "in_safe_order"]
 
-HASHING: Final = frozenset({"x-consistent-hash", "x-modulus-hash"})
-"""Types of exchange that give some keys to another destination whenever a binding comes or goes."""
 
-
-ADDITIVE: Final = frozenset({"direct", "fanout", "topic", "headers", "x-recent-history"})
-"""Types of exchange of which one binding does nothing to what others do."""
+KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class _Order:
         self._rehashed: Final = {
             name
             for name, count in changed.items()
-            if count > 1 and name in before.exchanges and before.exchanges[name].type in HASHING
+            if count > 1 and name in before.exchanges and kind_of(before.exchanges[name]).decider is Decider.HASH
         }
 
     def phases(self) -> tuple[list[Unit], list[Unit], list[Unit]]:
@@ -103,10 +99,48 @@ class _Order:
                 turns = _turns(policy.name, self._before, self._after)
                 (turning if turns else first).append((Step(added, policy),))
         first += [(Step(True, part),) for part in todo.new]
-        opening = [(Step(True, binding),) for binding in self._by_number(todo.bound, downstream_first=True)]
+        swaps, swapped = self._swaps()
+        bound, unbound = ([b for b in bindings if b not in swapped] for bindings in (todo.bound, todo.unbound))
+        opening = [(Step(True, binding),) for binding in self._by_number(bound, downstream_first=True)]
         replacing = [self._replacement(old, new) for old, new in todo.replaced]
-        closing = [(Step(False, binding),) for binding in self._by_number(todo.unbound, downstream_first=False)]
-        return first, [*opening, *turning, *replacing, *closing], [(_deletion(part),) for part in todo.gone]
+        closing = [(Step(False, binding),) for binding in self._by_number(unbound, downstream_first=False)]
+        return first, [*opening, *turning, *replacing, *closing, *swaps], [(_deletion(part),) for part in todo.gone]
+
+    def _swaps(self) -> tuple[list[Unit], set[Binding]]:
+        """Return the units that empty a slot of bindings (`exchange.kinds.Kind.slot`) and fill it; and their bindings.
+
+        In the usual order, new ones first, the slot would stay empty and what is bound in it without effect.
+        """
+        units: list[Unit] = []
+        swapped: set[Binding] = set()
+        for name in dict.fromkeys(binding.source for binding in self._todo.unbound):
+            exchange = self._before.exchanges.get(name)
+            if exchange is None or self._replaced & {Destination("exchange", name)}:
+                continue
+            kind = kind_of(exchange)
+            slots = {kind.slot(binding) for binding in self._todo.unbound if binding.source == name} - {None}
+            for slot in sorted(slots, key=repr):
+                old, new = (
+                    [binding for binding in topology.bindings_from(name) if kind.slot(binding) == slot]
+                    for topology in (self._before, self._after)
+                )
+                if not new or self._replaced & {new[0].destination}:
+                    continue
+                swapped.update(old, new)
+                units.append(self._swap(exchange, old, new))
+        return units, swapped
+
+    def _swap(self, exchange: Exchange, old: list[Binding], new: list[Binding]) -> Unit:
+        """Return the steps that empty a slot and fill it, but those that an exchange would be deleted with."""
+        name = exchange.name
+        if exchange.auto_delete and len(old) == len(self._before.bindings_from(name)):
+            why = f"exchange {name!r} must keep a binding; the new one has no effect until it is made again"
+            first, last = new, [binding for binding in old if binding not in new]
+            return (*(Step(True, binding, why) for binding in first), *(Step(False, binding, why) for binding in last))
+        why = f"messages miss {new[0].destination} between these steps: exchange {name!r} keeps one such binding"
+        if kind_of(exchange).decider is Decider.HASH:
+            why = KEYS_MOVE.format(name)
+        return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))
 
     def changes(self) -> dict[str, Kind]:
         """How each exchange changes."""
@@ -171,7 +205,7 @@ class _Order:
         switch = any(Kind.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.down(self.graph.up(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
-        additive = all(exchange.type in ADDITIVE for exchange in exchanges if exchange.name in passed)
+        additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
         if additive and not switch:
             return "messages may reach other queues, though none is lost,"
         return "messages may be lost or reach other queues"
@@ -182,10 +216,9 @@ class _Order:
             if isinstance(step.part, Binding):
                 name = step.part.source
                 if name in self._rehashed:
-                    why = f"keys move between the destinations of exchange {name!r} with each of its bindings"
-                    return marked(unit, why)
+                    return marked(unit, KEYS_MOVE.format(name))
                 exchange = self._before.exchanges.get(name)
-                if exchange is not None and (exchange.type not in KINDS or not KINDS[exchange.type].decides(exchange)):
+                if exchange is not None and kind_of(exchange) is Unknown:
                     return marked(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
         return unit
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from exchange.kinds import KeyUse, kind_of
 from exchange.message import Message
 from exchange.partition.partitioning import Partitioning
 from exchange.parts import Destination
@@ -77,14 +78,14 @@ def _samples(topology: Topology, queue: str, both: tuple[Partitioning, Partition
             if source.part == "body":
                 body = _body(source.name, text)
         for exchange, key in ways:
-            exchange_type = topology.exchanges[exchange].type if exchange in topology.exchanges else ""
-            if exchange_type == "topic":
+            use = kind_of(topology.exchanges[exchange]).key_use if exchange in topology.exchanges else KeyUse.NONE
+            if use is KeyUse.PATTERN:
                 words = Pattern.of_binding_key(key).words
                 filled = ".".join(
                     [word if isinstance(word, str) else text for word in words if word is not MANY or number]
                 )
             else:
-                filled = key if exchange_type == "direct" else text
+                filled = key if use is KeyUse.LITERAL else text
             yield Message(exchange, filled, headers, properties, body)
         yield Message("", queue, headers, properties, body)
 

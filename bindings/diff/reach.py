@@ -10,30 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe, condition_of
-from exchange.kinds import KINDS
-from exchange.parts import Binding, Destination, Exchange, alternate_in_effect
+from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe
+from exchange.kinds import Kind, Unknown, kind_of
+from exchange.parts import Binding, Destination, alternate_in_effect
 from exchange.topology import Topology
 
-__all__ = ["Anywhere", "Leg", "Side", "Ways", "conditional", "kind_of"]
+__all__ = ["Anywhere", "Leg", "Side", "Ways"]
 
 DEFAULT: Final = ""
-CONDITIONAL: Final = {
-    "topic": "topic", "direct": "direct", "fanout": "fanout", "x-recent-history": "fanout", "headers": "headers",
-}  # fmt: skip
-"""The exchange types that decide by conditions -> whose conditions they are."""
-
-
-def kind_of(exchange: Exchange) -> str:
-    """The type that decides where its messages go: of a delayed exchange, the one it stands for."""
-    if exchange.type == "x-delayed-message" and KINDS[exchange.type].decides(exchange):
-        return str(exchange.arguments["x-delayed-type"])
-    return exchange.type
-
-
-def conditional(exchange: Exchange) -> bool:
-    """Whether it decides by conditions."""
-    return kind_of(exchange) in CONDITIONAL
 
 
 class Side:
@@ -42,8 +26,8 @@ class Side:
     def __init__(self, topology: Topology, loose: Collection[str]) -> None:
         self.topology: Final = topology
         self.loose: Final = loose
-        self.kinds: Final[dict[str, str]] = {}
-        """Whose conditions an exchange has; none of a loose end."""
+        self.kinds: Final[dict[str, type[Kind]]] = {}
+        """The kinds of exchanges, except loose ends."""
         self.alternates: Final[dict[str, str]] = {}
         self.onwards: Final[dict[str, list[Binding]]] = {}
         """The bindings of an exchange that lead to other exchanges."""
@@ -56,7 +40,7 @@ class Side:
         for name, exchange in topology.exchanges.items():
             if name in loose:
                 continue
-            self.kinds[name] = CONDITIONAL[kind_of(exchange)]
+            self.kinds[name] = kind_of(exchange)
             alternate = alternate_in_effect(exchange, topology.policies) if name else None
             if alternate and alternate in topology.exchanges:
                 self.alternates[name] = alternate
@@ -66,6 +50,11 @@ class Side:
                 if name and binding.source and binding.source in self.kinds:
                     self.onwards.setdefault(binding.source, []).append(binding)
                     self._sources.setdefault(name, {})[binding.source] = None
+
+    def routes_as(self, exchange: str) -> str | None:
+        """Return the exchange type whose conditions an exchange has; None of a loose end."""
+        kind = self.kinds.get(exchange)
+        return None if kind is None else kind.routes_as
 
     def exists(self, destination: Destination) -> bool:
         """Whether there is such a queue or exchange."""
@@ -79,8 +68,14 @@ class Side:
 
     def branches_of(self, exchange: str, bindings: Iterable[Binding]) -> Branches:
         """Some of an exchange's bindings, as branches; none of a loose end."""
-        kind = self.kinds.get(exchange)
-        return Branches(() if kind is None else bindings, kind or "fanout", self.topology.profile)
+        kind = self.kinds.get(exchange, Unknown)
+        return Branches(() if kind is Unknown else bindings, kind, self.topology.profile)
+
+    def condition_of(self, binding: Binding) -> Condition:
+        """Return what a binding asks whose source is no loose end."""
+        condition = self.kinds[binding.source].condition(binding, self.topology.profile)
+        assert condition is not None  # loose ends are all that have none  # noqa: S101
+        return condition
 
     def branches(self, exchange: str) -> Branches:
         """All of an exchange's bindings, those to nowhere included, since they keep a message from its alternate."""
@@ -101,9 +96,7 @@ class Side:
             asked: dict[tuple[str, Condition], None] = {}
             for binding in self.topology.bindings_to(Destination("exchange", exchange)):
                 if binding.source and binding.source in self.kinds:
-                    asked[binding.source, condition_of(binding, self.kinds[binding.source], self.topology.profile)] = (
-                        None
-                    )
+                    asked[binding.source, self.condition_of(binding)] = None
             found = self._into[exchange] = tuple(pair for pair in asked if pair[1] != NEVER)
         return found
 

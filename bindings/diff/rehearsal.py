@@ -13,9 +13,10 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from bindings.crawl import Deadline
-from bindings.diff.key_classes import key_classes, words_of
+from bindings.diff.key_classes import key_classes
 from bindings.diff.step import State, Step, Unit
 from exchange.errors import BrokerError, NotFound
+from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 from exchange.parts import Binding
 from exchange.router import Router
@@ -78,14 +79,15 @@ class Rehearsal:
         for topology in (before, after):
             for name in exchanges & topology.exchanges.keys():
                 exchange = topology.exchanges[name]
+                kind = kind_of(exchange)
                 for binding in topology.bindings_from(name):
-                    if exchange.type == "headers":
+                    if kind.decider is Decider.HEADERS:
                         self._conditions.setdefault(binding.arguments, f"condition {len(self._conditions)}")
                         continue
-                    words = words_of(exchange, binding)
-                    if words is None:
+                    pattern = kind.pattern(binding)
+                    if pattern is None:
                         raise TooMuch(f"exchange {name!r} is of type {exchange.type}")
-                    patterns.add(words)
+                    patterns.add(pattern.words)
         if len(patterns) > MOST_PATTERNS or len(self._conditions) > MOST_CONDITIONS:
             raise TooMuch("they have many different bindings")
         keys = key_classes(patterns, MOST_STATES, deadline)

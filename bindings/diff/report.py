@@ -163,8 +163,11 @@ def _condition(condition: Condition) -> str:
     return f"({condition})" if len(condition.wanted) > 1 else str(condition)
 
 
+HOW: Final = {"chance": "by chance", "hash": "by a hash", "selector": "by selectors"}
+
+
 def _choice_lines(choice: Choice) -> Iterator[str]:
-    how = {"chance": "by chance", "hash": "by a hash"}.get(choice.by, "in a way unknown here")
+    how = HOW.get(choice.by, "in a way unknown here")
     verb = "chooses otherwise" if choice.certain else "may choose otherwise"
     yield f"  ~ {_exchange(choice.at)} {verb}, {how}, for messages to {_exchange(choice.exchange)}"
     yield f"      such as {_shown(choice.witness)}: {_shares(choice.before)}, then {_shares(choice.after)}"

@@ -14,6 +14,7 @@ from bindings.coverage import Unroutable
 from bindings.outcome import Outcome
 from bindings.report.report import Nearest, Shape
 from bindings.tally import Tally
+from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 from exchange.nearest import Walk, nearest_binding
 from exchange.parts import Binding, Destination
@@ -26,8 +27,6 @@ SHAPES: Final = 20
 
 LOOKS: Final = 20_000_000
 """So many times in all a binding is compared with a key; what is left then has no nearest one."""
-
-BY_KEY: Final = frozenset({"topic", "direct"})
 
 CLOSE: Final = 0.7
 """How alike names are to be, as `difflib` measures it, to be taken for one another."""
@@ -90,9 +89,8 @@ class Seeker:
         taken = {self._bindings[number] for number in outcome.bindings}
         for name in outcome.exchanges:
             end = self._topology.exchanges[name]
-            kind = end.arguments.get("x-delayed-type") if end.type == "x-delayed-message" else end.type
             bindings = [binding for binding in self._topology.bindings_from(name) if binding not in taken]
-            if kind not in BY_KEY or not bindings or len(bindings) > self._looks:
+            if kind_of(end).decider is not Decider.KEY or not bindings or len(bindings) > self._looks:
                 continue
             self._looks -= len(bindings)
             distance, obstacles = nearest_binding(walk, end, bindings)

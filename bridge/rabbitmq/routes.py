@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bridge.endpoint import Layout, Misfit, Outgoing
+from exchange.kinds import KINDS
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.partitions import Partitions
 
@@ -23,7 +24,7 @@ PARTITION: Final = "{partition}"
 """What a partition's name stands in for."""
 
 SUPER_STREAM: Final = "rabbitmq.super_stream"
-HASHING: Final = {"rabbitmq.consistent_hash": "x-consistent-hash", "rabbitmq.modulus_hash": "x-modulus-hash"}
+HASHING: Final = {kind.strategy: name for name, kind in KINDS.items() if kind.strategy is not None}
 """Strategy -> the exchange type that does the same."""
 
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
+from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
 from exchange.partition.erlang import UNDEFINED, Atom, binary, field_term, jump, jump_key
 from exchange.parts import Binding, Destination, Exchange
@@ -40,15 +41,23 @@ PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
 class ConsistentHash(Kind):
     """`rabbit_exchange_type_consistent_hash.erl` of the plugin rabbitmq_consistent_hash_exchange."""
 
+    routes_as = "x-consistent-hash"
+    decider = Decider.HASH
+    key_use = KeyUse.WEIGHT
+    strategy = "rabbitmq.consistent_hash"
+
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
         self._profile = profile
         self._header = _long_string(exchange, "hash-header")
         self._property = _long_string(exchange, "hash-property")
-        self.by_key = self._header is None and self._property is None
         self._ring: list[Binding] = []
         self._destinations: set[Destination] = set()  # of the ring
         self._ends: list[int] = []  # for each of the ring, the number of buckets up to its last one
+
+    @property
+    def by_key(self) -> bool:
+        return self._header is None and self._property is None
 
     def bind(self, binding: Binding) -> None:
         weight = _weight(binding)
@@ -105,6 +114,26 @@ class ConsistentHash(Kind):
             if not self._profile.hashes_empty_arrays:
                 raise BrokerError(f"the channel crashes on an empty array or table in the hash-header '{name}'")
         return value * 1000 if kind == "timestamp" else term
+
+    @classmethod
+    def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
+        header, named = _long_string(exchange, "hash-header"), _long_string(exchange, "hash-property")
+        return Reads(
+            frozenset({header} if header is not None else ()),
+            frozenset({named} if named is not None else ()),
+        )
+
+    @classmethod
+    def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...]:
+        return tuple([(tuple(binding.destination), binding.routing_key) for binding in bindings])
+
+    @classmethod
+    def slot(cls, binding: Binding) -> Destination:
+        return binding.destination
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
     @classmethod
     def check_exchange(cls, exchange: Exchange) -> None:

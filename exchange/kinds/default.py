@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from exchange.kinds.kind import Kind
+from exchange.kinds.direct import Direct
 from exchange.message import Message
 from exchange.parts import Binding
 
 __all__ = ["Default"]
 
 
-class Default(Kind):
+class Default(Direct):
     """The first clause of `rabbit_exchange.erl route/3`: its bindings are implied by the queues, none are stored."""
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
+from exchange.kinds.misses import Miss, compare_texts, describe_difference
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
+from exchange.pattern import Key
 from exchange.profile import Profile
 
 __all__ = ["Direct"]
@@ -15,6 +17,10 @@ __all__ = ["Direct"]
 
 class Direct(Kind):
     """`rabbit_exchange_type_direct.erl`."""
+
+    routes_as = "direct"
+    decider = Decider.KEY
+    key_use = KeyUse.LITERAL
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
@@ -34,5 +40,16 @@ class Direct(Kind):
             return self._by_key.get(keys[0], {})
         return dict.fromkeys(chain.from_iterable([self._by_key.get(key, {}) for key in keys]))
 
-    def keys_affected(self, binding: Binding) -> Collection[str]:
-        return (binding.routing_key,)
+    @classmethod
+    def literal_key(cls, binding: Binding) -> str:
+        return binding.routing_key
+
+    @classmethod
+    def pattern(cls, binding: Binding) -> Key:
+        return Key(binding.routing_key)
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        wanted = binding.routing_key
+        keys = message.routing_keys()
+        return min([Miss(compare_texts(key, wanted), describe_difference(key, wanted)) for key in keys])

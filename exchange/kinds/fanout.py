@@ -6,9 +6,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from exchange.errors import PreconditionFailed
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.condition import EVERYTHING
+from exchange.kinds.kind import Choose, Decider, Kind
+from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
+from exchange.pattern import Pattern
 from exchange.profile import Profile
 from exchange.values import type_and_value
 
@@ -17,6 +20,9 @@ __all__ = ["Fanout", "RecentHistory"]
 
 class Fanout(Kind):
     """`rabbit_exchange_type_fanout.erl`."""
+
+    routes_as = "fanout"
+    decider = Decider.NOTHING
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
@@ -30,6 +36,14 @@ class Fanout(Kind):
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         return self._bindings
+
+    @classmethod
+    def pattern(cls, binding: Binding) -> Pattern | None:
+        return EVERYTHING
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        return MATCH
 
 
 class RecentHistory(Fanout):

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from exchange.conjunctions import PRESENT, Conjunctions
 from exchange.errors import PreconditionFailed
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.condition import Headers as Condition
+from exchange.kinds.kind import Choose, Decider, Kind, Reads
+from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
 from exchange.profile import Profile
@@ -36,7 +38,8 @@ NONE: Final[dict[Binding, None]] = {}
 class Headers(Kind):
     """`rabbit_exchange_type_headers.erl`."""
 
-    by_key = False
+    routes_as = "headers"
+    decider = Decider.HEADERS
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
@@ -77,6 +80,37 @@ class Headers(Kind):
                 some.update(by_value.get(value, NONE))
                 some.update(by_value.get(PRESENT, NONE))
         return (*found, *some)
+
+    @classmethod
+    def condition(cls, binding: Binding, profile: Profile) -> Condition:
+        wanted = conditions_of(binding, profile)
+        # One header asked for is all and any at once.
+        is_any = match_mode(binding).startswith("any") and len(wanted) != 1
+        return Condition("any" if is_any else "all", frozenset(wanted), binding.arguments)
+
+    @classmethod
+    def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
+        return Reads(frozenset([name for binding in bindings for name, _ in conditions_of(binding, profile)]))
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        from exchange.notation import write_value  # only needed to explain
+
+        headers = comparable_headers(message, profile)
+        failed: list[str] = []
+        conditions = conditions_of(binding, profile)
+        for name, wanted in conditions:
+            if name not in headers:
+                failed.append(f"header '{name}' is not there")
+            elif wanted is not PRESENT and headers[name] != wanted:
+                is_, wants = message.headers[name], binding.arguments[name]
+                hint = " (of another type)" if str(is_) == str(wants) else ""
+                failed.append(f"header '{name}' is {write_value(is_)}, it wants {write_value(wants)}{hint}")
+        if not match_mode(binding).startswith("any"):
+            return Miss(float(len(failed)), "; ".join(failed))
+        if not conditions:
+            return Miss(2.0, "it asks for any of no headers, which never matches")
+        return Miss(1.0, "; ".join(failed)) if len(failed) == len(conditions) else MATCH
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Sequence
 
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.kind import Choose, Decider, Kind
+from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
 from exchange.partition.erlang import binary, phash2
 from exchange.parts import Binding, Exchange
@@ -21,6 +22,11 @@ __all__ = ["ModulusHash"]
 
 class ModulusHash(Kind):
     """`rabbit_exchange_type_modulus_hash.erl`, before 4.3 of the plugin rabbitmq_sharding."""
+
+    routes_as = "x-modulus-hash"
+    decider = Decider.HASH
+    strategy = "rabbitmq.modulus_hash"
+    always_takes_one = True
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
@@ -43,6 +49,10 @@ class ModulusHash(Kind):
         if not count:
             return "there are no bindings"
         return f"hash {_hash(keys)} of the routing keys, modulo {count} bindings, is {_hash(keys) % count}"
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
     def _place(self, binding: Binding) -> tuple[bytes, ...]:
         key, destination = binding.routing_key, binding.destination

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from exchange.errors import PreconditionFailed
-from exchange.kinds.fanout import Fanout
-from exchange.kinds.kind import Choose
+from exchange.kinds.kind import Choose, Decider, Kind
+from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
 from exchange.profile import Profile
@@ -15,24 +15,33 @@ from exchange.tables import Tables
 __all__ = ["LocalRandom", "Random"]
 
 
-class Random(Fanout):
+class Random(Kind):
     """`rabbit_exchange_type_random.erl`: one of all bindings, whatever their keys."""
 
-    by_key = False
+    routes_as = "x-random"
+    decider = Decider.CHANCE
+    always_takes_one = True
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
         self._choose = choose
+        self._bindings: dict[Binding, None] = {}
 
-    def candidates(self) -> list[Binding]:
-        """The bindings it picks one of."""
-        return list(self._bindings)
+    def bind(self, binding: Binding) -> None:
+        self._bindings[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
 
     def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
-        candidates = self.candidates()
+        candidates = list(self.candidates(self._bindings))
         if len(candidates) < 2:
             return candidates
         return [candidates[self._choose(len(candidates))]]
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        return Miss(OTHER_ROUTE, "chance picked another binding")
 
 
 class LocalRandom(Random):
@@ -41,8 +50,12 @@ class LocalRandom(Random):
     Which node a queue is on is not part of a topology: all are taken to be on the publisher's.
     """
 
-    def candidates(self) -> list[Binding]:
-        return [binding for binding in self._bindings if not binding.routing_key]
+    routes_as = "x-local-random"
+    always_takes_one = False  # the queues may be on other nodes
+
+    @classmethod
+    def candidates(cls, bindings: Collection[Binding]) -> list[Binding]:
+        return [binding for binding in bindings if not binding.routing_key]
 
     @classmethod
     def known_to(cls, profile: Profile) -> bool:

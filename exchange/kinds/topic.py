@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain
+from typing import Final
 
+from exchange.display import clip_line
 from exchange.errors import PreconditionFailed
-from exchange.kinds.kind import Choose, Kind
+from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
+from exchange.kinds.misses import Miss, align
+from exchange.limits import SHORTSTR_BYTES
 from exchange.matcher import Matcher
 from exchange.message import Message
 from exchange.parts import Binding, Exchange
 from exchange.pattern import Pattern
 from exchange.profile import Profile
 from exchange.tables import Tables
+from exchange.values import to_bytes
 
 __all__ = ["Topic"]
+
+LEAST: Final = 0.1
+"""Distance of the nearest pattern that does not match: words that are right do not make up for one that is wrong."""
 
 
 class Topic(Kind):
     """`rabbit_exchange_type_topic.erl` and `rabbit_db_topic_exchange.erl`."""
+
+    routes_as = "topic"
+    decider = Decider.KEY
+    key_use = KeyUse.PATTERN
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
@@ -35,10 +47,31 @@ class Topic(Kind):
             return self._matcher.match(keys[0])
         return dict.fromkeys(chain.from_iterable(map(self._matcher.match, keys)))
 
-    def keys_affected(self, binding: Binding) -> Collection[str] | None:
+    @classmethod
+    def fault(cls, binding: Binding) -> str | None:
+        key = binding.routing_key
+        # A character is at most four bytes, so that most need not be encoded to know.
+        size = len(to_bytes(key)) if len(key) * 4 > SHORTSTR_BYTES else 0
+        if size <= SHORTSTR_BYTES:
+            return None
+        what = f"binding of exchange {binding.source!r} to {binding.destination}"
+        return f"{what}: its key has {size} bytes, AMQP allows {SHORTSTR_BYTES}: '{clip_line(key, 60)}'"
+
+    @classmethod
+    def literal_key(cls, binding: Binding) -> str | None:
         key = binding.routing_key
         may_be_wild = "*" in key or "#" in key  # most keys have neither and need not be taken apart
-        return None if may_be_wild and not Pattern.of_binding_key(key).literal else (key,)
+        return None if may_be_wild and not Pattern.of_binding_key(key).literal else key
+
+    @classmethod
+    def pattern(cls, binding: Binding) -> Pattern:
+        return Pattern.of_binding_key(binding.routing_key)
+
+    @classmethod
+    def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
+        pattern = Pattern.of_binding_key(binding.routing_key)
+        ways = [align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
+        return min([Miss(max(way.distance, LEAST) if way.reason else 0.0, way.reason) for way in ways])
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:

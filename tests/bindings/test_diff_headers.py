@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.crawl import Budget
-from bindings.diff.conditions import Condition, Headers, Probe, condition_of
+from bindings.diff.conditions import Condition, Headers, Probe
 from bindings.diff.headers import fewest_headers
 from bindings.diff.meaning import meaning
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
+from exchange.kinds.headers import Headers as HeadersKind
 from exchange.parts import Destination
 from exchange.profile import LATEST, PROFILES
 from tests.bindings.test_diff_meaning import check
@@ -80,7 +81,7 @@ def test_the_fewest_headers_are_found_or_there_are_none(seed: int, profile: Any)
 
     def conditions(most: int) -> list[Condition]:
         asked = [Binding.to_queue("x", "q", "", arguments(rng)) for _ in range(rng.randint(0, most))]
-        return [condition_of(binding, "headers", profile) for binding in asked]
+        return [HeadersKind.condition(binding, profile) for binding in asked]
 
     all_of, none_of = ([c for c in conditions(3) if isinstance(c, Headers)] for _ in range(2))
 

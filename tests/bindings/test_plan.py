@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.diff.key_classes import key_classes, words_of
+from bindings.diff.key_classes import key_classes
 from bindings.diff.plan import Plan, keeping, plan
 from bindings.diff.step import State, Step
-from exchange import Binding, Exchange, Pattern, Policy, Queue, Topology
+from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
+from exchange.kinds import kind_of
 from exchange.pattern import Word
 from exchange.values import Typed
 from tests.bindings import pairs
@@ -321,5 +322,55 @@ def test_every_key_is_of_the_class_of_one_listed(patterns: list[str]) -> None:
 
 def test_an_exchange_that_does_not_go_by_the_key_has_no_words() -> None:
     """Which is what keeps it from being looked at."""
-    assert words_of(Exchange("x", "x-random"), Binding.to_queue("x", "q", "a")) is None
-    assert words_of(Exchange("x", "direct"), Binding.to_queue("x", "q", "a.*")) == ("a", "*")
+    assert kind_of(Exchange("x", "x-random")).pattern(Binding.to_queue("x", "q", "a")) is None
+    pattern = kind_of(Exchange("x", "direct")).pattern(Binding.to_queue("x", "q", "a.*"))
+    assert pattern is not None
+    assert pattern.words == ("a", "*")
+
+
+def hashing(rng: Random, type_: str) -> Topology:
+    """Bindings of one exchange, of which a broker keeps one for each destination, or for each key and destination."""
+    places = [(key, f"q{number}") for number in range(4) for key in ("1", "2") if rng.random() < 0.4]
+    bindings = []
+    for key, queue in places:
+        selector = {"rjms_erlang_selector": rng.choice(("true.", '{is_null,{ident,<<"h">>}}.'))}
+        bindings.append(Binding.to_queue("x", queue, key, selector if type_ == "x-jms-topic" else {}))
+    return Topology([Exchange("x", type_)], [Queue(f"q{number}") for number in range(4)], bindings)
+
+
+@pytest.mark.parametrize("type_", ["x-consistent-hash", "x-jms-topic"])
+@settings(max_examples=80, deadline=None)
+@given(SEED)
+def test_what_is_bound_in_the_place_of_another_binding_has_effect_in_the_end(type_: str, seed: int) -> None:
+    """A broker keeps one binding of such a place, and forgets that one with any of them: a router shows it."""
+    rng = Random(seed)
+    before, after = hashing(rng, type_), hashing(rng, type_)
+    router, wanted = Router(before), Router(after)
+    for step in plan(before, after).steps:
+        assert isinstance(step.part, Binding)
+        (router.bind if step.added else router.unbind)(step.part)
+    assert router.topology == after
+    messages = [Message("x", f"key {number}", headers) for number in range(300) for headers in ({}, {"h": 1})]
+    reached = {queue for message in messages for queue in router.route(message).queues}
+    assert reached == {queue for message in messages for queue in wanted.route(message).queues}
+    if type_ == "x-jms-topic":
+        assert [router.route(message) for message in messages[:2]] == [
+            wanted.route(message) for message in messages[:2]
+        ]
+
+
+def test_a_binding_that_replaces_another_says_that_messages_miss_it_meanwhile() -> None:
+    """And of an exchange that goes with its last binding, that the new one has no effect."""
+
+    def bound(selector: str, *, auto_delete: bool) -> Topology:
+        binding = Binding.to_queue("x", "q", "k", {"rjms_erlang_selector": selector})
+        return Topology([Exchange("x", "x-jms-topic", auto_delete=auto_delete)], [Queue("q")], [binding])
+
+    steps = plan(bound("true.", auto_delete=False), bound("false.", auto_delete=False)).steps
+    assert [(step.added, step.danger) for step in steps] == [
+        (added, "messages miss queue 'q' between these steps: exchange 'x' keeps one such binding")
+        for added in (False, True)
+    ]
+    steps = plan(bound("true.", auto_delete=True), bound("false.", auto_delete=True)).steps
+    assert [step.added for step in steps] == [True, False]
+    assert all(step.danger is not None and "no effect" in step.danger for step in steps)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed
+from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology, Typed, kinds
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.kinds import KINDS, Kind
+from exchange.kinds import Kind
 from exchange.partition.erlang import jump, phash2
 from exchange.profile import profile_for
 from exchange.values import EMPTY
@@ -26,7 +26,8 @@ LATEST = PROFILES["rabbitmq-4.3"]
 
 def kind_of(name: str, arguments: Mapping[str, str] = EMPTY, profile: Profile = LATEST) -> Kind:
     """An exchange's kind, without bindings."""
-    return KINDS[name](Exchange("x", name, arguments=arguments), profile, lambda _: 0)
+    exchange = Exchange("x", name, arguments=arguments)
+    return kinds.kind_of(exchange)(exchange, profile, lambda _: 0)
 
 
 def to(queue: str, key: str = "1") -> Binding:

@@ -17,7 +17,6 @@ import google_crc32c
 import pyarrow as pa
 
 from bindings.archive.detect import detect
-from bindings.archive.erlang_terms import parse
 from bindings.archive.fields import value_of
 from bindings.archive.inspection import inspected
 from bindings.archive.json_lines import JsonLines, add_line, line_of, read_lines
@@ -34,6 +33,7 @@ from bindings.archive.rocketmq_store import open_store
 from bindings.archive.times import microseconds, microseconds_of_text
 from bindings.archive.tracing import TracingJson, TracingText
 from bridge.archive.rows import restored
+from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
 from exchange.values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write

@@ -66,8 +66,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "the ring of a delayed exchange is not in the fingerprint",
-            'if "x-consistent-hash" in (exchange.type, exchange.arguments.get("x-delayed-type")):',
-            'if exchange.type == "x-consistent-hash":',
+            "if sequence is not None:",
+            'if sequence is not None and exchange.type == "x-consistent-hash":',
         ),
     ),
     *of(

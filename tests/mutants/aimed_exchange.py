@@ -215,7 +215,7 @@ EXCHANGE: Final[list[Mutant]] = [
             "of many bindings the first ones are looked at, not the nearest",
             (
                 "bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, "
-                "key=lambda b: _first_sight(b.routing_key, walk.message))"
+                "key=lambda b: glance(b.routing_key, walk.message))"
             ),
             "bindings = bindings[:LOOKED_AT_CLOSELY]",
         ),

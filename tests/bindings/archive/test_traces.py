@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.connect import Connect
-from bindings.archive.erlang_terms import Atom, parse
 from bindings.archive.firehose import unwrapped
 from bindings.archive.json_lines import JsonLines
 from bindings.archive.mapping import Mapping
@@ -21,6 +20,7 @@ from bindings.archive.queue_dump import QueueDump
 from bindings.archive.rabtap import Rabtap
 from bindings.archive.record import Record
 from bindings.archive.tracing import TracingJson, TracingText
+from exchange.erlang_parser import Atom, parse
 from exchange.errors import InputError
 from exchange.message import Message
 from exchange.values import Typed

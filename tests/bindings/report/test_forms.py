@@ -25,7 +25,6 @@ from bindings.batch.verifying import Verifier
 from bindings.changes import changes
 from bindings.check.check import check
 from bindings.check.report import counted
-from bindings.diff.conditions import condition_of
 from bindings.diff.step import named
 from bindings.document import Document
 from bindings.graph.drawing import drawing
@@ -42,6 +41,7 @@ from bindings.report.terminal import text
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.display import clip_line, escape_line
 from exchange.explain import describe
+from exchange.kinds.headers import Headers as HeadersKind
 from tests import topologies
 from tests.bindings.report.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
 from tests.documented import fields_of, words_of
@@ -401,7 +401,7 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     found = check(topology)
     said = [
         text(report), "".join(markdown(report)), junit(report).decode(), explained, "".join(f.message for f in found),
-        picture(drawing(topology)), named(binding), str(condition_of(binding, "headers", LATEST)),
+        picture(drawing(topology)), named(binding), str(HeadersKind.condition(binding, LATEST)),
     ]  # fmt: skip
     for each in said[:-1]:
         assert written.removesuffix(" }") in each.replace("&quot;", '"'), each

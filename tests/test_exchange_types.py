@@ -1,0 +1,137 @@
+"""What an exchange type means stands in `exchange.kinds` alone: no other module compares a type with a string."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from exchange.kinds import KINDS
+
+ROOT: Final = Path(__file__).parent.parent
+HOME: Final = "exchange/kinds/"
+MODULES: Final = sorted(
+    path.relative_to(ROOT).as_posix()
+    for package in ("exchange", "bindings", "bridge")
+    for path in (ROOT / package).rglob("*.py")
+)
+
+PLAIN: Final = frozenset({"headers", "topic"})
+"""Types whose names are also those of other things: the headers of a message, a topic of Kafka and RocketMQ."""
+
+PARTS: Final = ("startswith", "endswith", "removeprefix", "removesuffix")
+
+NAMES: Final = ("kind", "exchange_type", "exchange_kind")
+"""Variables in which an exchange's type is kept."""
+
+ALLOWED: Final = {
+    ("exchange/parts.py", "direct"): "the type of an exchange that names none, and of one that every virtual host has",
+    ("exchange/parts.py", "fanout"): "an exchange that every virtual host has",
+    ("exchange/parts.py", "topic"): "exchanges that every virtual host has",
+    ("exchange/parts.py", "headers"): "exchanges that every virtual host has",
+}
+"""A module and a type that it names -> why that is no decision by the type."""
+
+
+def strings_of(node: ast.AST) -> Iterator[str]:
+    """The string constants that an expression consists of: itself, or the items of a tuple, list, set or dictionary."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        for item in node.elts:
+            yield from strings_of(item)
+    elif isinstance(node, ast.Dict):
+        for key in node.keys:
+            if key is not None:
+                yield from strings_of(key)
+
+
+def is_type(node: ast.AST) -> bool:
+    """Whether an expression reads an exchange's type: ``x.type``, or what the argument x-delayed-type says."""
+    if isinstance(node, ast.Call):
+        return any(map(is_type, [node.func, *node.args]))
+    if isinstance(node, ast.Name):
+        return node.id in NAMES
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return any(map(is_type, node.elts))
+    if isinstance(node, ast.Attribute):
+        return node.attr == "type" or is_type(node.value)
+    if isinstance(node, ast.Subscript):
+        return is_type(node.value) or is_type(node.slice)
+    return isinstance(node, ast.Constant) and node.value == "x-delayed-type"
+
+
+def comparisons(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where a type meets a string: compared, asked whether it begins or ends so, looked up, or matched."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            strings = [text for side in sides for text in strings_of(side)]
+            if any(map(is_type, sides)) or any(text in KINDS and text not in PLAIN for text in strings):
+                yield from ((node.lineno, text) for text in strings if text in KINDS)
+            if any(isinstance(side, ast.Constant) and side.value == "x-delayed-type" for side in sides):
+                yield node.lineno, "x-delayed-type"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in PARTS and is_type(node.func.value):
+                texts = [text for argument in node.args for text in strings_of(argument)]
+                yield from ((node.lineno, text) for text in texts if any(text in name for name in KINDS))
+        elif isinstance(node, ast.Match):
+            values = [case.value for case in ast.walk(node) if isinstance(case, ast.MatchValue)]
+            yield from ((node.lineno, text) for value in values for text in strings_of(value) if text in KINDS)
+
+
+def tables(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where types are items of a set, a sequence, or keys or values of a dictionary, as tables of types have them.
+
+    Plain names count where one that is not stands beside them.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Set, ast.Tuple, ast.List, ast.Dict)):
+            strings = list(strings_of(node))
+            if isinstance(node, ast.Dict):
+                strings += [text for value in node.values for text in strings_of(value)]
+            if any(text in KINDS and text not in PLAIN for text in strings):
+                yield from ((node.lineno, text) for text in strings if text in KINDS)
+
+
+def arguments(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where x-delayed-type is read at all: only `kind_of` unwraps it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in ("x-delayed-type", "x-delayed-message"):
+            yield node.lineno, str(node.value)
+
+
+def found_in(source: str) -> set[tuple[int, str]]:
+    tree = ast.parse(source)
+    return {*comparisons(tree), *tables(tree), *arguments(tree)}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith(HOME)])
+def test_no_module_outside_kinds_compares_an_exchange_s_type_with_a_string(module: str) -> None:
+    """It asks `kind_of` what the type means; what it may name is listed with the reason."""
+    found = found_in((ROOT / module).read_text(encoding="utf-8"))
+    named = {(line, text) for line, text in found if (module, text) not in ALLOWED}
+    assert not named, f"{module} decides by an exchange type; ask exchange.kinds.kind_of: {sorted(named)}"
+
+
+def test_what_is_allowed_is_there() -> None:
+    """Or the list would hide what comes."""
+    for module, text in ALLOWED:
+        source = (ROOT / module).read_text(encoding="utf-8")
+        constants = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+        assert text in constants
+
+
+@pytest.mark.parametrize("source", [
+    'exchange.type == "topic"', 'if kind not in ("topic", "direct"): pass', 'exchange.type.endswith("random")',
+    'SPECIAL = {"headers": 1, "x-consistent-hash": 2}', 'HASHING = frozenset({"x-modulus-hash"})',
+    'part.arguments.get("x-delayed-type")', 'kind = "x-delayed-message"', 'TYPES = {"hash": "x-modulus-hash"}',
+    'match kind:\n    case "fanout": pass', '"topic" in (exchange.type, 1)', '{"fanout": 1}[exchange.type]',
+    'kind == "headers"', 'what == "direct"', 'str(exchange.type) != "headers"',
+])  # fmt: skip
+def test_each_way_to_decide_by_a_type_is_seen(source: str) -> None:
+    """All of these stood in the product once, or nearly."""
+    assert found_in(source)
