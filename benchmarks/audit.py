@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from benchmarks.audit_archive import PATTERNS, headers_topology, keys_topology, written
 from benchmarks.measure import Contestant, processor_seconds, resident_mb, run_rounds, show
-from bindings.archive.detect import detect
-from bindings.audit.job import run
-from bindings.audit.session import session
+from bindings.archive.formats.detect import detect
+from bindings.audit.spark.job import run
+from bindings.audit.spark.session import session
 from bindings.audit.studies import CoverageStudy
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["audit"]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.workloads import SEED
-from bindings.archive.parquet import ParquetWriter
+from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import Bias
 from bindings.archive.record import SCHEMA, empty_column
 from exchange import Binding, Exchange, Queue, Topology

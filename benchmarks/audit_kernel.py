@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from benchmarks.audit_archive import EXCHANGES, PATTERNS, drawn_by_rank, drawn_keys, keys_topology
 from benchmarks.measure import Contestant, run_rounds, show, timed
 from benchmarks.workloads import SEED
-from bindings.batch.classes import Classifier
-from bindings.batch.counting import Counter
-from bindings.tally import Tally
+from bindings.counts.columnar.classes.classes import Classifier
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.tally import Tally
 
 __all__ = ["audit_kernel"]
 

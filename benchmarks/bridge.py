@@ -220,7 +220,7 @@ def _pumped(source: Source, target: Target, window: int, count: int, clock: Cloc
 
 
 def _archived(url: str, topic: str, count: int, clock: Clock) -> Rate:
-    from bridge.endpoints.archive import ArchiveTarget
+    from bridge.endpoints.archive.config import ArchiveTarget
 
     folder = Path(mkdtemp())
     try:

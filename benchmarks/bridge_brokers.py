@@ -15,10 +15,10 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from benchmarks import broker
-from bridge.amqp import ContentHeader
-from bridge.rabbitmq.addresses import broker_of
-from bridge.rabbitmq.connection import Connection
-from bridge.rabbitmq.frames import Acked, Event, publish
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.frames import Acked, Event, publish
+from exchange.amqp import ContentHeader
 
 __all__ = [
     "BODY",

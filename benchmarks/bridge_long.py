@@ -69,7 +69,7 @@ def _publishes(url: str, _: str, count: int) -> None:
 
 
 def _into_archive(url: str, topic: str, count: int) -> Sizes:
-    from bridge.endpoints.archive import ArchiveTarget
+    from bridge.endpoints.archive.config import ArchiveTarget
 
     make_topic(url, topic, PARTITIONS)
     folder = Path(mkdtemp())

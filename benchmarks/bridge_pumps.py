@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from benchmarks.bridge_brokers import FROM, TO
 from benchmarks.measure import processor_seconds
-from bridge.daemon import calm_collector
+from bridge.daemon.daemon import calm_collector
 from bridge.endpoint import Outgoing, Receiver, Source, Target
-from bridge.endpoints.rabbitmq import Address, RabbitmqSource, RabbitmqTarget
-from bridge.policy import Policy
-from bridge.pump import Inlet, Pump
-from bridge.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
+from bridge.pump.policy import Policy
+from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Queue, Router, Topology
 
 __all__ = [
@@ -140,7 +140,7 @@ def to_queue(url: str) -> RabbitmqTarget:
 
 def from_topic(url: str, topic: str) -> Source:
     """A topic from its beginning, read by a group of its own."""
-    from bridge.endpoints.kafka import KafkaSource
+    from bridge.endpoints.kafka.config import KafkaSource
 
     settings = {"bootstrap.servers": url, "group.id": unique("bench")}
     return KafkaSource("bench", settings, [topic], window=KAFKA_WINDOW)
@@ -148,7 +148,7 @@ def from_topic(url: str, topic: str) -> Source:
 
 def to_topic(url: str) -> Target:
     """The topic that is written."""
-    from bridge.endpoints.kafka import Destination, KafkaTarget
+    from bridge.endpoints.kafka.config import Destination, KafkaTarget
 
     return KafkaTarget("bench", {"bootstrap.servers": url}, {TO: Destination(TO)})
 

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.measure import Contestant, microseconds_per, run_rounds, show
-from bridge.amqp import ContentHeader, message_of
-from bridge.mapping import Record, to_amqp, to_kafka, with_identity
+from bridge.interop import Record, to_amqp, to_kafka, with_identity
+from exchange.amqp import ContentHeader, message_of
+from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.values import Typed
 
 __all__ = ["codec"]
 

@@ -22,8 +22,8 @@ from benchmarks.measure import Contestant, microseconds_per, run_rounds, show, t
 from benchmarks.workloads import SEED
 from exchange.partition import Partitions
 from exchange.partition.batch import partition_batch
-from exchange.partition.hashes import murmur2, positive
-from exchange.partition.partitioning import partitioner_from
+from exchange.partition.hashing.hashes import murmur2, positive
+from exchange.partition.partitioning.specification import partitioner_from
 
 __all__ = ["partition"]
 

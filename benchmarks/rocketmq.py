@@ -19,12 +19,12 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bridge.rocketmq import admin
-from bridge.rocketmq.client import Client, ClientSettings
-from bridge.rocketmq.message import RocketMessage
-from bridge.rocketmq.producer import Producer
-from bridge.rocketmq.publishing import ProducerSettings, SendResult
-from exchange.partition.rocketmq.send import SendSettings
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import ProducerSettings, SendResult
+from bridge.rocketmq.remoting import admin
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.message import RocketMessage
+from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.recorders.jvm import PROGRAMS, classpath, command
 
 __all__ = ["rocketmq"]

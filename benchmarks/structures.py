@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from benchmarks.measure import Contestant, in_child, microseconds_per, resident_mb, timed
 from benchmarks.workloads import Topics, dense_1k, many_hashes, sparse_100k, state_trap
 from exchange import Matcher, Pattern
-from exchange.pattern import MANY, ONE, Word, ordered
+from exchange.patterns.pattern import MANY, ONE, Word, ordered
 
 __all__ = ["structures"]
 

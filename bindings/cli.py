@@ -15,10 +15,10 @@ from bindings.commands.diff import diff_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
 from bindings.commands.messages import warn
-from bindings.sources import open_source
-from exchange import cli
-from exchange.console import seconds_to_answer
-from exchange.topology import Topology
+from bindings.sources.open import open_source
+from exchange.commands import route as cli
+from exchange.commands.console import seconds_to_answer
+from exchange.topology.topology import Topology
 
 __all__ = ["COMMANDS"]
 

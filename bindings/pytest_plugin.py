@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from bindings.virtual_broker import VirtualBroker
+    from bindings.testing.virtual_broker import VirtualBroker
     from exchange import Profile, Topology
 
 __all__ = ["pytest_addoption", "pytest_configure", "virtual_broker"]
@@ -42,9 +42,9 @@ def virtual_broker(request: pytest.FixtureRequest) -> VirtualBroker:
 
     Its topology is that of the nearest ``@pytest.mark.topology("definitions.json", vhost="/", profile="rabbitmq-4.0")``
     or ``@pytest.mark.topology(Topology(...))``, else the one of the ini option ``hashstar_definitions``, else that of
-    an empty virtual host. See `bindings.virtual_broker.VirtualBroker`.
+    an empty virtual host. See `bindings.testing.virtual_broker.VirtualBroker`.
     """
-    from bindings.virtual_broker import VirtualBroker
+    from bindings.testing.virtual_broker import VirtualBroker
 
     marker = request.node.get_closest_marker(MARKER)
     args, kwargs = (marker.args, marker.kwargs) if marker is not None else ((), {})
@@ -81,6 +81,6 @@ def _topology(
 @lru_cache(maxsize=16)
 def _loaded(path: Path, vhost: str | None, profile: Profile | str | None, modified_ns: int) -> Topology:
     # A topology never changes, so the tests of a run share it; the time makes a rewritten file another one.
-    from bindings.sources import load
+    from bindings.sources.open import load
 
     return load(str(path), vhost, profile)

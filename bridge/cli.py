@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from bridge.commands import bridge_command
+from bridge.daemon.commands import bridge_command
 from exchange.display import escape_line, escape_lines
 
 __all__ = ["main"]

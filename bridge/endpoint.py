@@ -30,8 +30,8 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from exchange.errors import HashstarError
 from exchange.message import Message
-from exchange.route import Placement
-from exchange.topology import Topology
+from exchange.routing.route import Placement
+from exchange.topology.topology import Topology
 
 __all__ = [
     "Delivery",

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from bindings.address import Address, parse_address
+from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 

@@ -3,7 +3,9 @@
 Pure: no I/O, no clock, no thread. ``import exchange`` needs lark installed and does not even import it.
 """
 
-from exchange.dispatch import Dispatcher, NoHandler
+from exchange.dispatch.dispatcher import Dispatcher, NoHandler
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.profile import LATEST, PROFILES, Profile
 from exchange.errors import (
     AccessRefused,
     BrokerError,
@@ -15,15 +17,14 @@ from exchange.errors import (
     PreconditionFailed,
     TextError,
 )
-from exchange.matcher import Matcher
+from exchange.field_values import FieldTable, Typed
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue
-from exchange.pattern import Pattern
-from exchange.profile import LATEST, PROFILES, Profile
-from exchange.route import Explanation, Hop, Route
-from exchange.router import Router
-from exchange.topology import Topology
-from exchange.values import FieldTable, Typed
+from exchange.moved import install
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import Pattern
+from exchange.routing.route import Explanation, Hop, Route
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 
 __all__ = (
     # values
@@ -36,3 +37,5 @@ __all__ = (
     "AccessRefused", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotFound", "PatternError",
     "PreconditionFailed", "TextError",
 )  # fmt: skip
+
+install()

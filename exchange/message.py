@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from exchange.errors import PreconditionFailed
-from exchange.values import FieldTable, check_fields, type_and_value
+from exchange.field_values import FieldTable, check_fields, type_and_value
 
 __all__ = ["Message"]
 
@@ -19,11 +19,12 @@ NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 class Message:
     """What a publisher sends with basic.publish.
 
-    ``exchange`` is a name, ``""`` the default exchange. ``headers`` map names to field values (see `exchange.values`);
-    ``properties`` are the other basic properties under their AMQP names (``message_id``, ``timestamp`` ...). The
-    mappings are kept, not copied. Raises TypeError when a part has another type: names and keys are str, also where a
-    client library has bytes or None, and values of fields are those of `exchange.values`; InputError for an integer of
-    more than 64 bits. Names and keys may be longer than AMQP allows, as those of other systems are.
+    ``exchange`` is a name, ``""`` the default exchange. ``headers`` map names to field values (see
+    `exchange.field_values`); ``properties`` are the other basic properties under their AMQP names (``message_id``,
+    ``timestamp`` ...). The mappings are kept, not copied. Raises TypeError when a part has another type: names and keys
+    are str, also where a client library has bytes or None, and values of fields are those of `exchange.field_values`;
+    InputError for an integer of more than 64 bits. Names and keys may be longer than AMQP allows, as those of other
+    systems are.
     """
 
     exchange: str

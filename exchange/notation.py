@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from exchange.typed_json import encode, encode_table
+from exchange.field_json import encode, encode_table
 
 __all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_encoded_arguments", "write_json",
            "write_name", "write_table", "write_value"]  # fmt: skip
@@ -44,7 +44,7 @@ def write_name(name: str, reserved: Iterable[str] = ()) -> str:
 
 
 def write_value(value: Any) -> str:
-    """Return an AMQP field value, as `exchange.values` has them."""
+    """Return an AMQP field value, as `exchange.field_values` has them."""
     return write_json(encode(value), typed=True)
 
 
@@ -59,7 +59,7 @@ def write_arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
-    """Return the same of arguments that `exchange.typed_json.encode_table` made."""
+    """Return the same of arguments that `exchange.field_json.encode_table` made."""
     mode = fields.get("x-match")
     if isinstance(mode, str) and mode in MATCH_MODES:
         others = {key: value for key, value in fields.items() if key != "x-match"}
@@ -68,7 +68,7 @@ def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
 
 
 def write_json(value: Any, *, typed: bool) -> str:
-    """Return a value that is JSON, as `exchange.typed_json.encode` makes it (``typed``) or plain."""
+    """Return a value that is JSON, as `exchange.field_json.encode` makes it (``typed``) or plain."""
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, list):

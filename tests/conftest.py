@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.rocketmq_cluster import Cluster, cluster_with
-from tests.servers import SERVERS, Server, running
+from tests.support.rocketmq_cluster import Cluster, cluster_with
+from tests.support.servers import SERVERS, Server, running
 
 # Its asserts are those of tests, in a module that is none.
-pytest.register_assert_rewrite("tests.bridge.behaviour")
+pytest.register_assert_rewrite("tests.support.bridge.behaviour")
 
 # How long an example takes says how busy the machine is, not whether the law holds.
 settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

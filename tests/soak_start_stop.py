@@ -1,10 +1,10 @@
 """``python -m tests.soak_start_stop``: bridges are started and told to end at random moments; each must end in time.
 
-A round starts `bridge.daemon.run`, or the program itself, and sends SIGTERM some milliseconds later: while it connects,
-reads, reconnects, or has not begun. Sources and targets work, are missing, refuse, hang or break, in memory and at a
-real RabbitMQ. A round fails if it does not end within its `drain` and some seconds, or leaves tasks behind; then what
-its tasks wait for is printed. In the end every message that was published must still be where it was, or where it
-should get to.
+A round starts `bridge.daemon.daemon.run`, or the program itself, and sends SIGTERM some milliseconds later: while it
+connects, reads, reconnects, or has not begun. Sources and targets work, are missing, refuse, hang or break, in memory
+and at a real RabbitMQ. A round fails if it does not end within its `drain` and some seconds, or leaves tasks behind;
+then what its tasks wait for is printed. In the end every message that was published must still be where it was, or
+where it should get to.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from uuid import uuid4
 import click
 import pika
 
-from bridge.config import Config, read_config
-from bridge.daemon import run
+from bridge.daemon.config import Config, read_config
+from bridge.daemon.daemon import run
+from bridge.daemon.journal import Journal
+from bridge.daemon.metrics import Metrics
+from bridge.daemon.signals import CLOSING
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Receiver
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.journal import Journal
-from bridge.metrics import Metrics
-from bridge.pump import Inlet
-from bridge.signals import CLOSING
+from bridge.pump.pump import Inlet
 from exchange import Message
-from tests.servers import SERVERS, Unavailable, running
+from tests.support.servers import SERVERS, Unavailable, running
 
 DRAIN: Final = 0.3
 SLACK: Final = 3.0

@@ -323,7 +323,10 @@ def test_a_topology_with_a_number_of_5000_digits_or_at_an_amqp_address_is_told(
             assert re.search(r"a number (of more than 4300|has 4,300) digits", result.stderr)
             assert str(path) in result.stderr
             assert "sys." not in result.stderr
-            assert path is language or f"{path}:1:126: a number of more than 4300 digits; put it in quotes" in result.stderr
+            assert (
+                path is language
+                or f"{path}:1:126: a number of more than 4300 digits; put it in quotes" in result.stderr
+            )
     for command in (["explain", "-d", "amqp://me:secret@host/v", "x"], ["check", "AMQPS://me:secret@host"]):
         result = in_here(*command)
         assert result.returncode == 2

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.definitions import topology_from
-from bindings.report.html import report_in
-from bindings.sources import load
+from bindings.report.forms.html import report_in
+from bindings.sources.definitions import topology_from
+from bindings.sources.open import load
 from examples.demo import generate
 from examples.demo.__main__ import main
 from exchange import PROFILES, Message, Router
-from exchange.partition.hashes import murmur2
-from exchange.parts import PREDECLARED
-from exchange.typed_json import message_from_json
-from tests import oracle, topologies
+from exchange.entities.entities import PREDECLARED
+from exchange.field_json import message_from_json
+from exchange.partition.hashing.hashes import murmur2
+from tests.support import oracle, topologies
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "examples" / "demo" / "definitions.json"

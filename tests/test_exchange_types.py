@@ -28,10 +28,13 @@ NAMES: Final = ("kind", "exchange_type", "exchange_kind")
 """Variables in which an exchange's type is kept."""
 
 ALLOWED: Final = {
-    ("exchange/parts.py", "direct"): "the type of an exchange that names none, and of one that every virtual host has",
-    ("exchange/parts.py", "fanout"): "an exchange that every virtual host has",
-    ("exchange/parts.py", "topic"): "exchanges that every virtual host has",
-    ("exchange/parts.py", "headers"): "exchanges that every virtual host has",
+    (
+        "exchange/entities/entities.py",
+        "direct",
+    ): "the type of an exchange that names none, and of one that every virtual host has",
+    ("exchange/entities/entities.py", "fanout"): "an exchange that every virtual host has",
+    ("exchange/entities/entities.py", "topic"): "exchanges that every virtual host has",
+    ("exchange/entities/entities.py", "headers"): "exchanges that every virtual host has",
 }
 """A module and a type that it names -> why that is no decision by the type."""
 

@@ -22,7 +22,7 @@ import click
 import pytest
 
 from bridge.cli import hashstar
-from tests.command_server import MEMORY, ROOT, SECONDS, CommandServer
+from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer
 
 PASSWORD = "hunter2"  # noqa: S105  not one of a server
 

@@ -93,7 +93,7 @@ def test_a_topology_is_as_it_is_told(block: Block, tmp_path: Path) -> None:
 
 
 def test_the_bridge_is_the_one_of_the_guide() -> None:
-    """Which tests/bridge/test_daemon_live.py runs between real brokers."""
+    """Which tests/bridge/daemon/test_daemon_live.py runs between real brokers."""
     [block] = [b for b in blocks() if b.language == "toml"]
     assert f"```toml\n{block.text}```" in (ROOT / "docs" / "bridge.md").read_text("utf-8")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests import servers
-from tests.servers import SERVERS, Server, ServerKind, listed, running
+from tests.support import servers
+from tests.support.servers import SERVERS, Server, ServerKind, listed, running
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/%2F"
 

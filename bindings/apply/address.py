@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bindings.address import Address, has_scheme, parse_address
-from bindings.management import Management, is_address
+from bindings.sources.address import Address, has_scheme, parse_address
+from bindings.sources.management import Management, is_address
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
-from bindings.management import Management
+from bindings.sources.management import Management
+from exchange.entities.entities import Binding, Destination, Policy, Queue
+from exchange.entities.profile import profile_for
 from exchange.errors import InputError
-from exchange.partition.erlang import Atom, binary, field_term, phash2
-from exchange.parts import Binding, Destination, Policy, Queue
-from exchange.profile import profile_for
-from exchange.topology import Topology
-from exchange.typed_json import decode_table
-from exchange.values import EMPTY, FieldTable, thaw, type_and_value
+from exchange.field_json import decode_table
+from exchange.field_values import EMPTY, FieldTable, thaw, type_and_value
+from exchange.partition.hashing.erlang import Atom, binary, field_term, phash2
+from exchange.topology.topology import Topology
 
 __all__ = ["Live", "as_sent", "name_of_arguments"]
 

@@ -14,8 +14,8 @@ from bindings.apply.amqp import Connection, Refused
 from bindings.apply.live import Live, as_sent
 from bindings.apply.wire import written
 from bindings.diff.step import Step
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import HashstarError
-from exchange.parts import Binding, Exchange, Policy, Queue
 
 __all__ = ["Broker", "InUse", "Outcome", "carry_out"]
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from exchange.values import type_and_value
+from exchange.field_values import type_and_value
 
 __all__ = ["Written", "let_pika_write", "written"]
 

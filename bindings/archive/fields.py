@@ -2,7 +2,7 @@
 
 A table is a column of ``map<string, struct<type, value>>``, so that Spark and Arrow can ask for one header of many
 rows without reading the others: ``headers['region'].value = 'eu'``, and a headers exchange is decided exactly, as the
-type stands beside. ``type`` is one of `exchange.values.TYPES`; ``value`` is
+type stands beside. ``type`` is one of `exchange.field_values.TYPES`; ``value`` is
 
 ==========================  =================================================================
 longstr                     the text, as `bindings.archive.names` writes it
@@ -12,7 +12,7 @@ float, double               Python's shortest decimal that reads back as it; ``n
 decimal                     its digits: ``1.25``
 bool                        ``true`` or ``false``
 void                        null
-array, table                the JSON of `exchange.typed_json`
+array, table                the JSON of `exchange.field_json`
 ==========================  =================================================================
 
 `value_of` undoes `written`: type and value, as RabbitMQ holds them, come back.
@@ -32,8 +32,8 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escaped, escaped_bytes, text_array, unescaped
 from exchange.errors import InputError
-from exchange.typed_json import decode, encode
-from exchange.values import RANGES, Typed, float32, type_and_value
+from exchange.field_json import decode, encode
+from exchange.field_values import RANGES, Typed, float32, type_and_value
 
 __all__ = ["TABLE", "Tables", "tables_of", "value_of", "written", "wrong_rows"]
 

@@ -1,5 +1,5 @@
 """The audit: what the messages of an archive say about the bindings of a topology, on Spark or in this process.
 
-`bindings.audit.study` says what a pass over an archive may count, `bindings.audit.job` makes the pass on Spark,
-`bindings.audit.here` makes it without. Spark is imported only where it is used.
+`bindings.audit.study` says what a pass over an archive may count, `bindings.audit.spark.job` makes the pass on Spark,
+`bindings.audit.local` makes it without. Spark is imported only where it is used.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.archive.detect import Archive
+from bindings.archive.formats.detect import Archive
 from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.audit.tasks import Task
 from exchange.errors import InputError

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from bindings import comparison_file, tally_file, verification_file
 from bindings.audit.account import Account
-from bindings.batch.comparing import Comparer
-from bindings.batch.counting import Counter
-from bindings.batch.verifying import Verifier
-from bindings.comparison import Comparison
-from bindings.tally import Tally, fingerprint
-from bindings.verification import Verification
-from exchange.topology import Topology
+from bindings.counts import comparison_file, tally_file, verification_file
+from bindings.counts.columnar.comparing import Comparer
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.columnar.verifying import Verifier
+from bindings.counts.comparison import Comparison
+from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.verification import Verification
+from exchange.topology.topology import Topology
 
 __all__ = ["CompareStudy", "CoverageStudy", "VerifyStudy"]
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageStudy:
-    """What the messages do in a topology: a `bindings.tally.Tally`."""
+    """What the messages do in a topology: a `bindings.counts.tally.Tally`."""
 
     topology: Topology
 
@@ -44,7 +44,7 @@ class CoverageStudy:
 
 @dataclass(frozen=True, slots=True)
 class VerifyStudy:
-    """Where the broker put the messages, and where the topology would: a `bindings.verification.Verification`."""
+    """Compare where the broker put the messages with where the topology would: a `Verification`."""
 
     topology: Topology
 
@@ -66,7 +66,7 @@ class VerifyStudy:
 
 @dataclass(frozen=True, slots=True)
 class CompareStudy:
-    """What becomes of the messages in two topologies: a `bindings.comparison.Comparison`."""
+    """What becomes of the messages in two topologies: a `bindings.counts.comparison.Comparison`."""
 
     before: Topology
     after: Topology

@@ -24,7 +24,7 @@ from bindings.archive.reading import Bad, Format, Skipped, Split
 from bindings.audit.account import Account, Accounting
 from bindings.audit.selection import Selection
 from bindings.audit.study import Counting, Study
-from bindings.files import make_folders
+from bindings.sources.files import make_folders
 from exchange.errors import InputError
 
 __all__ = [

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from bindings.analysis.pattern_set import PatternSet
 from bindings.check.finding import Finding
 from bindings.check.lost import lost_by_alternate, lost_by_binding, saving_way
 from bindings.check.reach import circles
 from bindings.check.subject import Subject
 from bindings.check.words import named, several, shown
-from bindings.pattern_set import PatternSet
+from exchange.entities.entities import Binding, Exchange, policy_in_force
 from exchange.kinds.condition import EVERYTHING
-from exchange.parts import Binding, Exchange, policy_in_force
-from exchange.pattern import Pattern
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["find"]
 

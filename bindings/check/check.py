@@ -14,9 +14,9 @@ from bindings.check import alternates, ends, expected, headers, kinds, patterns,
 from bindings.check.finding import RULES, Finding, Part
 from bindings.check.subject import Subject
 from bindings.check.words import named
-from bindings.expectations import Expectation
-from exchange.parts import Binding
-from exchange.topology import Topology
+from bindings.sources.language.expectations import Expectation
+from exchange.entities.entities import Binding
+from exchange.topology.topology import Topology
 
 __all__ = ["LISTED", "check", "in_order"]
 

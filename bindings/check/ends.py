@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import named, several, shown
+from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
-from exchange.parts import Binding, Destination
 
 __all__ = ["find"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bindings.check.finding import Finding
-from bindings.expectations import Expectation
+from bindings.sources.language.expectations import Expectation
 from exchange.display import escape_line
 from exchange.errors import BrokerError
-from exchange.explain import describe
-from exchange.router import Router
-from exchange.topology import Topology
+from exchange.routing.explain import describe
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 
 __all__ = ["find"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from exchange.parts import Binding, Exchange, Policy, Queue
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
 __all__ = ["RULES", "SEVERITIES", "Finding", "Part", "Rule", "Severity"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from bindings.analysis.header_conditions import conjunctions_of
 from bindings.check.finding import Finding
-from bindings.check.header_conditions import conjunctions_of
 from bindings.check.subject import Subject
 from bindings.check.words import named, shown
+from exchange.entities.entities import Binding
+from exchange.entities.profile import Profile
+from exchange.field_values import type_and_value
 from exchange.kinds import Decider
 from exchange.kinds.headers import comparable, conditions_of, match_mode
 from exchange.notation import write_value
-from exchange.parts import Binding
-from exchange.profile import Profile
-from exchange.values import type_and_value
 
 __all__ = ["find"]
 

@@ -9,12 +9,12 @@ from typing import Final
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import named, shown
-from exchange import rules
+from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS, Decider, KeyUse, Unknown, kind_of
-from exchange.parts import PREDECLARED, Binding, Destination, Exchange
-from exchange.queue_arguments import refuse_queue
-from exchange.tables import Tables
+from exchange.topology import rules
 
 __all__ = ["find", "find_refused_queues"]
 

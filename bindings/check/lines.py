@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, TypeAlias
 
 from bindings.check.finding import Part
-from bindings.entries import SECTIONS
-from exchange.parts import Binding, Exchange, Policy, Queue
+from bindings.sources.definition_entries import SECTIONS
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
 __all__ = ["lines"]
 

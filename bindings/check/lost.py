@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
+from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.check.subject import Subject
-from bindings.crawl import Budget, OutOfBudget, shortest_key
+from exchange.entities.entities import Binding
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
-from exchange.parts import Binding
-from exchange.pattern import AMQP, Pattern
+from exchange.patterns.pattern import AMQP, Pattern
 
 __all__ = ["lost_at", "lost_by_alternate", "lost_by_binding", "saving_way"]
 

@@ -9,10 +9,10 @@ from typing import Final
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject, too_long
 from bindings.check.words import named, several, shown
+from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
-from exchange.matcher import Matcher
-from exchange.parts import Binding, Exchange, Queue
-from exchange.pattern import Pattern
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["find"]
 

@@ -8,11 +8,11 @@ from typing import Final
 from bindings.check.finding import Finding
 from bindings.check.subject import Subject
 from bindings.check.words import several
-from bindings.findings import PATTERN_SHOWN, RESERVED
+from bindings.sources.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
-from exchange.parts import Exchange, Policy, Queue
-from exchange.pcre import expression
-from exchange.policy_definitions import wrong_settings
+from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.policy_definitions import wrong_settings
+from exchange.patterns.pcre import expression
 
 __all__ = ["find"]
 

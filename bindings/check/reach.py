@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.check.finding import Finding
 from bindings.check.lost import lost_at
 from bindings.check.subject import Subject, spread
 from bindings.check.words import named, several, shown
-from bindings.crawl import Budget, OutOfBudget, shortest_key
+from exchange.entities.entities import PREDECLARED, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
-from exchange.parts import PREDECLARED, Binding, Destination
-from exchange.pattern import AMQP
+from exchange.patterns.pattern import AMQP
 
 __all__ = ["circles", "find", "find_unroutable"]
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.header_conditions import redundant_conditions
+from bindings.analysis.pattern_set import redundant
 from bindings.check.finding import Finding
-from bindings.check.header_conditions import redundant_conditions
 from bindings.check.subject import Subject, spread
 from bindings.check.words import several, shown
-from bindings.crawl import Budget, OutOfBudget, shortest_key
-from bindings.pattern_set import redundant
+from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse
 from exchange.kinds.condition import EVERYTHING
-from exchange.matcher import Matcher
-from exchange.parts import Binding, Destination
-from exchange.pattern import AMQP, MANY, Pattern
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import AMQP, MANY, Pattern
 
 __all__ = ["find"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bindings.check.finding import SEVERITIES, Finding, Part, Severity
-from exchange.parts import Binding
-from exchange.typed_json import encode_table
+from exchange.entities.entities import Binding
+from exchange.field_json import encode_table
 
 __all__ = ["Report", "VhostFindings", "counted", "finding_json", "part_json"]
 

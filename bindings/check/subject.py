@@ -10,12 +10,18 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
+from exchange.entities.entities import (
+    Binding,
+    Destination,
+    alternate_exchange,
+    alternate_in_effect,
+    alternates_in_effect,
+)
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.message import Message
-from exchange.parts import Binding, Destination, alternate_exchange, alternate_in_effect, alternates_in_effect
-from exchange.pattern import AMQP, Pattern
-from exchange.topology import Topology
+from exchange.patterns.pattern import AMQP, Pattern
+from exchange.topology.topology import Topology
 
 __all__ = ["NOTHING", "Subject", "dead_letter_exchange", "too_long"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from exchange.entities.entities import Binding, Destination, Policy
 from exchange.notation import write_arguments
-from exchange.parts import Binding, Destination, Policy
 
 __all__ = ["named", "several", "shown"]
 

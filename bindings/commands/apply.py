@@ -8,21 +8,21 @@ from typing import Final, NoReturn
 
 import click
 
+from bindings.analysis.crawl import Deadline
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import Connection, Refused, need_pika
 from bindings.apply.live import Live
 from bindings.apply.steps import Broker, InUse, Outcome, carry_out
 from bindings.commands.messages import fail, warn
-from bindings.crawl import Deadline
 from bindings.diff.meaning import meaning
 from bindings.diff.plan import Plan, keeping, plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.diff.step import Step
-from bindings.sources import Source, open_source
-from exchange.console import echo_error, echo_line, seconds_to_answer, timeout_option
+from bindings.sources.open import Source, open_source
+from exchange.commands.console import echo_error, echo_line, seconds_to_answer, timeout_option
 from exchange.display import escape_lines
 from exchange.errors import HashstarError, InputError
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["apply_command"]
 

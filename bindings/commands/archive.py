@@ -17,12 +17,12 @@ from bindings.commands.archive_store import inspect_a_store
 from bindings.commands.messages import fail
 from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment
-from exchange.console import echo_line
+from exchange.commands.console import echo_line
 from exchange.display import escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
-    from bindings.archive.detect import Archive
+    from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
     from bindings.archive.reading import Format, Item, Split
 
@@ -153,7 +153,7 @@ class _NoRecords(Exception):
 
 def _detected(path: str, exchange: str, routing_key: str) -> Archive:
     with _told_what_is_needed():
-        from bindings.archive.detect import detect
+        from bindings.archive.formats.detect import detect
         from bindings.archive.mapping import Mapping
 
         return detect(path, Mapping(exchange, routing_key))
@@ -161,7 +161,7 @@ def _detected(path: str, exchange: str, routing_key: str) -> Archive:
 
 def _is_store(path: str) -> bool:
     with _told_what_is_needed():
-        from bindings.archive.rocketmq_store import is_store
+        from bindings.archive.rocketmq.store import is_store
 
         return is_store(path)
 
@@ -216,9 +216,9 @@ def _count(item: Item, found: Inspection, max_bad: int | None) -> None:
 def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> None:
     import pyarrow as pa
 
-    from bindings.archive.parquet import ParquetWriter
+    from bindings.archive.formats.parquet import ParquetWriter
     from bindings.archive.reading import COPIES, Bias
-    from bindings.files import PRIVATE_FOLDER, make_folders
+    from bindings.sources.files import PRIVATE_FOLDER, make_folders
 
     _must_be_new(target)
     partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
@@ -242,7 +242,7 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
 def _as_lines(items: Iterator[Item], found: Inspection, max_bad: int | None) -> Iterator[str]:
     import pyarrow as pa
 
-    from bindings.archive.json_lines import line_of
+    from bindings.archive.formats.json_lines import line_of
     from bindings.archive.reading import Bad
     from bindings.archive.record import readable_records
 
@@ -258,7 +258,7 @@ def _as_lines(items: Iterator[Item], found: Inspection, max_bad: int | None) -> 
 
 
 def _write_lines(lines: Iterator[str], target: Path) -> None:
-    from bindings.files import save_lines
+    from bindings.sources.files import save_lines
 
     _must_be_new(target)
     save_lines(str(target), lines)

@@ -13,15 +13,15 @@ import click
 from bindings.check.report import counted
 from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment
-from exchange.console import echo_line
+from exchange.commands.console import echo_line
 from exchange.display import clip_line, escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
-    from bindings.archive.rocketmq_commit import Stored
-    from bindings.archive.rocketmq_find import Matches
-    from bindings.archive.rocketmq_inspection import Level, QueueFacts, StoreInspection, TopicFacts
-    from bindings.archive.rocketmq_store import Store
+    from bindings.archive.rocketmq.commit import Stored
+    from bindings.archive.rocketmq.find import Matches
+    from bindings.archive.rocketmq.inspection import Level, QueueFacts, StoreInspection, TopicFacts
+    from bindings.archive.rocketmq.store import Store
 
 __all__ = ["inspect_a_store"]
 
@@ -35,9 +35,9 @@ NOT_FOUND: Final = 1
 
 def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool) -> None:
     """Print what is asked. Raises InputError if it cannot be read; exits with 1 if no message is found."""
-    from bindings.archive.rocketmq_find import with_id, with_key
-    from bindings.archive.rocketmq_inspection import inspect_store
-    from bindings.archive.rocketmq_store import open_store
+    from bindings.archive.rocketmq.find import with_id, with_key
+    from bindings.archive.rocketmq.inspection import inspect_store
+    from bindings.archive.rocketmq.store import open_store
 
     if key is not None and message_id is not None:
         raise InputError("--key and --message-id: give one of them")
@@ -71,7 +71,7 @@ def _print(told: dict[str, Any] | Iterator[str]) -> None:
 
 
 def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
-    from bindings.archive.rocketmq_inspection import TopicKind
+    from bindings.archive.rocketmq.inspection import TopicKind
 
     yield f"{store.path}: the store of a RocketMQ broker"
     if store.has_abort:
@@ -125,7 +125,7 @@ def _topic_lines(topic: TopicFacts) -> Iterator[str]:
 
 def _code(tag: str | None) -> int:
     """The code of a tag in the queues."""
-    from bindings.archive.rocketmq_queue import tag_code
+    from bindings.archive.rocketmq.queue import tag_code
 
     return tag_code(tag)
 

@@ -23,19 +23,19 @@ from bindings.commands.audit_options import (
 )
 from bindings.commands.audit_output import failing, need_arrow, progress, put_out, write_out
 from bindings.commands.messages import warn
-from bindings.sources import Source, open_source
-from exchange.cli import topology_options
-from exchange.console import echo_line, seconds_to_answer
+from bindings.sources.open import Source, open_source
+from exchange.commands.console import echo_line, seconds_to_answer
+from exchange.commands.route import topology_options
 from exchange.errors import InputError
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from bindings.archive.detect import Archive
+    from bindings.archive.formats.detect import Archive
     from bindings.archive.mapping import Mapping
-    from bindings.audit.here import Pass
+    from bindings.audit.local import Pass
     from bindings.audit.selection import Selection
     from bindings.report.gates import Settings
-    from bindings.report.report import Archived, Report
+    from bindings.report.model import Archived, Report
 
 __all__ = ["audit_command"]
 
@@ -112,10 +112,10 @@ def run_command(
         topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
         warn(given)
         need_arrow()
-        from bindings.archive.detect import detect, without_repeats
+        from bindings.archive.formats.detect import detect, without_repeats
         from bindings.archive.mapping import Mapping
         from bindings.audit.selection import Selection
-        from bindings.report.report import Archived
+        from bindings.report.model import Archived
 
         wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
         selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
@@ -161,9 +161,9 @@ def merge_command(
         warn(given)
         need_arrow()
         from bindings.check.check import check
+        from bindings.counts.tally import Tally, fingerprint
+        from bindings.counts.tally_file import load_tally
         from bindings.report.build import Sources, reported
-        from bindings.tally import Tally, fingerprint
-        from bindings.tally_file import load_tally
 
         total = Tally(fingerprint(topology))
         for path in tallies:
@@ -222,8 +222,8 @@ def follow_command(
             raise InputError("--no-spark: following is Spark's; hashstar audit run counts without it")
         from bindings.archive.mapping import Mapping
         from bindings.audit.selection import Selection
-        from bindings.audit.session import session
-        from bindings.audit.streaming import Update, follow
+        from bindings.audit.spark.session import session
+        from bindings.audit.spark.streaming import Update, follow
         from bindings.audit.studies import CoverageStudy
 
         wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
@@ -301,12 +301,12 @@ def _passed(
 ) -> Pass:
     """One pass over all files, one over each topic, and their sum."""
     if where.no_spark and archive is not None:
-        from bindings.audit.here import here
+        from bindings.audit.local import here
 
         with progress() as step:
             return here(archive, studies, selection, step=step, **bad)
-    from bindings.audit.job import run
-    from bindings.audit.session import session, watched
+    from bindings.audit.spark.job import run
+    from bindings.audit.spark.session import session, watched
 
     passes = []
     with progress() as step:
@@ -315,7 +315,7 @@ def _passed(
             if archive is not None:
                 passes.append(run(spark, archive, studies, selection, **bad))
             for url in topics:
-                from bindings.audit.kafka import run_on_topic, topic_at
+                from bindings.audit.spark.kafka import run_on_topic, topic_at
 
                 max_bad = bad["max_bad"]
                 passes.append(run_on_topic(spark, topic_at(url), studies, selection, mapping, max_bad=max_bad))
@@ -334,10 +334,10 @@ def _report(
     judge: Settings,
     verify: bool,
 ) -> Report:
-    from bindings.changes import changes
     from bindings.check.check import check
+    from bindings.counts.changes import changes
     from bindings.report.build import Sources, reported
-    from bindings.report.report import Compared
+    from bindings.report.model import Compared
 
     given, topology, other_given, other = topologies
     sources = Sources(
@@ -362,9 +362,9 @@ def _report(
 
 def _followed(place: str, mapping: Mapping) -> Archived:
     """What is told of an archive that is followed."""
-    from bindings.archive.detect import detect
-    from bindings.archive.kafka_segment import KafkaSegment
-    from bindings.report.report import Archived
+    from bindings.archive.formats.detect import detect
+    from bindings.archive.formats.kafka_segment import KafkaSegment
+    from bindings.report.model import Archived
 
     if "://" in place:
         return Archived(place, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from bindings.commands.audit_options import Outputs
 from bindings.commands.messages import fail
-from bindings.files import make_folders, replacing
-from exchange.console import echo_error
+from bindings.sources.files import make_folders, replacing
+from exchange.commands.console import echo_error
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
-    from bindings.report.report import Report
-    from bindings.tally import Tally
+    from bindings.counts.tally import Tally
+    from bindings.report.model import Report
 
 __all__ = ["failing", "need_arrow", "progress", "put_out", "write_out"]
 
@@ -69,25 +69,25 @@ def put_out(report: Report, tally: Tally, outputs: Outputs) -> None:
 
 def write_out(report: Report, tally: Tally, outputs: Outputs) -> None:
     """Write what is to be written. Raises InputError."""
-    from bindings.tally_file import save_tally
+    from bindings.counts.tally_file import save_tally
 
     if outputs.save_tally is not None:
         _make_folder(outputs.save_tally)
         save_tally(tally, outputs.save_tally)
     if outputs.html is not None:
-        from bindings.report.html import html
+        from bindings.report.forms.html import html
 
         _write(outputs.html, html(report))
     if outputs.json is not None:
-        from bindings.report.as_json import written
+        from bindings.report.forms.as_json import written
 
         _write(outputs.json, written(report))
     if outputs.junit is not None:
-        from bindings.report.junit import junit
+        from bindings.report.forms.junit import junit
 
         _write(outputs.junit, junit(report))
     if outputs.tables is not None:
-        from bindings.report.tables import write_tables
+        from bindings.report.forms.tables import write_tables
 
         write_tables(report, outputs.tables)
 
@@ -110,11 +110,11 @@ def _write(path: Path, data: bytes) -> None:
 
 def _print(report: Report, form: str, *, whole: bool) -> None:
     if form == "text":
-        from bindings.report.terminal import LISTED, show
+        from bindings.report.forms.terminal import LISTED, show
 
         show(report, sys.maxsize if whole else LISTED)
         return
-    from bindings.report import as_json, junit, markdown
+    from bindings.report.forms import as_json, junit, markdown
 
     forms: dict[str, Callable[[Report], bytes]] = {
         "json": as_json.written,

@@ -12,23 +12,23 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from bindings.check.as_json import to_json
 from bindings.check.check import check, in_order
 from bindings.check.finding import RULES, SEVERITIES, Finding, Part, Rule, Severity
+from bindings.check.forms.as_json import to_json
+from bindings.check.forms.sarif import to_sarif
+from bindings.check.forms.text import text
 from bindings.check.lines import lines
 from bindings.check.report import Report, VhostFindings
-from bindings.check.sarif import to_sarif
-from bindings.check.text import text
 from bindings.commands.messages import fail, show_status
-from bindings.definitions import Definitions
-from bindings.files import content, decoded
-from bindings.findings import of_part
-from bindings.management import is_address
-from bindings.sources import STDIN, Source, open_source
-from exchange.cli import profile_option
-from exchange.console import seconds_to_answer, timeout_option
+from bindings.sources.definitions import Definitions
+from bindings.sources.files import content, decoded
+from bindings.sources.import_warnings import of_part
+from bindings.sources.management import is_address
+from bindings.sources.open import STDIN, Source, open_source
+from exchange.commands.console import seconds_to_answer, timeout_option
+from exchange.commands.route import profile_option
 from exchange.errors import HashstarError, InputError
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["check_command"]
 

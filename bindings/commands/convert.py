@@ -8,10 +8,10 @@ from typing import Final
 import click
 
 from bindings.commands.messages import fail, tell, warn
-from bindings.definitions import Definitions
-from bindings.document import Document
-from bindings.sources import Source, open_source
-from exchange.console import echo_line, seconds_to_answer, timeout_option
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.sources.open import Source, open_source
+from exchange.commands.console import echo_line, seconds_to_answer, timeout_option
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["convert_command"]

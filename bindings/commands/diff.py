@@ -10,21 +10,21 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
+from bindings.analysis.crawl import Deadline
 from bindings.commands.messages import fail, show_status, warn
-from bindings.crawl import Deadline
 from bindings.diff.meaning import Meaning, meaning
 from bindings.diff.plan import Plan, plan
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
-from bindings.sources import open_source
-from exchange.cli import profile_option
-from exchange.console import echo_line, seconds_to_answer, timeout_option
+from bindings.sources.open import open_source
+from exchange.commands.console import echo_line, seconds_to_answer, timeout_option
+from exchange.commands.route import profile_option
 from exchange.display import dump_json
+from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.field_json import message_from_line
 from exchange.lines import read_lines
 from exchange.message import Message
-from exchange.parts import Queue
-from exchange.router import Router
-from exchange.typed_json import message_from_line
+from exchange.routing.router import Router
 
 __all__ = ["diff_command"]
 

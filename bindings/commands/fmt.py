@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from bindings.files import content, decoded, gunzipped, save_lines, whole
-from bindings.language.formatter import formatted
-from exchange.console import echo_error, echo_line
+from bindings.sources.files import content, decoded, gunzipped, save_lines, whole
+from bindings.sources.language.formatter import formatted
+from exchange.commands.console import echo_error, echo_line
 from exchange.errors import HashstarError
 
 __all__ = ["fmt_command"]

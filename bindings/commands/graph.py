@@ -9,14 +9,14 @@ import click
 
 from bindings.check.check import check
 from bindings.commands.messages import fail, warn
-from bindings.files import save_lines
-from bindings.graph.drawing import around, drawing
-from bindings.graph.svg import svg
-from bindings.graph.text import text
-from bindings.management import is_address
-from bindings.sources import open_source
-from exchange.cli import profile_option
-from exchange.console import seconds_to_answer, timeout_option
+from bindings.drawing.drawing import around, drawing
+from bindings.drawing.svg import svg
+from bindings.drawing.text import text
+from bindings.sources.files import save_lines
+from bindings.sources.management import is_address
+from bindings.sources.open import open_source
+from exchange.commands.console import seconds_to_answer, timeout_option
+from exchange.commands.route import profile_option
 from exchange.errors import HashstarError
 
 __all__ = ["graph_command"]

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from bindings.sources import Source
-from exchange.console import echo_line, fail
+from bindings.sources.open import Source
+from exchange.commands.console import echo_line, fail
 from exchange.display import escape_line
 
 __all__ = ["fail", "show_status", "tell", "warn"]

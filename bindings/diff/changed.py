@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bindings.diff.conditions import ALWAYS, NEVER, Condition
 from bindings.diff.reach import Side, Ways
 from bindings.diff.search import ANY, Demand
-from exchange.parts import Binding, Destination
+from exchange.entities.entities import Binding, Destination
 
 __all__ = ["Changes", "Start"]
 

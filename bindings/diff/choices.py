@@ -14,12 +14,12 @@ from fractions import Fraction
 from typing import Final, TypeAlias
 
 from bindings.diff.reach import Side
+from exchange.entities.entities import Binding, Exchange, alternates_in_effect
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
-from exchange.parts import Binding, Exchange, alternates_in_effect
-from exchange.router import Router
-from exchange.topology import Topology
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 
 __all__ = ["Outcomes", "Trial", "choosing", "leads_to", "samples", "shares", "way_of_choosing"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from exchange.entities.entities import Binding, Destination
+from exchange.entities.profile import Profile
 from exchange.kinds import Kind
 from exchange.kinds.condition import ALWAYS, NEVER, Condition, Headers
 from exchange.kinds.headers import comparable_headers
-from exchange.matcher import Matcher
 from exchange.message import Message
-from exchange.parts import Binding, Destination
-from exchange.pattern import Key, Pattern
-from exchange.profile import Profile
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import Key, Pattern
 
 __all__ = ["ALWAYS", "NEVER", "Branches", "Condition", "Edge", "Headers", "Probe", "holds"]
 

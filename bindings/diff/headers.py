@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, Final
 
-from bindings.crawl import Budget, OutOfBudget
+from bindings.analysis.crawl import Budget, OutOfBudget
 from bindings.diff.conditions import Headers
-from exchange.conjunctions import PRESENT
+from exchange.entities.profile import Profile
+from exchange.field_values import Typed, type_and_value
 from exchange.kinds.headers import comparable
-from exchange.profile import Profile
-from exchange.values import Typed, type_and_value
+from exchange.patterns.conjunctions import PRESENT
 
 __all__ = ["fewest_headers"]
 

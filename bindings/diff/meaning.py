@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
-from bindings.crawl import Budget, Deadline, OutOfBudget
+from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.changed import Changes, Start
 from bindings.diff.choices import TRIED, Trial, choosing, leads_to, samples, shares, way_of_choosing
 from bindings.diff.conditions import Probe
@@ -22,15 +22,15 @@ from bindings.diff.reach import DEFAULT, Anywhere, Side, Ways
 from bindings.diff.routes import Way, from_exchange, through
 from bindings.diff.search import Demand, shortest_message
 from bindings.diff.terms import Term, terms
+from exchange.entities.entities import Destination, alternates_in_effect
 from exchange.kinds import kind_of
 from exchange.message import Message
-from exchange.parts import Destination, alternates_in_effect
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["Access", "Choice", "Effect", "Meaning", "Undecided", "Unroutable", "meaning"]
 
 STEPS: Final = 200_000
-"""What one question about an exchange and a queue may cost, see `bindings.crawl.Budget`."""
+"""What one question about an exchange and a queue may cost, see `bindings.analysis.crawl.Budget`."""
 TOTAL: Final = 100_000_000
 """What all questions may cost together: some minutes."""
 

@@ -13,13 +13,21 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from bindings.crawl import Deadline
+from bindings.analysis.crawl import Deadline
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
 from bindings.diff.tangles import Graph, Kind, tangled
+from exchange.entities.entities import (
+    Binding,
+    Destination,
+    Exchange,
+    Policy,
+    Queue,
+    alternate_exchange,
+    possible_alternates,
+)
 from exchange.kinds import Decider, Unknown, kind_of
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue, alternate_exchange, possible_alternates
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["Difference", "end_of", "in_safe_order"]
 

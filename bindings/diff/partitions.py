@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from exchange.entities.entities import Destination
 from exchange.kinds import KeyUse, kind_of
 from exchange.message import Message
-from exchange.partition.partitioning import Partitioning
-from exchange.parts import Destination
-from exchange.pattern import MANY, Pattern
-from exchange.topology import Topology
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.patterns.pattern import MANY, Pattern
+from exchange.topology.topology import Topology
 
 __all__ = ["PartitionChange", "partition_changes"]
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bindings.crawl import Deadline
+from bindings.analysis.crawl import Deadline
 from bindings.diff.order import Difference, end_of, in_safe_order
 from bindings.diff.step import Part, State, Step
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import BrokerError
-from exchange.parts import Binding, Destination, Exchange, Policy, Queue
-from exchange.topology import Topology
-from exchange.values import type_and_value
+from exchange.field_values import type_and_value
+from exchange.topology.topology import Topology
 
 __all__ = ["Plan", "Step", "keeping", "plan", "reserved"]
 

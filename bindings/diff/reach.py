@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe
+from exchange.entities.entities import Binding, Destination, alternate_in_effect
 from exchange.kinds import Kind, Unknown, kind_of
-from exchange.parts import Binding, Destination, alternate_in_effect
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 __all__ = ["Anywhere", "Leg", "Side", "Ways"]
 

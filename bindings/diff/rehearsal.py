@@ -12,16 +12,16 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from bindings.crawl import Deadline
-from bindings.diff.key_classes import key_classes
+from bindings.analysis.crawl import Deadline
+from bindings.analysis.key_classes import key_classes
 from bindings.diff.step import State, Step, Unit
+from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
+from exchange.field_values import FieldTable
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
-from exchange.parts import Binding
-from exchange.router import Router
-from exchange.topology import Topology
-from exchange.values import FieldTable
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
 
 __all__ = ["Astray", "Rehearsal", "TooMuch"]
 

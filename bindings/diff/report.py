@@ -12,10 +12,10 @@ from bindings.diff.partitions import PartitionChange
 from bindings.diff.plan import Plan
 from bindings.diff.step import named
 from bindings.diff.terms import Term
+from exchange.field_json import message_to_json
 from exchange.message import Message
 from exchange.notation import write_table
-from exchange.pattern import Pattern
-from exchange.typed_json import message_to_json
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["meaning_lines", "meaning_to_json", "plan_lines", "plan_to_json"]
 

@@ -14,13 +14,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.diff.changed import Start
 from bindings.diff.conditions import ALWAYS, Condition
 from bindings.diff.reach import Ways
 from bindings.diff.search import Demand, shortest_probe
-from exchange.parts import Destination
-from exchange.pattern import AMQP, Pattern
+from exchange.entities.entities import Destination
+from exchange.patterns.pattern import AMQP, Pattern
 
 __all__ = ["Way", "from_exchange", "implied", "through", "widest"]
 

@@ -14,13 +14,13 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
 
-from bindings.algebra import Key
-from bindings.crawl import Budget, shortest_key
+from bindings.analysis.algebra import Key
+from bindings.analysis.crawl import Budget, shortest_key
 from bindings.diff.conditions import ALWAYS, Condition, Headers, Probe, holds
 from bindings.diff.headers import fewest_headers
 from bindings.diff.reach import Leg, Ways
-from exchange.pattern import AMQP, MANY, Pattern
-from exchange.profile import Profile
+from exchange.entities.profile import Profile
+from exchange.patterns.pattern import AMQP, MANY, Pattern
 
 __all__ = ["ANY", "Demand", "shortest_message", "shortest_probe"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from exchange import rules
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.indexes import Change
 from exchange.errors import BrokerError
 from exchange.kinds import KINDS
 from exchange.notation import write_arguments
-from exchange.parts import Binding, Exchange, Policy, Queue
-from exchange.tables import Change
-from exchange.topology import Topology
+from exchange.topology import rules
+from exchange.topology.topology import Topology
 
 __all__ = ["Part", "State", "Step", "Unit", "named"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bindings.crawl import Budget, Deadline, OutOfBudget
+from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.reach import Ways
 from bindings.diff.routes import Way, from_exchange, implied, widest
 from bindings.diff.search import Demand, shortest_probe

@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bindings.coverage import BindingUse, ExchangeUse, QueueUse, coverage
-from bindings.outcome import Outcome, numbered
+from bindings.counts.coverage import BindingUse, ExchangeUse, QueueUse, coverage
+from bindings.counts.outcome import Outcome, numbered
+from bindings.counts.sketch import Frequent
+from bindings.counts.slots import DAY, width_for
+from bindings.counts.tally import Tally
 from bindings.report.caveats import caveats
 from bindings.report.evidence import Traffic, beside
 from bindings.report.gates import IgnoreUse, Settings, gates, ignoring
-from bindings.report.nearest import Seeker, ends_of
-from bindings.report.report import (
+from bindings.report.model import (
     STATES,
     Archived,
     Audited,
@@ -33,18 +35,16 @@ from bindings.report.report import (
     Timeline,
     UnroutableRow,
 )
-from bindings.sketch import Frequent
-from bindings.slots import DAY, width_for
-from bindings.tally import Tally
+from bindings.report.nearest import Seeker, ends_of
+from exchange.entities.entities import Binding, Destination, Queue
 from exchange.errors import InputError
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Queue
-from exchange.topology import Topology
+from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
     from bindings.archive.reading import Bad
     from bindings.check.finding import Finding
-    from bindings.verification import Verification
+    from bindings.counts.verification import Verification
 
 __all__ = ["HOT", "SLOTS", "Sources", "reported"]
 

@@ -10,7 +10,7 @@ from bindings.check.report import counted
 from bindings.report.figures import percent
 
 if TYPE_CHECKING:
-    from bindings.report.report import Report
+    from bindings.report.model import Report
 
 __all__ = ["caveats"]
 

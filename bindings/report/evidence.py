@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from bindings.check.finding import Finding
 from bindings.check.report import counted
-from bindings.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
-from bindings.report.report import Evidence, FindingRow
-from exchange.parts import Binding, Exchange, Queue
+from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
+from bindings.report.model import Evidence, FindingRow
+from exchange.entities.entities import Binding, Exchange, Queue
 
 __all__ = ["Traffic", "beside"]
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from bindings.check.report import counted
 from bindings.report.figures import percent
-from exchange.parts import Binding
+from exchange.entities.entities import Binding
 
 if TYPE_CHECKING:
-    from bindings.report.report import Compared, ExchangeRow, QueueRow, Records, Summary
-    from bindings.verification import Verification
+    from bindings.counts.verification import Verification
+    from bindings.report.model import Compared, ExchangeRow, QueueRow, Records, Summary
 
 __all__ = [
     "Gate",

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from bindings.coverage import Unroutable
-from bindings.outcome import Outcome
-from bindings.report.report import Nearest, Shape
-from bindings.tally import Tally
+from bindings.counts.coverage import Unroutable
+from bindings.counts.outcome import Outcome
+from bindings.counts.tally import Tally
+from bindings.report.model import Nearest, Shape
+from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
-from exchange.nearest import Walk, nearest_binding
-from exchange.parts import Binding, Destination
-from exchange.topology import Topology
+from exchange.routing.nearest import Walk, nearest_binding
+from exchange.topology.topology import Topology
 
 __all__ = ["Seeker", "Where", "ends_of"]
 

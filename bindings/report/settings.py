@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.report.gates import Ignore, Limits, Settings, most
-from bindings.toml_file import read_toml
+from bindings.sources.toml_file import read_toml
 from exchange.errors import InputError
 
 __all__ = ["NAMES", "find_settings", "load_settings", "settings_of"]

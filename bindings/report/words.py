@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from bindings.check.report import counted
-from bindings.comparison import Change
+from bindings.counts.comparison import Change
+from bindings.counts.verification import OTHERS, Difference
 from bindings.report.figures import minute, percent
-from bindings.report.report import Audited, Records, Report
-from bindings.verification import OTHERS, Difference
+from bindings.report.model import Audited, Records, Report
+from exchange.entities.entities import Binding, Destination
 from exchange.notation import write_arguments
-from exchange.parts import Binding, Destination
 
 __all__ = [
     "about", "conditions", "destination", "differs", "exchange", "passed", "records", "rerouted", "source", "verdict",

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from bridge.endpoint import Source, Target
-from bridge.policy import Policy
+from bridge.pump.policy import Policy
 from bridge.table import Table
 
 __all__ = ["SCHEMES", "dead_letter_target_of", "source_of", "target_of"]
@@ -69,6 +69,6 @@ def _module(table: Table) -> tuple[str, Any]:
         begin = ", ".join(f"{each}:" for each in SCHEMES)
         raise table.error("url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}")
     try:
-        return url, import_module(f"{__name__}.{module}")
+        return url, import_module(f"{__name__}.{module}.config")
     except ImportError as error:
         raise table.error("url", f"{scheme} needs {error.name}: pip install '{NEEDS[module]}'") from None

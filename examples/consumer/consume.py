@@ -10,7 +10,7 @@ import os
 import pika
 
 from exchange import Message
-from exchange.dispatch import Dispatcher
+from exchange.dispatch.dispatcher import Dispatcher
 
 dispatcher = Dispatcher()
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from bindings.virtual_broker import VirtualBroker
+from bindings.testing.virtual_broker import VirtualBroker
 
 pytestmark = pytest.mark.topology("definitions.json", profile="rabbitmq-4.0")
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import click
 
-from bindings.audit.session import JAVA, java_version
+from bindings.audit.spark.session import JAVA, java_version
 from bindings.commands.audit import audit_command
-from bindings.definitions import topology_from
+from bindings.sources.definitions import topology_from
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay
 from exchange import PROFILES, HashstarError, InputError, Topology

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from exchange import Binding, InputError, Topology
-from exchange.typed_json import encode
+from exchange.field_json import encode
 
 __all__ = ["VERSION", "Candidate", "company", "pool_for", "write_archive"]
 

@@ -12,7 +12,7 @@ from typing import Final
 import click
 import pyarrow.parquet as pq
 
-from bridge.commands import bridge_command
+from bridge.daemon.commands import bridge_command
 
 __all__ = ["CONFIG", "replay"]
 

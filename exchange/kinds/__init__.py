@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from exchange.entities.entities import Exchange
 from exchange.kinds.consistent_hash import ConsistentHash
 from exchange.kinds.default import Default
 from exchange.kinds.delayed import Delayed
@@ -21,7 +22,6 @@ from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads, Unknown, U
 from exchange.kinds.modulus_hash import ModulusHash
 from exchange.kinds.random import LocalRandom, Random
 from exchange.kinds.topic import Topic
-from exchange.parts import Exchange
 
 __all__ = ["KINDS", "Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure", "kind_of"]
 

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from exchange.conjunctions import PRESENT
-from exchange.pattern import Pattern
+from exchange.patterns.conjunctions import PRESENT
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "Headers"]
 

@@ -21,15 +21,15 @@ from collections.abc import Collection, Hashable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+from exchange.entities.entities import Binding, Destination, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, PreconditionFailed
+from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.partition.erlang import UNDEFINED, Atom, binary, field_term, jump, jump_key
-from exchange.parts import Binding, Destination, Exchange
-from exchange.profile import Profile
-from exchange.tables import Tables
-from exchange.values import type_and_value
+from exchange.partition.hashing.erlang import UNDEFINED, Atom, binary, field_term, jump, jump_key
 
 __all__ = ["ConsistentHash"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from exchange.entities.entities import Binding
 from exchange.kinds.direct import Direct
 from exchange.message import Message
-from exchange.parts import Binding
 
 __all__ = ["Default"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from exchange.entities.entities import Exchange
 from exchange.errors import PreconditionFailed
 from exchange.kinds.kind import Unknown
-from exchange.parts import Exchange
 
 __all__ = ["Delayed"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain
 
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.profile import Profile
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
 from exchange.kinds.misses import Miss, compare_texts, describe_difference
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.pattern import Key
-from exchange.profile import Profile
+from exchange.patterns.pattern import Key
 
 __all__ = ["Direct"]
 

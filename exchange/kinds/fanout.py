@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
+from exchange.field_values import type_and_value
 from exchange.kinds.condition import EVERYTHING
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.pattern import Pattern
-from exchange.profile import Profile
-from exchange.values import type_and_value
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["Fanout", "RecentHistory"]
 

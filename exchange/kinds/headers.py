@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Final
 
-from exchange.conjunctions import PRESENT, Conjunctions
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
+from exchange.field_values import type_and_value
 from exchange.kinds.condition import Headers as Condition
 from exchange.kinds.kind import Choose, Decider, Kind, Reads
 from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.profile import Profile
-from exchange.tables import Tables
-from exchange.values import type_and_value
+from exchange.patterns.conjunctions import PRESENT, Conjunctions
 
 __all__ = ["Headers", "comparable", "conditions_of", "match_mode"]
 

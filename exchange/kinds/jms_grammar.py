@@ -103,7 +103,7 @@ def _pattern_fault(term: Any) -> str:
 
 def _fault_of(pattern: Any, escape: Any) -> str:
     if pattern == "regex":
-        from exchange.pcre import expression  # which few selectors need
+        from exchange.patterns.pcre import expression  # which few selectors need
 
         text = escape.decode("latin-1") if isinstance(escape, bytes) else ""
         return f"{{invalid_regex,{expression(text).error}}}" if expression(text).error else ""

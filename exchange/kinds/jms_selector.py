@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from exchange.erlang_parser import Atom, parse
+from exchange.field_values import to_bytes, type_and_value
 from exchange.message import Message
-from exchange.values import to_bytes, type_and_value
 
 __all__ = ["Crash", "NoText", "NotKnown", "evaluate", "headers_of", "identifiers", "parse_selector", "parts_of"]
 
@@ -192,7 +192,7 @@ def _whole_match(value: bytes, pattern: Any) -> Atom:
 
     Where no match is the whole text, the first one is not. Where some match is, the first one may be another.
     """
-    from exchange.pcre import expression  # which few selectors need
+    from exchange.patterns.pcre import expression  # which few selectors need
 
     if not isinstance(pattern, bytes):
         raise NotKnown("a regular expression of 'like' is malformed")

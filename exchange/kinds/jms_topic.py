@@ -12,14 +12,14 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from exchange.display import clip_line
+from exchange.entities.entities import Binding, Destination, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.errors import BrokerError, InputError, PreconditionFailed
+from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, Kind, Reads, Unsure
 from exchange.kinds.misses import MATCH, Miss
 from exchange.message import Message
-from exchange.parts import Binding, Destination, Exchange
-from exchange.profile import Profile
-from exchange.tables import Tables
-from exchange.values import type_and_value
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.kinds.misses import Miss
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.pattern import MANY, Key, Pattern, ordered
-from exchange.profile import Profile
-from exchange.tables import Tables
+from exchange.patterns.pattern import MANY, Key, Pattern, ordered
 
 __all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from exchange.message import Message
-from exchange.pattern import MANY, ONE, Word
+from exchange.patterns.pattern import MANY, ONE, Word
 
 __all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "glance"]
 

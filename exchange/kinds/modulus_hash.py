@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Sequence
 
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.profile import Profile
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.partition.erlang import binary, phash2
-from exchange.parts import Binding, Exchange
-from exchange.profile import Profile
+from exchange.partition.hashing.erlang import binary, phash2
 
 __all__ = ["ModulusHash"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.profile import Profile
-from exchange.tables import Tables
 
 __all__ = ["LocalRandom", "Random"]
 

@@ -7,17 +7,17 @@ from itertools import chain
 from typing import Final
 
 from exchange.display import clip_line
+from exchange.entities.entities import Binding, Exchange
+from exchange.entities.indexes import Tables
+from exchange.entities.profile import Profile
 from exchange.errors import PreconditionFailed
+from exchange.field_values import to_bytes
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind
 from exchange.kinds.misses import Miss, align
 from exchange.limits import SHORTSTR_BYTES
-from exchange.matcher import Matcher
 from exchange.message import Message
-from exchange.parts import Binding, Exchange
-from exchange.pattern import Pattern
-from exchange.profile import Profile
-from exchange.tables import Tables
-from exchange.values import to_bytes
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import Pattern
 
 __all__ = ["Topic"]
 

@@ -1,7 +1,7 @@
 """Which partition a message goes to: chosen as the named client, in the named version, would have chosen.
 
 A partitioner is a value; the hash is apart from the strategy; time, chance and what a producer remembers come from
-outside. ``STRATEGIES`` (in `exchange.partition.strategies`) names them all.
+outside. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) names them all.
 """
 
 from exchange.partition.partitioner import (

@@ -15,7 +15,7 @@ from exchange.partition.partitions import Partitions
 __all__ = ["Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "Partitioner", "Producer"]
 
 Key = Any
-"""None, str, bytes, bool, int, float, or a `Typed` of these: `exchange.partition.keys` says how clients read it."""
+"""None, str, bytes, bool, int, float, or a `Typed` of these; `partition.hashing.keys` serialises it as clients do."""
 
 Draw = Callable[[int], int]
 """Given n, an integer from 0 to n - 1. ``draw(2**31)`` stands for Java's ``toPositive(random.nextInt())``."""

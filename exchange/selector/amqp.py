@@ -24,9 +24,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from exchange.field_json import encode
+from exchange.field_values import Typed, type_and_value
 from exchange.message import Message
-from exchange.typed_json import encode
-from exchange.values import Typed, type_and_value
 
 __all__ = ["properties_of", "text_of"]
 

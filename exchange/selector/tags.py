@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
-from exchange.partition.java import string_hash
+from exchange.partition.hashing.java import string_hash
 from exchange.selector.numbers import BLANK
 from exchange.selector.reading import SelectorError
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.certificates import authority_in
-from tests.bridge.kafka_broker import Broker, brokers
-from tests.bridge.rocketmq_secured import folder_of, secured_brokers
-from tests.servers import SERVERS, Server, running
+from tests.support.bridge.certificates import authority_in
+from tests.support.kafka.broker import Broker, brokers
+from tests.support.rocketmq.secured import folder_of, secured_brokers
+from tests.support.servers import SERVERS, Server, running
 
 STARTED = pytest.StashKey[dict[str, ExitStack]]()
 """Fixture -> what stops its brokers."""

@@ -1,8 +1,8 @@
 """``make chaos``: the bridge and its brokers are killed and restarted, its connections cut, stalled and slowed.
 
 Numbered messages go through a real ``hashstar bridge run``, pair by pair, between brokers in containers: those that
-`tests.servers` would start. 0 lost, 0 out of order for each key (first arrivals), and no more duplicates than the
-window for each fault, twice that for a killed broker; else the exit code is 1, and what is wrong is printed with
+`tests.support.servers` would start. 0 lost, 0 out of order for each key (first arrivals), and no more duplicates than
+the window for each fault, twice that for a killed broker; else the exit code is 1, and what is wrong is printed with
 where it was.
 
 With ``--scenario`` it plays scenarios instead, each a trial of its own: brokers that freeze or are full, queues and
@@ -27,7 +27,7 @@ from tests.chaos.run import Amount, run
 from tests.chaos.scenarios import SCENARIOS, Scenario, play
 from tests.chaos.table import told, trial_lines
 from tests.chaos.trial import TrialResult
-from tests.servers import Unavailable
+from tests.support.servers import Unavailable
 
 FOLDER: Final = Path("build/chaos")
 FULL: Final = Amount()

@@ -14,9 +14,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
-from tests.bridge.kafka_broker import image_for_transactions
-from tests.bridge.relay import Relay
-from tests.servers import SERVERS, ServerKind, Unavailable, kafka_environment, rocketmq_environment
+from tests.support.bridge.relay import Relay
+from tests.support.kafka.broker import image_for_transactions
+from tests.support.servers import SERVERS, ServerKind, Unavailable, kafka_environment, rocketmq_environment
 
 __all__ = ["KINDS", "SIDES", "Broker", "Brokers", "CommandFailed", "RabbitmqBroker", "SmallDiskBroker", "rounds_of"]
 

@@ -23,16 +23,16 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from bridge.amqp import ContentHeader
-from bridge.mapping import from_rocketmq
-from bridge.rabbitmq.addresses import broker_of
-from bridge.rabbitmq.connection import Connection
-from bridge.rabbitmq.frames import Acked, Event, publish
-from bridge.rocketmq.message import RocketMessage
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.frames import Acked, Event, publish
+from bridge.interop import from_rocketmq
+from bridge.rocketmq.remoting.message import RocketMessage
+from exchange.amqp import ContentHeader
 from exchange.errors import HashstarError
-from tests.bridge.kafka_topics import Topics
-from tests.bridge.rocketmq_topics import Topics as RocketmqTopics
 from tests.chaos.brokers import Broker, Brokers
+from tests.support.kafka.topics import Topics
+from tests.support.rocketmq.topics import Topics as RocketmqTopics
 
 __all__ = [
     "HEARTBEAT", "PAIRS", "PARTITIONS", "PERSISTENT", "Folder", "Pair", "Place", "Queue", "Readable", "RocketmqTopic",

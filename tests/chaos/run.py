@@ -18,12 +18,12 @@ from pathlib import Path
 from random import Random
 from typing import Final, Self
 
-from tests.bridge.relay import Relay
 from tests.chaos.accounting import Account, key_of
 from tests.chaos.brokers import Brokers
 from tests.chaos.daemon import Daemon
 from tests.chaos.places import Pair, Place, Readable
 from tests.chaos.plan import RELAYED, Fault, Kind, plan
+from tests.support.bridge.relay import Relay
 
 __all__ = ["Amount", "GaveUp", "Outcome", "run"]
 

@@ -25,9 +25,9 @@ import pytest
 import bindings
 import bridge
 import exchange
-from bindings.algebra import Answer, Key, covers
+from bindings.analysis.algebra import Answer, Key, covers
 from bindings.check.finding import Finding
-from bindings.expectations import Expectation
+from bindings.sources.language.expectations import Expectation
 from exchange import (
     LATEST,
     Binding,
@@ -49,9 +49,9 @@ from exchange import (
 )
 from exchange.json_text import Fault
 from exchange.kinds import KINDS
-from exchange.partition.partitioning import Partitioning
-from exchange.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
-from exchange.route import Explanation, Hop, Placement
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.patterns.pattern import AMQP, MANY, MQTT, ONE, ONE_PLAIN, Wildcard
+from exchange.routing.route import Explanation, Hop, Placement
 
 ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),
              "h": datetime(2026, 1, 1, tzinfo=UTC), "i": Typed("array", [1, {"j": 1}])}  # fmt: skip

@@ -16,26 +16,26 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from bindings.archive.detect import detect
 from bindings.archive.fields import value_of
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.json_lines import JsonLines, add_line, line_of, read_lines
+from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.formats.parquet import Parquet
+from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
+from bindings.archive.formats.rabtap import Rabtap
+from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.inspection import inspected
-from bindings.archive.json_lines import JsonLines, add_line, line_of, read_lines
-from bindings.archive.kafka_segment import KafkaSegment
-from bindings.archive.parquet import Parquet
-from bindings.archive.queue_dump import SUFFIX, QueueDump
-from bindings.archive.rabtap import Rabtap
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
 from bindings.archive.record import SCHEMA, Record, batch_of, records_of
-from bindings.archive.rocketmq_find import with_id, with_key
-from bindings.archive.rocketmq_inspection import inspect_store
-from bindings.archive.rocketmq_log import RocketmqLog
-from bindings.archive.rocketmq_store import open_store
+from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.inspection import inspect_store
+from bindings.archive.rocketmq.log import RocketmqLog
+from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import microseconds, microseconds_of_text
-from bindings.archive.tracing import TracingJson, TracingText
-from bridge.archive.rows import restored
+from bridge.endpoints.archive.rows import restored
 from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
-from exchange.values import FieldTable
+from exchange.field_values import FieldTable
 from tests.fuzz.target import cut, folder, is_same, text_of, write
 
 RECORDS_CAP: Final = 2_000

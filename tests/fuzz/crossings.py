@@ -10,12 +10,12 @@ from typing import Final
 import pyarrow as pa
 
 from bindings.archive.record import records_of
-from bridge.amqp import ContentHeader, content_of, message_of
-from bridge.archive.rows import restored, rows_of
-from bridge.mapping import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
-from bridge.mapping.rocketmq_guest import HOME
-from bridge.rocketmq.message import RocketMessage, StoredMessage
-from bridge.rocketmq.properties import SYSTEM, IllegalMessage, checked_properties, decoded
+from bridge.endpoints.archive.rows import restored, rows_of
+from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.interop.rocketmq_guest import HOME
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded
+from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import HashstarError
 from exchange.message import Message
 from tests.fuzz.target import cut, text_of

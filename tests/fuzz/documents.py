@@ -11,20 +11,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings import comparison_file, tally_file, verification_file
 from bindings.apply.address import Addresses
-from bindings.audit.growth import Growth
-from bindings.audit.kafka import topic_at
-from bindings.audit.ledger import Ledger
-from bindings.management import Management
+from bindings.audit.spark.growth import Growth
+from bindings.audit.spark.kafka import topic_at
+from bindings.audit.spark.ledger import Ledger
+from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.report.settings import load_settings
-from bridge.archive.replay import Settled
-from bridge.config import read_config
-from bridge.kafka.addresses import settings_of as kafka_settings
-from bridge.rabbitmq.addresses import brokers_of, cluster_of, management_of
-from bridge.rabbitmq.offsets import Offsets
-from bridge.rocketmq.addresses import settings_of as rocketmq_settings
-from bridge.rocketmq.offsets import LocalOffsets
+from bindings.sources.management import Management
+from bridge.daemon.config import read_config
+from bridge.endpoints.archive.replay import Settled
+from bridge.endpoints.kafka.addresses import settings_of as kafka_settings
+from bridge.endpoints.rabbitmq.addresses import brokers_of, cluster_of, management_of
+from bridge.endpoints.rabbitmq.offsets import Offsets
+from bridge.endpoints.rocketmq.addresses import settings_of as rocketmq_settings
+from bridge.rocketmq.consumer.offsets import LocalOffsets
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError
 from tests.fuzz.target import cut, folder, text_of, write

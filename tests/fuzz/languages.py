@@ -9,24 +9,24 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from bindings.algebra import covers, overlap
-from bindings.definitions import Definitions
-from bindings.document import Document
-from bindings.language.formatter import formatted
+from bindings.analysis.algebra import covers, overlap
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.sources.language.formatter import formatted
 from exchange.errors import InputError, PatternError, TextError
-from exchange.matcher import Matcher
+from exchange.field_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
+from exchange.field_values import type_and_value
 from exchange.message import Message
-from exchange.partition.key_source import KeySource
-from exchange.partition.keys import describe_key
-from exchange.partition.partitioning import Partitioning
+from exchange.partition.hashing.keys import describe_key
+from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.partition.partitions import Partitions
-from exchange.partition.strategies import STRATEGIES
-from exchange.pattern import DIALECTS, Pattern
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import DIALECTS, Pattern
 from exchange.selector import Selector, Tags
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.selector.selector import RELEASES
-from exchange.typed_json import decode, encode, json_line, message_from_json, message_from_line, message_to_json
-from exchange.values import type_and_value
 from tests.fuzz.target import cut, is_same, text_of
 
 MOST_PATTERNS: Final = 12

@@ -15,22 +15,23 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindings import comparison_file, tally_file, verification_file
-from bindings.archive.json_lines import line_of
-from bindings.archive.queue_dump import SUFFIX
+from bindings.archive.formats.json_lines import line_of
+from bindings.archive.formats.queue_dump import SUFFIX
 from bindings.archive.record import Record, batch_of
-from bindings.batch.comparing import Comparer
-from bindings.batch.verifying import Verifier
+from bindings.counts import comparison_file, tally_file, verification_file
+from bindings.counts.columnar.comparing import Comparer
+from bindings.counts.columnar.verifying import Verifier
 from exchange import Exchange, Message
-from tests.bindings.archive import kafka_files, rocketmq_files, test_traces
-from tests.bindings.archive.kafka_files import KafkaRecord
-from tests.bindings.archive.rocketmq_files import Sent
-from tests.bindings.report import reports
+from tests.bindings.archive import test_traces
 from tests.fuzz.archives import STORE
 from tests.fuzz.seeds_wire import HEADERS
 from tests.fuzz.target import PART
 from tests.recorders import golden
-from tests.topologies import message, topology
+from tests.support.archives import kafka_files, rocketmq_files
+from tests.support.archives.kafka_files import KafkaRecord
+from tests.support.archives.rocketmq_files import Sent
+from tests.support.bindings import reports
+from tests.support.topologies import message, topology
 
 ROOT: Final = Path(__file__).parents[2]
 

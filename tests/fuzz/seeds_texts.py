@@ -9,14 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bindings.archive.json_lines import line_of
-from bindings.definitions import Definitions
-from exchange.partition.strategies import STRATEGIES
-from tests.bindings.report import reports
+from bindings.archive.formats.json_lines import line_of
+from bindings.sources.definitions import Definitions
+from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.fuzz.seeds_files import sample_records
 from tests.fuzz.target import PART
 from tests.recorders.rocketmq_filter import EXPRESSIONS
-from tests.topologies import topology
+from tests.support.bindings import reports
+from tests.support.topologies import topology
 
 ROOT: Final = Path(__file__).parents[2]
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from bridge.amqp import ContentHeader, encode_table
-from bridge.amqp.fields import encode_value
-from bridge.rabbitmq.frames import Acked, Arrived, Event, Returned
-from bridge.rocketmq.assigned import TopicQueue
-from bridge.rocketmq.offsets import written
-from bridge.rocketmq.properties import encoded
+from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, Returned
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.offsets import written
+from bridge.rocketmq.remoting.properties import encoded
 from exchange import Typed
-from tests.bridge import test_rabbitmq_frames
+from exchange.amqp import ContentHeader, encode_table
+from exchange.amqp.fields import encode_value
+from tests.bridge.endpoints.rabbitmq import test_rabbitmq_frames
 from tests.fuzz.target import PART
 from tests.recorders import golden
 

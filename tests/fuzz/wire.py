@@ -8,26 +8,26 @@ from typing import Any, Final
 import pika
 import pika.exceptions
 
-from bindings.archive.rocketmq_id import OffsetId
-from bindings.definitions import Definitions
-from bindings.management import Management
-from bridge.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of
-from bridge.amqp.content import WIDTHS
-from bridge.amqp.fields import decode_value, encode_value
-from bridge.mapping.texts import text_of as text_of_field
-from bridge.mapping.texts import wire_of
-from bridge.rabbitmq.frames import Contents
-from bridge.rabbitmq.wire import Wire
-from bridge.rocketmq.batch import batch_of, messages_of
-from bridge.rocketmq.errors import CommandError
-from bridge.rocketmq.ids import UniqueId
-from bridge.rocketmq.offsets import parse_table, written
-from bridge.rocketmq.properties import decoded, encoded
-from bridge.rocketmq.remoting import Command, Decoder, SerializeType, body_json, encode
-from bridge.rocketmq.stored import stored_records
+from bindings.archive.rocketmq.id import OffsetId
+from bindings.sources.definitions import Definitions
+from bindings.sources.management import Management
+from bridge.endpoints.rabbitmq.frames import Contents
+from bridge.endpoints.rabbitmq.wire import Wire
+from bridge.interop.texts import text_of as text_of_field
+from bridge.interop.texts import wire_of
+from bridge.rocketmq.consumer.offsets import parse_table, written
+from bridge.rocketmq.remoting.batch import batch_of, messages_of
+from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, body_json, encode
+from bridge.rocketmq.remoting.errors import CommandError
+from bridge.rocketmq.remoting.ids import UniqueId
+from bridge.rocketmq.remoting.properties import decoded, encoded
+from bridge.rocketmq.remoting.stored import stored_records
+from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of
+from exchange.amqp.content import WIDTHS
+from exchange.amqp.fields import decode_value, encode_value
 from exchange.errors import HashstarError, InputError
-from exchange.partition.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
-from exchange.values import type_and_value
+from exchange.field_values import type_and_value
+from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
 from tests.fuzz.target import cut, is_same, text_of
 
 ROOM: Final = 64 << 20

@@ -10,8 +10,8 @@ __all__ = ["BINDINGS"]
 
 BINDINGS: Final[list[Mutant]] = [
     *of(
-        "bindings/crawl.py",
-        "bindings/test_crawl.py bindings/test_algebra.py",
+        "bindings/analysis/crawl.py",
+        "bindings/analysis/test_crawl.py bindings/analysis/test_algebra.py",
         (
             "a fresh word may be one that is named with a $",
             'if not any(word in vocabulary or "$" + word in vocabulary for',
@@ -20,7 +20,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/diff/order.py",
-        "bindings/test_plan_order.py bindings/test_plan.py",
+        "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "two bindings of a ring move no keys",
             "            if count > 1 and name",
@@ -39,7 +39,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/diff/tangles.py",
-        "bindings/test_plan_order.py bindings/test_plan.py",
+        "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "only the next exchanges below are looked at",
             "told = changes.get(name, Kind.NOTHING) | below.get(name, Kind.NOTHING)",
@@ -52,8 +52,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/tally.py",
-        "bindings/test_tally_state.py bindings/test_tally.py",
+        "bindings/counts/tally.py",
+        "bindings/counts/test_tally_state.py bindings/counts/test_tally.py",
         (
             "topologies with other priorities of policies have one fingerprint",
             "definition, policy.apply_to, policy.priority))",
@@ -71,8 +71,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/sketch.py",
-        "bindings/test_tally_state.py bindings/test_tally.py",
+        "bindings/counts/sketch.py",
+        "bindings/counts/test_tally_state.py bindings/counts/test_tally.py",
         (
             "errors of frequent keys do not add",
             "error = sum(summary.error for summary in summaries)",
@@ -80,8 +80,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/coverage.py",
-        "bindings/test_coverage_edges.py bindings/test_coverage.py",
+        "bindings/counts/coverage.py",
+        "bindings/counts/test_coverage_edges.py bindings/counts/test_coverage.py",
         (
             "a binding that chance may take is no other way",
             "for number in (*outcome.bindings, *outcome.possible_bindings)])",
@@ -94,7 +94,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/audit/ledger.py",
+        "bindings/audit/spark/ledger.py",
         "bindings/audit/test_ledger.py",
         (
             "a batch that comes again is counted twice",
@@ -108,7 +108,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/audit/growth.py",
+        "bindings/audit/spark/growth.py",
         "bindings/audit/test_growth_state.py bindings/audit/test_growth.py",
         (
             "what is written to a file that was cut is not read",
@@ -118,7 +118,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("notices come with each step", "        self._told.update(notices)\n", ""),
     ),
     *of(
-        "bindings/audit/pruning.py",
+        "bindings/audit/spark/pruning.py",
         "bindings/audit/test_pruning.py",
         (
             "a row group that begins at the last moment is left out",
@@ -142,7 +142,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("tasks begin in the order of files", "    groups.sort(key=lambda group: -group[0])\n", ""),
     ),
     *of(
-        "bindings/archive/kafka_transactions.py",
+        "bindings/archive/formats/kafka_transactions.py",
         "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
         (
             "only one of the markers of earlier transactions is passed over",
@@ -156,7 +156,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/archive/json_lines.py",
+        "bindings/archive/formats/json_lines.py",
         "bindings/archive/test_json_lines_fast.py bindings/archive/test_json_lines.py",
         (
             "the fast path takes the firehose's messages as they are",
@@ -170,7 +170,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/archive/kafka_batches.py",
+        "bindings/archive/formats/kafka_batches.py",
         "bindings/archive/test_kafka_ends.py bindings/archive/test_kafka_segment.py",
         (
             "a length that goes round is taken",
@@ -199,7 +199,7 @@ BINDINGS: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/notation.py",
-        "bindings/test_language_writer.py bindings/test_language_laws.py",
+        "bindings/sources/test_language_writer.py bindings/sources/test_language_laws.py",
         (
             "names that are keywords are written bare",
             "_BARE.fullmatch(name) and name not in KEYWORDS and",
@@ -207,8 +207,8 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/language/writer.py",
-        "bindings/test_language_writer.py bindings/test_language_laws.py",
+        "bindings/sources/document_writer.py",
+        "bindings/sources/test_language_writer.py bindings/sources/test_language_laws.py",
         (
             "a partitioning with a # is written bare",
             'text.isprintable() and "#" not in text and',

@@ -8,12 +8,12 @@ from tests.mutants.mutant import Mutant, of
 
 __all__ = ["BRIDGE"]
 
-PUMP: Final = "bridge/test_pump.py bridge/test_pump_model.py"
+PUMP: Final = "bridge/pump/test_pump.py bridge/pump/test_pump_model.py"
 
 BRIDGE: Final[list[Mutant]] = [
     *of(
-        "bridge/window.py",
-        f"bridge/test_window.py {PUMP}",
+        "bridge/pump/window.py",
+        f"bridge/pump/test_window.py {PUMP}",
         (
             "bytes of a lost connection are never given back",
             "        self.messages = self.bytes = 0\n        self.full_since",
@@ -51,8 +51,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/order.py",
-        f"bridge/test_held.py {PUMP}",
+        "bridge/pump/order.py",
+        f"bridge/pump/test_held.py {PUMP}",
         (
             "nobody hears of a message that became the first of its key",
             "            if kept[0] is not line[0]:\n                firsts.append(kept[0])\n",
@@ -65,8 +65,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/outlet.py",
-        f"bridge/test_outlet.py {PUMP}",
+        "bridge/pump/outlet.py",
+        f"bridge/pump/test_outlet.py {PUMP}",
         (
             "a connection over which messages were confirmed counts as a failed try",
             "        self._progressed |= bool(known)\n",
@@ -114,8 +114,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/gate.py",
-        f"bridge/test_gate.py {PUMP}",
+        "bridge/pump/gate.py",
+        f"bridge/pump/test_gate.py {PUMP}",
         ("waits behind a gate do not grow", "        self.attempts += 1\n", ""),
         ("a gate opens by one message at a time", "min(self._wide * 2, WIDEST)", "min(self._wide + 1, WIDEST)"),
         (
@@ -130,8 +130,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/policy.py",
-        f"bridge/test_policy.py {PUMP}",
+        "bridge/pump/policy.py",
+        f"bridge/pump/test_policy.py {PUMP}",
         (
             "a connection must last and bring something on to count as good",
             "if progressed or seconds >= self._backoff.most:",
@@ -140,8 +140,8 @@ BRIDGE: Final[list[Mutant]] = [
         ("jitter takes away up to all of a wait", "(1 - random / 2)", "(1 - random)"),
     ),
     *of(
-        "bridge/inlet.py",
-        f"bridge/test_rate.py {PUMP}",
+        "bridge/pump/inlet.py",
+        f"bridge/pump/test_rate.py {PUMP}",
         ("ten seconds of a rate are saved up", "loop.time() - 1.0)", "loop.time() - 10.0)"),
         (
             "what a rate allows comes in bursts",
@@ -150,8 +150,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/pump.py",
-        f"bridge/test_outlet.py {PUMP}",
+        "bridge/pump/pump.py",
+        f"bridge/pump/test_outlet.py {PUMP}",
         (
             "dead letters are given up as other messages are",
             "patient = replace(policy, give_up_after=None)",
@@ -180,8 +180,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/workers.py",
-        "bridge/test_workers.py",
+        "bridge/daemon/workers.py",
+        "bridge/daemon/test_workers.py",
         (
             "a worker that died while stopping has settled all",
             "            self.code = NOT_SETTLED\n",
@@ -189,8 +189,9 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/archive/rotation.py",
-        "bridge/test_rotation.py bridge/test_archive.py bridge/test_archive_faults.py",
+        "bridge/endpoints/archive/rotation.py",
+        "bridge/endpoints/archive/test_rotation.py bridge/endpoints/archive/test_archive.py "
+        "bridge/endpoints/archive/test_archive_faults.py",
         (
             "a spool that became parts looks as if it was taken away",
             "        os.ftruncate(file, 0)",
@@ -208,8 +209,9 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/archive/spool.py",
-        "bridge/test_rotation.py bridge/test_archive.py bridge/test_archive_faults.py",
+        "bridge/endpoints/archive/spool.py",
+        "bridge/endpoints/archive/test_rotation.py bridge/endpoints/archive/test_archive.py "
+        "bridge/endpoints/archive/test_archive_faults.py",
         (
             "what could not be synced stays in a spool",
             "                os.ftruncate(self._file, self.size)",
@@ -227,8 +229,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/amqp/content.py",
-        "bridge/test_header_bounds.py bridge/test_codec.py",
+        "exchange/amqp/content.py",
+        "exchange/amqp/test_header_bounds.py exchange/amqp/test_codec.py",
         (
             "only the first header of a name is taken away",
             "        while (found := content.find(name)) is not None:",
@@ -241,8 +243,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/amqp/fields.py",
-        "bridge/test_header_bounds.py bridge/test_codec.py",
+        "exchange/amqp/fields.py",
+        "exchange/amqp/test_header_bounds.py exchange/amqp/test_codec.py",
         (
             "a field of a table with one name twice may reach behind its end",
             "        if at > end:\n            raise _overrun(data, tag_at, end)\n        yield name, value",
@@ -255,8 +257,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/rabbitmq/publishing.py",
-        "bridge/test_rabbitmq_publishing.py bridge/test_rabbitmq_frames.py",
+        "bridge/endpoints/rabbitmq/publishing.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py bridge/endpoints/rabbitmq/test_rabbitmq_frames.py",
         (
             "an exchange that routes again is still taken for one that does not",
             "                if self._unrouted:\n                    self._unrouted.pop(outgoing.queue, None)\n",
@@ -269,8 +271,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/rabbitmq/reading.py",
-        "bridge/test_rabbitmq_source.py",
+        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
             "a connection that was paused is never resumed",
             "if self._arrived_bytes <= self._buffer_bytes // 2 and",
@@ -283,8 +285,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/kafka/membership.py",
-        "bridge/test_kafka_member.py bridge/test_kafka_transacting.py",
+        "bridge/endpoints/kafka/membership.py",
+        "bridge/endpoints/kafka/test_kafka_member.py bridge/endpoints/kafka/test_kafka_transacting.py",
         (
             "what is taken away uses up the window",
             (
@@ -305,8 +307,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/kafka/transactions.py",
-        "bridge/test_kafka_transactions.py bridge/test_kafka_transacting.py",
+        "bridge/endpoints/kafka/transactions.py",
+        "bridge/endpoints/kafka/test_kafka_transactions.py bridge/endpoints/kafka/test_kafka_transacting.py",
         (
             "a transaction is whole without its last delivery",
             "outgoing.delivery.position < offsets.get(",

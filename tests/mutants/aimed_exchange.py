@@ -12,8 +12,8 @@ NOTHING: Final = "pass"
 
 EXCHANGE: Final[list[Mutant]] = [
     *of(
-        "exchange/matcher.py",
-        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        "exchange/patterns/matcher.py",
+        "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
             "a literal pattern that is unbound stays in the cache of keys",
             "                    del self._literal[pattern.text]\n                self._keys.pop(pattern.text, None)",
@@ -51,8 +51,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/wild.py",
-        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        "exchange/patterns/wildcards.py",
+        "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
             "long patterns without # are in no index",
             "return self.open or self.least > LONGEST",
@@ -76,8 +76,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/conjunctions.py",
-        "exchange/test_matcher_memory.py exchange/test_matcher.py",
+        "exchange/patterns/conjunctions.py",
+        "exchange/patterns/test_matcher_memory.py exchange/patterns/test_matcher.py",
         (
             "an answer with a removed value is remembered",
             'the memory when it was the last."""\n        self._answers.clear()',
@@ -104,8 +104,9 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/router.py",
-        "exchange/test_router_memory.py exchange/test_router.py exchange/test_router_laws.py exchange/test_explain.py",
+        "exchange/routing/router.py",
+        "exchange/routing/test_router_memory.py exchange/routing/test_router.py "
+        "exchange/routing/test_router_laws.py exchange/routing/test_explain.py",
         (
             "remembered routes have no bound",
             "        if self._remembered_count >= self._cache_size:\n            self._forget()\n",
@@ -143,8 +144,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/rules.py",
-        "exchange/test_rules_state.py exchange/test_rules.py exchange/test_hash_kinds.py",
+        "exchange/topology/rules.py",
+        "exchange/topology/test_rules_state.py exchange/topology/test_rules.py exchange/kinds/test_hash_kinds.py",
         (
             "an exchange is in use when something is bound to it",
             "if if_unused and tables.bindings_from(name):",
@@ -163,7 +164,7 @@ EXCHANGE: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/kinds/consistent_hash.py",
-        "exchange/test_rules_state.py exchange/test_hash_kinds.py",
+        "exchange/topology/test_rules_state.py exchange/kinds/test_hash_kinds.py",
         (
             "a ring keeps the bounds of before an unbinding",
             "        self._ends = list(accumulate(map(_weight, self._ring)))",
@@ -177,12 +178,12 @@ EXCHANGE: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/kinds/headers.py",
-        "exchange/test_router_memory.py exchange/test_router.py",
+        "exchange/routing/test_router_memory.py exchange/routing/test_router.py",
         ("the header BCC matches", '        if name != "BCC"\n', ""),
     ),
     *of(
         "exchange/kinds/topic.py",
-        "exchange/test_router_memory.py exchange/test_router.py exchange/test_router_laws.py",
+        "exchange/routing/test_router_memory.py exchange/routing/test_router.py exchange/routing/test_router_laws.py",
         (
             "a binding with # and no * changes the routes of its own key alone",
             'may_be_wild = "*" in key or "#" in key',
@@ -190,8 +191,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/dispatch.py",
-        "exchange/test_dispatch.py",
+        "exchange/dispatch/dispatcher.py",
+        "exchange/dispatch/test_dispatch.py",
         (
             "a handler that was removed keeps its place in the order",
             "            if not patterns:\n                del self._handlers[handler]\n",
@@ -204,8 +205,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/nearest.py",
-        "exchange/test_nearest.py exchange/test_explain.py",
+        "exchange/routing/nearest.py",
+        "exchange/routing/test_nearest.py exchange/routing/test_explain.py",
         (
             "obstacles are named from the queue backwards",
             "(*step.obstacles, *obstacles)",
@@ -221,8 +222,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/partition/kafka_builtin.py",
-        "exchange/partition/test_kafka_builtin.py",
+        "exchange/partition/clients/kafka_builtin.py",
+        "exchange/partition/clients/test_kafka_builtin.py",
         (
             "what was produced is counted from the last append only",
             "return memory._replace(produced=produced)",
@@ -230,8 +231,8 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/partition/kafka.py",
-        "exchange/partition/test_kafka.py",
+        "exchange/partition/clients/kafka.py",
+        "exchange/partition/clients/test_kafka.py",
         (
             "the Scala producer draws for each record",
             "memory._replace(partition=partition)\n\n\ndef _absolute",

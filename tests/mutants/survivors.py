@@ -10,8 +10,8 @@ __all__ = ["SURVIVORS"]
 
 SURVIVORS: Final[list[Mutant]] = [
     *of(
-        "exchange/matcher.py",
-        "exchange/test_matcher_memory.py",
+        "exchange/patterns/matcher.py",
+        "exchange/patterns/test_matcher_memory.py",
         (
             "a $ at the beginning is no part of the signature in MQTT",
             'signature = (key[:1] == "$" if key else None, *signature)',
@@ -29,8 +29,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/wild.py",
-        "exchange/test_matcher_memory.py",
+        "exchange/patterns/wildcards.py",
+        "exchange/patterns/test_matcher_memory.py",
         (
             "head and tail of a long pattern may overlap",
             "if self.least > LONGEST and self.least - 1 not in dict(conditions):",
@@ -38,8 +38,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/conjunctions.py",
-        "exchange/test_matcher_memory.py",
+        "exchange/patterns/conjunctions.py",
+        "exchange/patterns/test_matcher_memory.py",
         (
             "what is remembered of sets of headers has no bound",
             "        if len(self._lacking) >= 256:\n            self._lacking.clear()\n",
@@ -52,8 +52,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/router.py",
-        "exchange/test_router_memory.py",
+        "exchange/routing/router.py",
+        "exchange/routing/test_router_memory.py",
         (
             "routes by an alternate to a headers exchange are remembered by key",
             "pending += back.get(name, ())",
@@ -77,7 +77,7 @@ SURVIVORS: Final[list[Mutant]] = [
     ),
     *of(
         "exchange/kinds/headers.py",
-        "exchange/test_router_memory.py",
+        "exchange/routing/test_router_memory.py",
         (
             "headers that begin with x and no dash are ignored",
             'not name.startswith("x-")',
@@ -85,8 +85,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/nearest.py",
-        "exchange/test_nearest.py",
+        "exchange/routing/nearest.py",
+        "exchange/routing/test_nearest.py",
         (
             "a nearer way that is found later is not taken",
             'if total < best.get(there, float("inf")):',
@@ -94,8 +94,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "exchange/partition/kafka.py",
-        "exchange/partition/test_kafka.py",
+        "exchange/partition/clients/kafka.py",
+        "exchange/partition/clients/test_kafka.py",
         (
             "the Scala producer refreshes a millisecond early",
             "if 0 <= self.refresh_ms < inputs.now - memory.since:",
@@ -103,8 +103,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/window.py",
-        "bridge/test_window.py",
+        "bridge/pump/window.py",
+        "bridge/pump/test_window.py",
         ("a window full of bytes has room for one more", "        if left <= 0:", "        if left < 0:"),
         ("bytes that were settled are never given back", "                self.bytes -= last.size\n", ""),
         (
@@ -119,8 +119,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/order.py",
-        "bridge/test_held.py",
+        "bridge/pump/order.py",
+        "bridge/pump/test_held.py",
         (
             "messages are held in the order in which they failed",
             "insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=in_order)",
@@ -133,8 +133,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/inlet.py",
-        "bridge/test_window.py bridge/test_rate.py bridge/test_pump.py",
+        "bridge/pump/inlet.py",
+        "bridge/pump/test_window.py bridge/pump/test_rate.py bridge/pump/test_pump.py",
         (
             "the window of a lost connection is kept",
             "            inlet.window.drop()\n",
@@ -157,8 +157,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/outlet.py",
-        "bridge/test_outlet.py",
+        "bridge/pump/outlet.py",
+        "bridge/pump/test_outlet.py",
         (
             "after a reconnect messages are sent in the order of launching",
             "under_way = sorted(self._in_flight.values(), key=in_order)",
@@ -171,18 +171,18 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/policy.py",
-        "bridge/test_policy.py",
+        "bridge/pump/policy.py",
+        "bridge/pump/test_policy.py",
         ("the first wait is twice as long", "min(attempt - 1, 60)", "min(attempt, 60)"),
     ),
     *of(
-        "bridge/dead_letters.py",
-        "bridge/test_dead_letters.py",
+        "bridge/pump/dead_letters.py",
+        "bridge/pump/test_dead_letters.py",
         ("a dead letter expires", '("expiration", properties), ', ""),
     ),
     *of(
-        "bridge/workers.py",
-        "bridge/test_workers.py",
+        "bridge/daemon/workers.py",
+        "bridge/daemon/test_workers.py",
         (
             "a worker that starts while all are to stop hears nothing of it",
             "            if self._stopping.is_set():\n                self._process.terminate()\n",
@@ -195,13 +195,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/archive/rotation.py",
-        "bridge/test_rotation.py",
+        "bridge/endpoints/archive/rotation.py",
+        "bridge/endpoints/archive/test_rotation.py",
         ("parts have their names before they are synced", "            os.fsync(file.fileno())", "            pass"),
     ),
     *of(
-        "bridge/archive/writing.py",
-        "bridge/test_archive.py",
+        "bridge/endpoints/archive/writing.py",
+        "bridge/endpoints/archive/test_archive.py",
         (
             "messages are confirmed after the target was closed",
             "        if self._state is state:\n            if written:",
@@ -210,13 +210,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/amqp/content.py",
-        "bridge/test_header_bounds.py",
+        "exchange/amqp/content.py",
+        "exchange/amqp/test_header_bounds.py",
         ("a header may reach behind the table", "                if behind > end:", "                if False:"),
     ),
     *of(
-        "bridge/kafka/membership.py",
-        "bridge/test_kafka_member.py",
+        "bridge/endpoints/kafka/membership.py",
+        "bridge/endpoints/kafka/test_kafka_member.py",
         (
             "a message is committed that was not settled",
             "        offset = delivery.position + 1\n        self._fresh",
@@ -229,8 +229,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/kafka/transactions.py",
-        "bridge/test_kafka_transactions.py",
+        "bridge/endpoints/kafka/transactions.py",
+        "bridge/endpoints/kafka/test_kafka_transactions.py",
         (
             "a transaction has no bound",
             "if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:",
@@ -238,8 +238,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/rabbitmq/publishing.py",
-        "bridge/test_rabbitmq_publishing.py",
+        "bridge/endpoints/rabbitmq/publishing.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_publishing.py",
         (
             "a confirm of several leaves out the last one",
             "                if number > event.number:",
@@ -252,8 +252,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/rabbitmq/reading.py",
-        "bridge/test_rabbitmq_source.py",
+        "bridge/endpoints/rabbitmq/reading.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (
             "a delivery of an earlier connection is settled",
             "        if delivery.lane != self._epoch:\n            return\n",
@@ -261,8 +261,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/crawl.py",
-        "bindings/test_crawl.py",
+        "bindings/analysis/crawl.py",
+        "bindings/analysis/test_crawl.py",
         (
             "there is no key where a shorter word might do",
             "        if found is None and len(fresh) > 1:\n            raise OutOfBudget",
@@ -271,7 +271,7 @@ SURVIVORS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/diff/order.py",
-        "bindings/test_plan_order.py",
+        "bindings/diff/test_plan_order.py",
         (
             "policies turn before the new bindings are there",
             "[*opening, *turning, *replacing, *closing]",
@@ -279,8 +279,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/tally.py",
-        "bindings/test_tally_state.py",
+        "bindings/counts/tally.py",
+        "bindings/counts/test_tally_state.py",
         (
             "the order of a ring is not in the fingerprint",
             "yield repr(list(sequence))",
@@ -288,13 +288,13 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/sketch.py",
-        "bindings/test_tally_state.py",
+        "bindings/counts/sketch.py",
+        "bindings/counts/test_tally_state.py",
         ("what merging leaves out is no error", "        error += least\n", ""),
     ),
     *of(
-        "bindings/coverage.py",
-        "bindings/test_coverage_edges.py",
+        "bindings/counts/coverage.py",
+        "bindings/counts/test_coverage_edges.py",
         ("what was hit at the very moment is stale", "use.last < since", "use.last <= since"),
         (
             "more than all messages may match",
@@ -303,7 +303,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/audit/ledger.py",
+        "bindings/audit/spark/ledger.py",
         "bindings/audit/test_ledger.py",
         (
             "the last batch that was folded is counted again",
@@ -312,7 +312,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/audit/pruning.py",
+        "bindings/audit/spark/pruning.py",
         "bindings/audit/test_pruning.py",
         (
             "a row group that ends at the first moment is left out",
@@ -321,7 +321,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/archive/json_lines.py",
+        "bindings/archive/formats/json_lines.py",
         "bindings/archive/test_json_lines_fast.py",
         (
             "the fast path takes a virtual host with a NUL",
@@ -330,7 +330,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/archive/kafka_transactions.py",
+        "bindings/archive/formats/kafka_transactions.py",
         "bindings/archive/test_kafka_ends.py",
         (
             "the marker of an earlier transaction ends a later one",
@@ -339,8 +339,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/language/writer.py",
-        "bindings/test_language_writer.py",
+        "bindings/sources/document_writer.py",
+        "bindings/sources/test_language_writer.py",
         (
             "a partitioning with a variable's braces is written bare",
             " and not VARIABLE.search(text)",
@@ -349,7 +349,7 @@ SURVIVORS: Final[list[Mutant]] = [
     ),
     *of(
         "bindings/apply/steps.py",
-        "bindings/test_apply_steps.py",
+        "bindings/apply/test_apply_steps.py",
         (
             "a queue is deleted whatever came into it meanwhile",
             "channel.queue_delete(name, careful, careful, callback=done)",

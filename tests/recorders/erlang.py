@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from exchange.partition.erlang import UNDEFINED, Atom
+from exchange.partition.hashing.erlang import UNDEFINED, Atom
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 

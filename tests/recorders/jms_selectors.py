@@ -14,10 +14,10 @@ from typing import Any, Final
 import pika
 from pika.exceptions import AMQPError, ConnectionClosedByBroker, UnroutableError
 
-from exchange.values import Typed
-from tests.amqp_wire import all_types_in_pika
+from exchange.field_values import Typed
 from tests.recorders import golden
-from tests.servers import amqp_version
+from tests.support.amqp_wire import all_types_in_pika
+from tests.support.servers import amqp_version
 
 __all__ = ["MESSAGES", "SELECTORS", "TWO", "selector"]
 

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pika
 
-from tests.differential import manage
 from tests.recorders import golden
-from tests.servers import Server, amqp_version
+from tests.support.differential import manage
+from tests.support.servers import Server, amqp_version
 
 __all__ = ["NAMES", "PATTERNS", "applied"]
 

@@ -14,11 +14,11 @@ import pika
 import pika.exceptions
 
 from exchange import Policy, Queue
-from exchange.values import Typed
-from tests.amqp_wire import all_types_in_pika
-from tests.differential import manage
+from exchange.field_values import Typed
 from tests.recorders import golden
-from tests.servers import Server, amqp_version
+from tests.support.amqp_wire import all_types_in_pika
+from tests.support.differential import manage
+from tests.support.servers import Server, amqp_version
 
 __all__ = ["POLICIES", "QUEUES", "Declarer", "answer_to_policy"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from bridge.rocketmq.assigned import TopicQueue
-from bridge.rocketmq.offsets import written
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.offsets import written
 from tests.recorders import golden
 from tests.recorders.jvm import ask, classpath
 

@@ -1,7 +1,8 @@
 """Record what RocketMQ's producer does about faults, and how its consumers share queues.
 
 ``python -m tests.recorders.rocketmq_faults``. Scripts of sends are played to the real `MQFaultStrategy`; its random
-numbers and its clock are the script's. The versions are one of each era in `exchange.partition.rocketmq.faults`.
+numbers and its clock are the script's. The versions are one of each era in
+`exchange.partition.clients.rocketmq.faults`.
 """
 
 from __future__ import annotations

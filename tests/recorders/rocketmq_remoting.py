@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from bridge.rocketmq.remoting import LANGUAGES, Command, SerializeType, encode
+from bridge.rocketmq.remoting.command import LANGUAGES, Command, SerializeType, encode
 from tests.recorders import golden
 from tests.recorders.jvm import ask, classpath
 

@@ -1,4 +1,4 @@
-"""The hashes of `exchange.partition.hashes` for all keys of a column at once, an operation on arrays for each step.
+"""The hashes of `exchange.partition.hashing` for all keys of a column at once, one operation on arrays for each step.
 
 A hash goes over a key unit by unit: a word of four bytes, a byte, a code unit. Keys are taken in blocks of similar
 length, longest first, so that the keys that still have a unit at step i are the first ones of their block: step i is
@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from exchange.errors import InputError
-from exchange.partition import hashes
 from exchange.partition.batch.columns import Bytes, Column, Keys, Offsets, length_of, pieces
-from exchange.partition.java import string_hash
+from exchange.partition.hashing import hashes
+from exchange.partition.hashing.java import string_hash
 
 __all__ = ["HashArray", "all_hashes", "crc32", "fnv1a", "java_string_hash", "murmur2", "murmur3"]
 
@@ -49,18 +49,18 @@ def all_hashes(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
 
 
 def murmur2(column: Column) -> HashArray:
-    """`exchange.partition.hashes.murmur2` of each key."""
+    """`exchange.partition.hashing.hashes.murmur2` of each key."""
     return _hashed(column.data, column.offsets[:-1], column.lengths, MURMUR2, hashes.murmur2)
 
 
 def murmur3(column: Column, seed: int) -> HashArray:
-    """`exchange.partition.hashes.murmur3` of each key."""
+    """`exchange.partition.hashing.hashes.murmur3` of each key."""
     steps = MURMUR3._replace(begin=lambda lengths: np.full(len(lengths), seed, U32))
     return _hashed(column.data, column.offsets[:-1], column.lengths, steps, lambda key: hashes.murmur3(key, seed))
 
 
 def fnv1a(column: Column) -> HashArray:
-    """`exchange.partition.hashes.fnv1a` of each key."""
+    """`exchange.partition.hashing.hashes.fnv1a` of each key."""
     return _hashed(column.data, column.offsets[:-1], column.lengths, FNV1A, hashes.fnv1a)
 
 

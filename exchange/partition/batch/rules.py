@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from exchange.partition.batch.columns import Column, Keys, length_of, pieces
 from exchange.partition.batch.hashes import HashArray, crc32, fnv1a, java_string_hash, murmur2, murmur3
-from exchange.partition.go import FranzGo, Sarama
-from exchange.partition.kafka import Keyed, KeyedOneCounter, Scala
-from exchange.partition.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A
-from exchange.partition.librdkafka import ROWS, Librdkafka
+from exchange.partition.clients.go import FranzGo, Sarama
+from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala
+from exchange.partition.clients.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A
+from exchange.partition.clients.librdkafka import ROWS, Librdkafka
+from exchange.partition.clients.rabbitmq import SEED, SuperStream
+from exchange.partition.clients.rocketmq.selectors import ByHash, ByHash40, GoHash
 from exchange.partition.partitioner import Key, Partitioner
-from exchange.partition.partitioning import partitioner_from
+from exchange.partition.partitioning.specification import partitioner_from
 from exchange.partition.partitions import Partitions
-from exchange.partition.rabbitmq import SEED, SuperStream
-from exchange.partition.rocketmq.selectors import ByHash, ByHash40, GoHash
 
 __all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
 

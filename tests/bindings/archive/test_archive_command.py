@@ -11,18 +11,18 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.detect import FORMATS, detect
+from bindings.archive.formats.detect import FORMATS, detect
+from bindings.archive.formats.json_lines import line_of
 from bindings.archive.inspection import Inspection, inspected
-from bindings.archive.json_lines import line_of
 from bindings.archive.reading import Bad, Bias, Skipped
 from bindings.archive.record import Record, batch_of
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.message import Message
-from tests.bindings.archive.kafka_files import KafkaRecord, batch
-from tests.bindings.archive.reads import FILES, RECORDS, facts, read
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
-from tests.documented import fields_of, words_of
+from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.archives.reads import FILES, RECORDS, facts, read
+from tests.support.documented import fields_of, words_of
 
 
 def run(*arguments: str | Path) -> Result:

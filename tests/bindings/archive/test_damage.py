@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from bindings.archive.reading import SPLIT_BYTES
-from tests.bindings.archive.damage import Original, check, damaged, originals, read, write
+from tests.support.archives.damage import Original, check, damaged, originals, read, write
 
 COPIES: Final = int(os.environ.get("HASHSTAR_DAMAGED_COPIES", "300"))
 PARTS: Final = 10

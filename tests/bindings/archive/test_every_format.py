@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.archive.detect import FORMATS, detect
-from bindings.archive.json_lines import line_of
+from bindings.archive.formats.detect import FORMATS, detect
+from bindings.archive.formats.json_lines import line_of
 from bindings.archive.reading import NOT_READ
 from bindings.archive.record import Record, batch_of
 from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
 from exchange.message import Message
-from tests.bindings.archive.kafka_files import KafkaRecord, batch
-from tests.bindings.archive.reads import read
-from tests.bindings.archive.rocketmq_files import message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.archives.reads import read
+from tests.support.archives.rocketmq_files import message
 
 FETCHED: Final = {
     "payload_bytes": 4, "redelivered": False, "exchange": "x", "routing_key": "k", "message_count": 1,

@@ -16,30 +16,30 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from bindings.archive import rocketmq_index
-from bindings.archive.detect import detect
 from bindings.archive.effort import TIMES
-from bindings.archive.fetched import Fetched
-from bindings.archive.json_lines import JsonLines, _read_by_arrow
-from bindings.archive.kafka_segment import NOT_ABOVE, NOT_BELOW, UNCERTAIN, KafkaSegment
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.fetched import Fetched
+from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
+from bindings.archive.formats.kafka_segment import NOT_ABOVE, NOT_BELOW, UNCERTAIN, KafkaSegment
+from bindings.archive.formats.parquet import Parquet
+from bindings.archive.formats.rabtap import Rabtap
+from bindings.archive.formats.tracing import TracingText
 from bindings.archive.mapped import Mapped
 from bindings.archive.mapping import Mapping
-from bindings.archive.parquet import Parquet
-from bindings.archive.rabtap import Rabtap
 from bindings.archive.reading import Block
 from bindings.archive.record import Record, batch_of
-from bindings.archive.rocketmq_log import RocketmqLog
-from bindings.archive.tracing import TracingText
+from bindings.archive.rocketmq import index as rocketmq_index
+from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.unpacking import BLOCK_BYTES, unpacked
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES, NESTING, TABLE_ITEMS
 from exchange.message import Message
-from tests.bindings.archive.kafka_files import KafkaRecord, batch, varint
-from tests.bindings.archive.reads import read
-from tests.bindings.archive.rocketmq_files import blank, index, message, store
 from tests.bindings.archive.test_every_format import FETCHED
 from tests.bindings.archive.test_traces import RABTAP, text_entry
+from tests.support.archives.kafka_files import KafkaRecord, batch, varint
+from tests.support.archives.reads import read
+from tests.support.archives.rocketmq_files import blank, index, message, store
 
 KAFKA: Final = KafkaSegment(Mapping(routing_key="=k"))
 LOG: Final = RocketmqLog(Mapping(routing_key="=k"))
@@ -187,7 +187,7 @@ def test_an_entry_made_to_stop_the_reader_is_one_bad_record(tmp_path: Path, fiel
 def test_an_entry_that_is_too_long_is_told_and_the_next_one_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindings.archive.tracing.RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.formats.tracing.RECORD_BYTES", 1 << 20)
     (tmp_path / "t.log").write_text(text_entry("a") + text_entry("x" * (9 << 20)) + text_entry("c"))
     result = read(TracingText(), tmp_path / "t.log")
     assert (len(result.records), len(result.bad)) == (2, 1)
@@ -240,7 +240,7 @@ def packed_batch(codec: int, data: bytes) -> bytes:
 def test_a_batch_that_unpacks_to_too_much_is_one_bad_record(
     segment: Path, codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindings.archive.kafka_batches.BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.formats.kafka_batches.BATCH_BYTES", 1 << 20)
     segment.write_bytes(packed_batch(codec, bytes(64 << 20)) + batch(9, [KafkaRecord(0)]))
     result = read(KAFKA, segment)
     assert ([record.offset for record in result.records], len(result.bad)) == ([9], 1)
@@ -329,7 +329,7 @@ def test_recovery_in_a_log_hashes_each_byte_a_few_times_only(log: Path, monkeypa
         hashed += len(data)
         return crc32(data)
 
-    monkeypatch.setattr("bindings.archive.rocketmq_log.zlib.crc32", counted)
+    monkeypatch.setattr("bindings.archive.rocketmq.log.zlib.crc32", counted)
     for size in (1 << 16, 1 << 17):
         data = bytearray(size)
         step = 64
@@ -383,7 +383,7 @@ def test_a_body_may_not_unpack_to_more_than_a_limit(log: Path) -> None:
 
 
 def test_a_store_with_times_out_of_range_is_inspected(tmp_path: Path) -> None:
-    from tests.bindings.archive.rocketmq_files import Sent
+    from tests.support.archives.rocketmq_files import Sent
 
     store(tmp_path, [Sent("SCHEDULE_TOPIC_XXXX", 2, {"INNER_NUM": "9" * 5000}, flag=0), Sent("a", 0)])
     (tmp_path / "checkpoint").write_bytes(struct.pack(">qqqqq", 2**63 - 1, -(2**63), 2**62, 0, 0) + bytes(4056))

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.json_lines import JsonLines, _read_by_arrow, add_line, line_of, read_lines
+from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, line_of, read_lines
 from bindings.archive.reading import Bad, Block, Split
 from bindings.archive.record import Record, records_of
 from exchange.message import Message
-from tests.bindings.archive.reads import FILES, RECORDS, facts, read
-from tests.exchange.test_typed_json import TEXT
+from tests.exchange.test_field_json import TEXT
+from tests.support.archives.reads import FILES, RECORDS, facts, read
 
 LINES = JsonLines()
 SURE_TIMES = 9_000_000_000_000_000

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.json_lines import JsonLines, _read_by_arrow
+from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
 from bindings.archive.reading import Block
-from tests.bindings.archive.reads import read
+from tests.support.archives.reads import read
 
 PLAIN = {"exchange": "x", "routing_key": "a.b", "vhost": "/", "timestamp": 1.5}
 

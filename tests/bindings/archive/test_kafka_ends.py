@@ -8,11 +8,11 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from bindings.archive.kafka_batches import CONTROL, TRANSACTION, Header, header_at, records_of
-from bindings.archive.kafka_segment import KafkaSegment
+from bindings.archive.formats.kafka_batches import CONTROL, TRANSACTION, Header, header_at, records_of
+from bindings.archive.formats.kafka_segment import KafkaSegment
 from exchange import InputError
-from tests.bindings.archive.kafka_files import KafkaRecord, batch, varint
-from tests.bindings.archive.reads import read
+from tests.support.archives.kafka_files import KafkaRecord, batch, varint
+from tests.support.archives.reads import read
 
 PRODUCER = struct.Struct(">q")
 PRODUCER_PLACE = 43

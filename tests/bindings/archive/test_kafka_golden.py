@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
 from bindings.archive.inspection import inspected
-from bindings.archive.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
-from tests.bindings.archive.kafka_files import unmarked
-from tests.bindings.archive.reads import Read, read
 from tests.recorders import golden
 from tests.recorders.kafka_log import CODECS, TOPICS
+from tests.support.archives.kafka_files import unmarked
+from tests.support.archives.reads import Read, read
 
 LITERAL = KafkaSegment(Mapping(routing_key="=k"))
 RECORDINGS = golden.names("kafka-log-")

@@ -17,14 +17,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.kafka_segment import KafkaSegment
+from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import records_of
 from bridge.cli import hashstar
 from exchange.limits import BATCH_BYTES
-from tests.bindings.archive.kafka_files import KafkaRecord, batch
-from tests.bindings.archive.reads import FILES
+from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.archives.reads import FILES
 
 FORM = KafkaSegment(Mapping("=e", "=k"))
 NAME = "00000000000000000000.log"

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.kafka_segment import KafkaSegment
+from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
-from bridge.mapping import to_kafka
+from bridge.interop import to_kafka
 from exchange.errors import InputError
-from tests.bindings.archive.kafka_files import KafkaRecord, batch, facts, unmarked
-from tests.bindings.archive.reads import FILES, read
+from tests.support.archives.kafka_files import KafkaRecord, batch, facts, unmarked
+from tests.support.archives.reads import FILES, read
 
 LITERAL = KafkaSegment(Mapping(routing_key="=k"))
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.detect import detect
-from bindings.archive.kafka_batches import header_at
-from exchange.values import type_and_value
-from tests.bindings.archive.containers import copied, inside
-from tests.bindings.archive.reads import read
-from tests.servers import Server
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.kafka_batches import header_at
+from exchange.field_values import type_and_value
+from tests.support.archives.containers import copied, inside
+from tests.support.archives.reads import read
+from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
 

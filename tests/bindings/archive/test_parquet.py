@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive import parquet
-from bindings.archive.parquet import Parquet, ParquetWriter
+from bindings.archive.formats import parquet
+from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.reading import Bad, Bias, Split
 from bindings.archive.record import SCHEMA, Record, batch_of, records_of
+from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.values import Typed
-from tests.bindings.archive.reads import FILES, RECORDS, facts, read
+from tests.support.archives.reads import FILES, RECORDS, facts, read
 
 DAY = 86_400_000_000
 

@@ -13,10 +13,10 @@ from bindings.archive.names import escaped, escaped_bytes, text_array, text_arra
 from bindings.archive.record import SCHEMA, Record, Rows, batch_of, records_of
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
+from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.router import Router
-from exchange.values import Typed
-from tests.bindings.archive.reads import FILES, NAMES, RECORDS, facts
+from exchange.routing.router import Router
+from tests.support.archives.reads import FILES, NAMES, RECORDS, facts
 
 
 @FILES

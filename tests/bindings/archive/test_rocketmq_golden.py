@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import Mapping
 from bindings.archive.record import Record
-from bindings.archive.rocketmq_log import OWN_TOPICS, SYSTEM, RocketmqLog
-from tests.bindings.archive.reads import Read, read
-from tests.bindings.archive.rocketmq_files import recorded_store
+from bindings.archive.rocketmq.log import OWN_TOPICS, SYSTEM, RocketmqLog
 from tests.recorders import golden
 from tests.recorders.rocketmq_log import FILE_BYTES, sends
+from tests.support.archives.reads import Read, read
+from tests.support.archives.rocketmq_files import recorded_store
 
 LOG = RocketmqLog(Mapping(routing_key="=k"))
 RECORDINGS = golden.names("rocketmq-log-")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq_index import index_file, key_hash
+from bindings.archive.rocketmq.index import index_file, key_hash
 from exchange.errors import InputError
-from exchange.partition.java import string_hash
-from tests.bindings.archive.reads import FILES
-from tests.bindings.archive.rocketmq_files import index
+from exchange.partition.hashing.java import string_hash
+from tests.support.archives.reads import FILES
+from tests.support.archives.rocketmq_files import index
 
 KEYS = st.sampled_from(["Aa", "BB", "C#", "k1", "k2", "größe", "", "\U0001f600"])
 ENTRIES = st.lists(st.tuples(KEYS, st.integers(0, 3).map(lambda n: 100 * n)), min_size=1, max_size=20)

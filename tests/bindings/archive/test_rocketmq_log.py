@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import Mapping
 from bindings.archive.record import Record
-from bindings.archive.rocketmq_log import RocketmqLog
-from tests.bindings.archive.reads import FILES, read
-from tests.bindings.archive.rocketmq_files import blank, message, part
+from bindings.archive.rocketmq.log import RocketmqLog
+from tests.support.archives.reads import FILES, read
+from tests.support.archives.rocketmq_files import blank, message, part
 
 LOG = RocketmqLog(Mapping(routing_key="=k"))
 BASE = 1 << 30

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq_commit import numbered
-from bindings.archive.rocketmq_queue import ConsumeQueue, tag_code
-from tests.bindings.archive.reads import FILES
-from tests.bindings.archive.rocketmq_files import batch_unit, unit
+from bindings.archive.rocketmq.commit import numbered
+from bindings.archive.rocketmq.queue import ConsumeQueue, tag_code
+from tests.support.archives.reads import FILES
+from tests.support.archives.rocketmq_files import batch_unit, unit
 
 BLANK = unit(0, 0x7FFFFFFF)
 UNITS = st.lists(

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.detect import detect
-from bindings.archive.rocketmq_commit import Stored
-from bindings.archive.rocketmq_find import with_id, with_key
-from bindings.archive.rocketmq_inspection import StoreInspection, TopicKind, inspect_store
-from bindings.archive.rocketmq_store import is_store, open_store
-from bindings.audit.growth import Growth
+from bindings.archive.formats.detect import detect
+from bindings.archive.rocketmq.commit import Stored
+from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.inspection import StoreInspection, TopicKind, inspect_store
+from bindings.archive.rocketmq.store import is_store, open_store
+from bindings.audit.spark.growth import Growth
 from exchange.errors import InputError
-from tests.bindings.archive.reads import FILES
-from tests.bindings.archive.rocketmq_files import Sent, message, store, unit
+from tests.support.archives.reads import FILES
+from tests.support.archives.rocketmq_files import Sent, message, store, unit
 
 SENT = (
     Sent("a", 0, {"TAGS": "red", "KEYS": "k1 k2", "UNIQ_KEY": "U1"}), Sent("a", 1, {"TAGS": "blue", "KEYS": "k1"}),

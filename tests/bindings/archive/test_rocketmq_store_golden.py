@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq_commit import CommitLog, Stored
-from bindings.archive.rocketmq_find import with_id, with_key
-from bindings.archive.rocketmq_inspection import TopicKind, inspect_store
-from bindings.archive.rocketmq_queue import LAST_ADDRESS, Units, tag_code
-from bindings.archive.rocketmq_store import Store, open_store
+from bindings.archive.rocketmq.commit import CommitLog, Stored
+from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.inspection import TopicKind, inspect_store
+from bindings.archive.rocketmq.queue import LAST_ADDRESS, Units, tag_code
+from bindings.archive.rocketmq.store import Store, open_store
 from bindings.commands.archive import archive_command
-from tests.bindings.archive.rocketmq_files import recorded_store
-from tests.documented import fields_of, words_of
 from tests.recorders import golden
 from tests.recorders.rocketmq_log import COLLIDING
+from tests.support.archives.rocketmq_files import recorded_store
+from tests.support.documented import fields_of, words_of
 
 RECORDINGS = golden.names("rocketmq-log-")
 

@@ -18,25 +18,25 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import Mapping
-from bindings.archive.rocketmq_commit import Stored
-from bindings.archive.rocketmq_find import with_id, with_key
-from bindings.archive.rocketmq_inspection import NOT_YET, StoreInspection, inspect_store
-from bindings.archive.rocketmq_store import Store, open_store
-from bridge.rocketmq.client import Client, ClientSettings
-from bridge.rocketmq.codes import RequestCode
-from bridge.rocketmq.errors import RemotingError
-from bridge.rocketmq.message import RocketMessage, StoredMessage
-from bridge.rocketmq.producer import Producer
-from bridge.rocketmq.publishing import ProducerSettings, SendResult
-from bridge.rocketmq.stored import stored_messages
-from tests.bindings.archive import containers
-from tests.bindings.archive.containers import container
-from tests.bindings.archive.reads import read
+from bindings.archive.rocketmq.commit import Stored
+from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.inspection import NOT_YET, StoreInspection, inspect_store
+from bindings.archive.rocketmq.store import Store, open_store
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import ProducerSettings, SendResult
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.errors import RemotingError
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.stored import stored_messages
 from tests.recorders.jvm import QUICK, ask, classpath
 from tests.recorders.rocketmq_log import OPEN, SOURCE, sends
-from tests.servers import SERVERS, Server, missing
+from tests.support.archives import containers
+from tests.support.archives.containers import container
+from tests.support.archives.reads import read
+from tests.support.servers import SERVERS, Server, missing
 
 pytestmark = pytest.mark.live
 

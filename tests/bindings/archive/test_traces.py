@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.connect import Connect
-from bindings.archive.firehose import unwrapped
-from bindings.archive.json_lines import JsonLines
+from bindings.archive.formats.connect import Connect
+from bindings.archive.formats.firehose import unwrapped
+from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.queue_dump import QueueDump
+from bindings.archive.formats.rabtap import Rabtap
+from bindings.archive.formats.tracing import TracingJson, TracingText
 from bindings.archive.mapping import Mapping
-from bindings.archive.queue_dump import QueueDump
-from bindings.archive.rabtap import Rabtap
 from bindings.archive.record import Record
-from bindings.archive.tracing import TracingJson, TracingText
 from exchange.erlang_parser import Atom, parse
 from exchange.errors import InputError
+from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.values import Typed
-from tests.bindings.archive.reads import FILES, facts, read
+from tests.support.archives.reads import FILES, facts, read
 
 TIME = 1_795_242_517_431_000
 TRACED: dict[str, Any] = {

@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bindings.archive.detect import detect
-from bindings.archive.json_lines import JsonLines
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.record import Record
+from exchange.field_json import json_line, message_to_json
+from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.typed_json import json_line, message_to_json
-from exchange.values import Typed
-from tests.amqp_wire import all_types_in_pika
-from tests.bindings.archive.containers import copied, inside
-from tests.bindings.archive.reads import read, table
-from tests.bindings.archive.traced import traced
-from tests.servers import Server
+from tests.support.amqp_wire import all_types_in_pika
+from tests.support.archives.containers import copied, inside
+from tests.support.archives.reads import read, table
+from tests.support.archives.traced import traced
+from tests.support.servers import Server
 
 pytestmark = pytest.mark.live
 

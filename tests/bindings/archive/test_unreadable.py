@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.json_lines import line_of
 from bindings.archive.inspection import inspected
-from bindings.archive.json_lines import line_of
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Format
 from bindings.archive.record import Record, batch_of
 from bridge.cli import hashstar
 from exchange.errors import InputError
 from exchange.message import Message
-from tests.bindings.archive import rocketmq_files
-from tests.bindings.archive.kafka_files import KafkaRecord, batch
-from tests.bindings.archive.reads import read
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
+from tests.support.archives import rocketmq_files
+from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.archives.reads import read
 
 PLACES = Mapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)

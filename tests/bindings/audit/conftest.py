@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bindings.audit.session import session
+from bindings.audit.spark.session import session
 from exchange.errors import InputError
 from tests.recorders.jvm import QUICK
 

@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from bindings.archive.record import Record
-from bindings.audit.session import java_version, spark_version
+from bindings.audit.spark.session import java_version, spark_version
 from exchange import InputError, Message
-from tests.bindings.audit.archives import write_lines
+from tests.support.archives.lines import write_lines
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 900

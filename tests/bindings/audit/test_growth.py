@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.json_lines import JsonLines
-from bindings.audit import growth as growth_module
-from bindings.audit import ledger as ledger_module
+from bindings.archive.formats.json_lines import JsonLines
 from bindings.audit.account import Account
-from bindings.audit.growth import Growth
-from bindings.audit.here import Pass
-from bindings.audit.ledger import Entry, Ledger
+from bindings.audit.local import Pass
 from bindings.audit.selection import EVERYTHING
+from bindings.audit.spark import growth as growth_module
+from bindings.audit.spark import ledger as ledger_module
+from bindings.audit.spark.growth import Growth
+from bindings.audit.spark.ledger import Entry, Ledger
 from bindings.audit.tasks import Task, order_of, perform
 from exchange import InputError
-from tests.bindings.audit.growing import STUDY, archive, counted_at_once
+from tests.support.archives.growing import STUDY, archive, counted_at_once
 
 LINE = '{"exchange": "orders", "routing_key": "order.new.%s"}\n'
 SEEDS = settings(deadline=None, max_examples=20)

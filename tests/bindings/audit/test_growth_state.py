@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bindings.archive.json_lines import JsonLines
+from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.reading import Split
-from bindings.audit.growth import Growth
 from bindings.audit.planning import File, tasks_of
-from tests.bindings.archive.kafka_files import KafkaRecord, batch
+from bindings.audit.spark.growth import Growth
+from tests.support.archives.kafka_files import KafkaRecord, batch
 
 LINE = b'{"exchange": "orders", "routing_key": "order.new"}\n'
 

@@ -15,25 +15,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.record import Record, batch_of
-from bindings.audit import gathering, job, planning, tasks
+from bindings.audit import planning, tasks
 from bindings.audit.account import Account
-from bindings.audit.job import Pass, here, run, run_on
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
+from bindings.audit.spark import gathering, job
+from bindings.audit.spark.job import Pass, here, run, run_on
 from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.audit.study import Study
 from bindings.audit.tasks import TooManyBad
 from exchange import LATEST, PROFILES, Binding, InputError, Message, Queue, Topology
-from tests import topologies
-from tests.bindings.audit.archives import (
+from tests.bindings.counts.test_tally import slow_tally
+from tests.support import topologies
+from tests.support.archives.lines import (
     Stumbling,
     records_for,
     topology_for,
     write_lines,
     write_parquet,
 )
-from tests.bindings.test_tally import slow_tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +110,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         rows = frame(spark, folder, records)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "must_have_records", lambda archive, account, max_bad: None)
-            patch.setattr("bindings.audit.here.must_have_records", lambda archive, account, max_bad: None)
+            patch.setattr("bindings.audit.local.must_have_records", lambda archive, account, max_bad: None)
             alone = exact(here(detect(folder), studies, selection))
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone
@@ -135,7 +136,7 @@ def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, 
 
 
 def test_counting_first_is_chosen_where_keys_repeat(spark: SparkSession) -> None:
-    from bindings.audit.frames import _repeats
+    from bindings.audit.spark.frames import _repeats
 
     same = spark.range(1000).selectExpr("'amq.topic' as exchange", "concat('a.', id % 7) as routing_key")
     other = spark.range(1000).selectExpr("'amq.topic' as exchange", "concat('a.', id) as routing_key")

@@ -20,12 +20,12 @@ import pytest
 from bindings.archive.mapping import Mapping
 from bindings.archive.reading import Bad
 from bindings.archive.record import SCHEMA, Record, records_of
-from bindings.audit.kafka import Topic, read, run_on_topic, topic_at
-from bindings.audit.streaming import follow
+from bindings.audit.spark.kafka import Topic, read, run_on_topic, topic_at
+from bindings.audit.spark.streaming import follow
 from exchange import InputError, Message
-from tests.bindings.archive.reads import facts
-from tests.bindings.audit.growing import STUDY
-from tests.servers import Server, missing
+from tests.support.archives.growing import STUDY
+from tests.support.archives.reads import facts
+from tests.support.servers import Server, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +36,10 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from bindings.archive.mapping import Mapping
-from bindings.audit.kafka import run_on_topic, topic_at
-from bindings.audit.session import session
-from bindings.audit.streaming import follow
-from tests.bindings.audit.growing import STUDY
+from bindings.audit.spark.kafka import run_on_topic, topic_at
+from bindings.audit.spark.session import session
+from bindings.audit.spark.streaming import follow
+from tests.support.archives.growing import STUDY
 
 url, state, jars, packages = sys.argv[1:]
 conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bindings.audit.account import Account
-from bindings.audit.ledger import Entry, Ledger
+from bindings.audit.spark.ledger import Entry, Ledger
 from exchange import InputError
-from tests.bindings.audit.growing import STUDY
+from tests.support.archives.growing import STUDY
 
 
 def ledger_in(folder: Path, folded: int = 2) -> Ledger:

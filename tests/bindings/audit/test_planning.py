@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.detect import detect
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.inspection import OTHER, REASONS, SAMPLES
-from bindings.archive.json_lines import JsonLines
 from bindings.archive.reading import Bad, Split
 from bindings.archive.record import Record, batch_of
 from bindings.audit import planning
@@ -20,7 +20,7 @@ from bindings.audit.account import Account, Accounting
 from bindings.audit.planning import File, planned, splits_of, tasks_of
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from exchange import Message
-from tests.bindings.audit.archives import write_lines
+from tests.support.archives.lines import write_lines
 
 FORM = JsonLines()
 SOME = settings(deadline=None, max_examples=60)

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bindings.archive.parquet import Parquet
+from bindings.archive.formats.parquet import Parquet
 from bindings.archive.reading import Split
-from bindings.audit.pruning import Wanted, pruned
+from bindings.audit.spark.pruning import Wanted, pruned
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bindings.audit import session as session_module
-from bindings.audit.session import java_version, session, spark_version, watched
+from bindings.audit.spark import session as session_module
+from bindings.audit.spark.session import java_version, session, spark_version, watched
 from exchange import LATEST, InputError
-from tests.bindings.audit.archives import records_for, topology_for, write_parquet
+from tests.support.archives.lines import records_for, topology_for, write_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ def python(script: str, *arguments: str, **environment: str) -> subprocess.Compl
 
 EMBEDDED = """
 import os, sys
-from bindings.audit.session import session
+from bindings.audit.spark.session import session
 with session("local[1]", conf={"spark.driver.memory": "512m"}) as spark:
     print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count(), spark.conf.get("spark.ui.enabled"))
 print(os.environ.get("PYSPARK_PYTHON"), os.listdir())
@@ -117,7 +117,7 @@ def test_an_embedded_spark_says_nothing_and_leaves_nothing(spark: SparkSession, 
 
 
 def test_a_spark_that_does_not_start_says_why(spark: SparkSession) -> None:
-    script = "from bindings.audit.session import session\nwith session('nowhere'): pass"
+    script = "from bindings.audit.spark.session import session\nwith session('nowhere'): pass"
     done = python(script)
     assert "InputError: Spark does not start with master nowhere: " in done.stderr
     assert "Master must" in done.stderr.partition("Spark does not start with master nowhere: ")[2]
@@ -126,12 +126,12 @@ def test_a_spark_that_does_not_start_says_why(spark: SparkSession) -> None:
 CONNECTED = """
 import sys
 from random import Random
-from bindings.archive.detect import detect
-from bindings.audit.job import here, run, run_on
-from bindings.audit.session import is_connect, session, watched
+from bindings.archive.formats.detect import detect
+from bindings.audit.spark.job import here, run, run_on
+from bindings.audit.spark.session import is_connect, session, watched
 from bindings.audit.studies import CoverageStudy
 from exchange import LATEST
-from tests.bindings.audit.archives import topology_for
+from tests.support.archives.lines import topology_for
 from tests.bindings.audit.test_job import exact, in_parts
 
 archive = detect(sys.argv[1])

@@ -10,17 +10,16 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from bindings.archive.connect import Connect
-from bindings.archive.json_lines import JsonLines
-from bindings.archive.kafka_segment import KafkaSegment
-from bindings.archive.parquet import Parquet
-from bindings.archive.rabtap import Rabtap
+from bindings.archive.formats.connect import Connect
+from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.formats.parquet import Parquet
+from bindings.archive.formats.rabtap import Rabtap
+from bindings.archive.formats.tracing import TracingText
 from bindings.archive.reading import Bad, Format
-from bindings.archive.rocketmq_log import RocketmqLog
-from bindings.archive.tracing import TracingText
+from bindings.archive.rocketmq.log import RocketmqLog
 from exchange import InputError
-from tests.bindings.archive import kafka_files, rocketmq_files
-from tests.bindings.audit import growing
+from tests.support.archives import growing, kafka_files, rocketmq_files
 
 LINE = b'{"exchange": "e", "routing_key": "k"}\n'
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from bindings.archive.connect import Connect
-from bindings.archive.detect import detect
-from bindings.archive.kafka_segment import KafkaSegment
+from bindings.archive.formats.connect import Connect
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.mapping import Mapping
-from bindings.archive.parquet import Parquet, ParquetWriter
 from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, batch_of
-from bindings.audit.pruning import Wanted, pruned
+from bindings.audit.spark.pruning import Wanted, pruned
 from exchange import Message
-from exchange.values import Typed
-from tests.bindings.audit.growing import archive
+from exchange.field_values import Typed
+from tests.support.archives.growing import archive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ RECORDS = [
 
 
 def source(spark: SparkSession, **options: str) -> Any:
-    from bindings.audit.source import HashstarSource
+    from bindings.audit.spark.source import HashstarSource
 
     spark.dataSource.register(HashstarSource)
     return spark.read.format("hashstar").options(**options)

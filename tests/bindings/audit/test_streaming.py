@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bindings.audit.here import Pass
+from bindings.audit.local import Pass
 from bindings.audit.selection import Selection
-from bindings.audit.streaming import Following, Update, follow
+from bindings.audit.spark.streaming import Following, Update, follow
 from bindings.audit.studies import CoverageStudy
 from exchange import InputError, Queue, Topology
-from tests.bindings.audit.growing import STUDY, archive, counted_at_once
 from tests.bindings.audit.test_growth import LINE, counts
+from tests.support.archives.growing import STUDY, archive, counted_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,10 +48,10 @@ def test_the_running_sum_is_that_of_the_whole_archive(seed: int, spark: SparkSes
 
 KILLED = """
 import os, signal, sys, threading
-from bindings.audit.ledger import Ledger
-from bindings.audit.session import session
-from bindings.audit.streaming import follow
-from tests.bindings.audit.growing import STUDY
+from bindings.audit.spark.ledger import Ledger
+from bindings.audit.spark.session import session
+from bindings.audit.spark.streaming import follow
+from tests.support.archives.growing import STUDY
 
 folder, moments = sys.argv[1], ("stored", "counted")
 all_are_there = threading.Barrier(len(moments), timeout=300)

@@ -20,31 +20,31 @@ from hypothesis import strategies as st
 
 from bindings.archive.names import unescaped
 from bindings.archive.record import Record, batch_of
-from bindings.batch.comparing import Comparer
-from bindings.batch.verifying import Verifier
-from bindings.changes import changes
 from bindings.check.check import check
 from bindings.check.report import counted
+from bindings.counts.changes import changes
+from bindings.counts.columnar.comparing import Comparer
+from bindings.counts.columnar.verifying import Verifier
 from bindings.diff.step import named
-from bindings.document import Document
-from bindings.graph.drawing import drawing
-from bindings.graph.text import text as picture
-from bindings.report import terminal
-from bindings.report.as_json import to_json, written
+from bindings.drawing.drawing import drawing
+from bindings.drawing.text import text as picture
 from bindings.report.build import Sources, reported
 from bindings.report.figures import minute, moment, share
-from bindings.report.junit import junit
-from bindings.report.markdown import markdown, total
-from bindings.report.report import Compared, Report
-from bindings.report.tables import TABLES, tables, write_tables
-from bindings.report.terminal import text
+from bindings.report.forms import terminal
+from bindings.report.forms.as_json import to_json, written
+from bindings.report.forms.junit import junit
+from bindings.report.forms.markdown import markdown, total
+from bindings.report.forms.tables import TABLES, tables, write_tables
+from bindings.report.forms.terminal import text
+from bindings.report.model import Compared, Report
+from bindings.sources.document import Document
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.display import clip_line, escape_line
-from exchange.explain import describe
 from exchange.kinds.headers import Headers as HeadersKind
-from tests import topologies
-from tests.bindings.report.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
-from tests.documented import fields_of, words_of
+from exchange.routing.explain import describe
+from tests.support import topologies
+from tests.support.bindings.reports import NOW, SETTINGS, START, hand_made, report_of, tally_of
+from tests.support.documented import fields_of, words_of
 
 GOLDEN = Path(__file__).with_name("hand_made.json")
 

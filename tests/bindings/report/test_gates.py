@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.changes import Changes, ChangeTotals
+from bindings.counts.changes import Changes, ChangeTotals
+from bindings.counts.tally import fingerprint
+from bindings.counts.verification import Difference, Evidence, Verification
 from bindings.report.build import Sources, reported
 from bindings.report.figures import percent
 from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, ignoring, misrouted, most
-from bindings.report.report import Compared, Report
+from bindings.report.model import Compared, Report
 from bindings.report.settings import find_settings, load_settings, settings_of
-from bindings.tally import fingerprint
-from bindings.verification import Difference, Evidence, Verification
 from exchange import Binding, Exchange, InputError, Message, Queue, Topology
-from tests.bindings.report.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
+from tests.support.bindings.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
 
 
 def gates(report: Report) -> dict[tuple[str, str], Gate]:

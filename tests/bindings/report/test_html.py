@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.report import html as subject
-from bindings.report.as_json import to_json
-from bindings.report.html import ROWS, html, page, report_in
+from bindings.report.forms import html as subject
+from bindings.report.forms.as_json import to_json
+from bindings.report.forms.html import ROWS, html, page, report_in
 from exchange import Binding, Exchange, Message, Queue, Topology
-from tests.bindings.report.reports import ORDERS, START, hand_made, report_of
 from tests.bindings.report.test_forms import compared, odd
+from tests.support.bindings.reports import ORDERS, START, hand_made, report_of
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='PWNED'\">",

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bias
+from bindings.counts.slots import DAY, WIDTHS, SlotCounts
+from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.verification import Verification
 from bindings.report.build import SLOTS, Sources, reported
-from bindings.report.report import Archived, Report
-from bindings.slots import DAY, WIDTHS, SlotCounts
-from bindings.tally import Tally, fingerprint
-from bindings.verification import Verification
+from bindings.report.model import Archived, Report
 from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputError, Message, Queue, Router, Topology
-from exchange.partition.partitioning import Partitioning
-from tests import topologies
-from tests.bindings.report.reports import NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
+from exchange.partition.partitioning.specification import Partitioning
+from tests.support import topologies
+from tests.support.bindings.reports import NOW, ORDERS, START, TALLY, hand_made, report_of, tally_of
 
 
 @settings(max_examples=25, deadline=None)

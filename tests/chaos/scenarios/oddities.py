@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.amqp import ContentHeader
-from exchange.values import Typed
+from exchange.amqp import ContentHeader
+from exchange.field_values import Typed
 from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial

@@ -17,20 +17,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exchange.errors import InputError
-from exchange.partition import Partitions, hashes
+from exchange.field_values import Typed
+from exchange.partition import Partitions
 from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.batch import columns as batch_columns
 from exchange.partition.batch.columns import Column, pieces
 from exchange.partition.batch.hashes import FEW, HashArray, all_hashes, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.batch.rules import RULES
-from exchange.partition.go import Sarama
-from exchange.partition.java import string_hash
-from exchange.partition.kafka import Keyed, KeyedOneCounter, Scala, Sticky
-from exchange.partition.key_hash import POSITIVE_FNV1A, KeyHash
+from exchange.partition.clients.go import Sarama
+from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala, Sticky
+from exchange.partition.clients.key_hash import POSITIVE_FNV1A, KeyHash
+from exchange.partition.clients.rocketmq.selectors import ByHash, ByHash40, GoHash
+from exchange.partition.hashing import hashes
+from exchange.partition.hashing.java import string_hash
 from exchange.partition.partitioner import Partitioner
-from exchange.partition.rocketmq.selectors import ByHash, ByHash40, GoHash
-from exchange.partition.strategies import STRATEGIES
-from exchange.values import Typed
+from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.recorders.keys import COUNTS, KEYS
 
 BYTES_HASHES: list[tuple[Callable[[Column], HashArray], Callable[[bytes], int]]] = [
@@ -255,7 +256,7 @@ def test_one_long_key_among_short_ones_takes_memory_for_itself_only() -> None:
 
 def test_the_package_needs_no_numpy() -> None:
     """Only the batch modules do, and pyarrow nobody."""
-    code = "import sys; sys.modules['numpy'] = sys.modules['pyarrow'] = None; import exchange.partition.strategies"
+    code = "import sys; sys.modules.update(numpy=None, pyarrow=None); import exchange.partition.partitioning.strategies"
     subprocess.run([sys.executable, "-c", code], check=True)
     code = "import sys; sys.modules['pyarrow'] = None; import exchange.partition.batch"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,11 +11,11 @@ import pytest
 
 from exchange.errors import InputError, TextError
 from exchange.limits import PARTITIONS
-from exchange.partition.partitioning import Partitioning
+from exchange.partition.clients.rocketmq.fastjson import parse_json
+from exchange.partition.clients.rocketmq.queues import TopicRoute, proxy_queues, publish_queues, subscribe_queues
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.partition.partitions import Partition, Partitions
-from exchange.partition.rocketmq.fastjson import parse_json
-from exchange.partition.rocketmq.queues import TopicRoute, proxy_queues, publish_queues, subscribe_queues
-from exchange.partition.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

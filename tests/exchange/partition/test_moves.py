@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from exchange.partition import Partitions
 from exchange.partition.moves import KeyCounts, Way, moves
+from exchange.partition.partitioning.strategies import partitioner_named
 from exchange.partition.picture import describe, to_json
-from exchange.partition.strategies import partitioner_named
 
 keys = st.lists(st.none() | st.text("ab", max_size=3) | st.binary(max_size=1) | st.integers(0, 2) | st.booleans())
 ways = st.builds(

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from bridge.cli import hashstar
 from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, Topology, Typed
+from exchange.field_values import RANGES
 from exchange.partition import Partitions
 from exchange.partition.batch import partition_batch
-from exchange.partition.key_source import KeySource
-from exchange.partition.keys import describe_key, serialized
+from exchange.partition.hashing.keys import describe_key, serialized
 from exchange.partition.partitioner import Partitioner, Producer
-from exchange.partition.partitioning import Partitioning, partitioner_from
-from exchange.partition.strategies import STRATEGIES
-from exchange.values import RANGES
+from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.specification import Partitioning, partitioner_from
+from exchange.partition.partitioning.strategies import STRATEGIES
 
 LONG = 10**20
 """An integer that JSON holds and Java's long does not."""

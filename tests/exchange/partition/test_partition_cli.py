@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from exchange.partition.cli import partition_command
-from exchange.partition.hashes import murmur2
-from exchange.partition.strategies import STRATEGIES
+from exchange.commands.partition import partition_command
+from exchange.partition.hashing.hashes import murmur2
+from exchange.partition.partitioning.strategies import STRATEGIES
 
 
 def run(*arguments: str, given: str = "") -> Result:

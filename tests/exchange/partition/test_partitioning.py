@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, TextError, Topology, Typed
-from exchange.explain import to_json
 from exchange.partition import Broker, Choice, Partition, Partitioner, Partitions
-from exchange.partition.hashes import murmur2
-from exchange.partition.key_source import PROPERTIES, ROUTING_KEY, KeySource
-from exchange.partition.partitioning import Partitioning
-from exchange.partition.strategies import STRATEGIES
+from exchange.partition.hashing.hashes import murmur2
+from exchange.partition.partitioning.key_source import PROPERTIES, ROUTING_KEY, KeySource
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitioning.strategies import STRATEGIES
+from exchange.routing.explain import to_json
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 plain = st.from_regex(r"[a-zA-Z][\w-]{0,7}", fullmatch=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from exchange.field_values import Typed
 from exchange.message import Message
 from exchange.selector import Selector, Tags, properties_of
 from exchange.selector.amqp import text_of
-from exchange.values import Typed
 
 MESSAGE = Message(
     "orders",

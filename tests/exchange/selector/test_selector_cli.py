@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner, Result
 
-from exchange.selector.cli import selector_command
+from exchange.commands.selector import selector_command
 
 
 def run(*arguments: str) -> Result:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.partition.java import string_hash
+from exchange.partition.hashing.java import string_hash
 from exchange.selector import SelectorError, Tags, tag_code
 
 BLANKS = "".join(map(chr, range(0x21)))

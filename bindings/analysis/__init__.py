@@ -1,0 +1,1 @@
+"""Questions about sets of patterns and conditions, answered exactly or left undecided."""

@@ -1,0 +1,129 @@
+"""What patterns have to do with each other: which keys they share, whose keys are all another's, which keys are left.
+
+Every question is one about emptiness: is there a key that all of these patterns match and none of those? Invariant:
+an answer is proved for all keys that a broker can be sent, and shown by a shortest key where one can show it; what
+would cost more steps than allowed is undecided, never guessed. For many patterns at once see `PatternSet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, NoReturn, TypeAlias
+
+from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from exchange.patterns.pattern import AMQP, MANY, Dialect, Key, Pattern, Word
+
+__all__ = ["STEPS", "Answer", "Key", "Patterns", "covers", "dialect_of", "empty", "equivalent", "exhaustive", "overlap"]
+
+STEPS: Final = 100_000
+"""Steps that a question may cost if nothing else is said: half a second, where most questions take 50 microseconds."""
+
+
+class Answer(NamedTuple):
+    """Whether it holds, None when undecided; and the shortest key that shows it, or shows that it does not.
+
+    The shortest has the fewest words, or the fewest bytes where those words would be too long for a key. An answer has
+    no truth value, since it may be undecided, and ``""`` is a key like others: ask ``holds`` and ``witness``.
+    """
+
+    holds: bool | None
+    witness: str | None = None
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("an answer can be undecided: ask for .holds or .witness")
+
+
+UNDECIDED: Final = Answer(None)
+
+
+Patterns: TypeAlias = Pattern | Iterable[Pattern]
+"""One pattern, or several that match what any of them matches."""
+
+
+def overlap(one: Pattern, other: Pattern, *, steps: int = STEPS) -> Answer:
+    """Whether both match some key; the witness is one.
+
+    >>> overlap(Pattern("order.*"), Pattern("#.created"))
+    Answer(holds=True, witness='order.created')
+    """
+    dialect_of((one, other))
+    if _clash(one.words, other.words) or _clash(one.words[::-1], other.words[::-1]):
+        return Answer(False)
+    nothing = empty((one, other), steps=steps)
+    return nothing if nothing.holds is None else Answer(not nothing.holds, nothing.witness)
+
+
+def covers(patterns: Patterns, pattern: Pattern, *, steps: int = STEPS) -> Answer:
+    """Whether every key of ``pattern`` is a key of ``patterns``; the witness is one that is not.
+
+    >>> covers([Pattern("order"), Pattern("order.*.#")], Pattern("order.#"))
+    Answer(holds=True, witness=None)
+    >>> covers([Pattern("order"), Pattern("order.*")], Pattern("order.#"))
+    Answer(holds=False, witness='order.x.x')
+    """
+    return empty((pattern,), _several(patterns), steps=steps)
+
+
+def equivalent(one: Patterns, other: Patterns, *, steps: int = STEPS) -> Answer:
+    """Whether both match the same keys; the witness is one that only one of them matches: ask either which.
+
+    Where one of several patterns is undecided and another shows a difference, there might be a shorter witness.
+
+    >>> equivalent(Pattern("#.*"), Pattern("*.#"))
+    Answer(holds=True, witness=None)
+    """
+    ones, others = _several(one), _several(other)
+    answers = [covers(others, pattern, steps=steps) for pattern in ones]
+    answers += [covers(ones, pattern, steps=steps) for pattern in others]
+    shown = [answer.witness for answer in answers if answer.witness is not None]
+    if shown:
+        split = (*ones, *others)[0].dialect.split
+        return Answer(False, min(shown, key=lambda key: (len(split(key)), len(key))))
+    return UNDECIDED if any(answer.holds is None for answer in answers) else Answer(True)
+
+
+def exhaustive(patterns: Patterns, *, steps: int = STEPS) -> Answer:
+    """Whether every key is one of ``patterns``; the witness is one that is not.
+
+    >>> exhaustive([Pattern("*"), Pattern("*.*.#")])
+    Answer(holds=False, witness='')
+    """
+    return empty((), _several(patterns), steps=steps)
+
+
+def empty(all_of: Iterable[Pattern], none_of: Iterable[Pattern] = (), *, steps: int = STEPS) -> Answer:
+    """Whether there is no key that all of ``all_of`` match and none of ``none_of``; the witness is such a key.
+
+    All patterns are of one dialect, else ValueError.
+    """
+    all_of, none_of = tuple(all_of), tuple(none_of)
+    try:
+        witness = shortest_key(dialect_of((*all_of, *none_of)), all_of, none_of, Budget(steps))
+    except OutOfBudget:
+        return UNDECIDED
+    return Answer(witness is None, witness)
+
+
+def dialect_of(patterns: Iterable[Pattern]) -> Dialect:
+    """The dialect that the patterns have in common, AMQP if there are none. Raises ValueError."""
+    dialect: Dialect | None = None
+    for pattern in patterns:
+        if dialect is None:
+            dialect = pattern.dialect
+        elif pattern.dialect is not dialect:
+            raise ValueError(f"patterns in {dialect.name} and {pattern.dialect.name}: see Pattern.to")
+    return dialect or AMQP
+
+
+def _several(patterns: Patterns) -> tuple[Pattern, ...]:
+    return (patterns,) if isinstance(patterns, Pattern) else tuple(patterns)
+
+
+def _clash(one: Sequence[Word], other: Sequence[Word]) -> bool:
+    """Whether two literals stand in the same place and differ, which most patterns without a common key do."""
+    for a, b in zip(one, other, strict=False):
+        if a is MANY or b is MANY:
+            return False
+        if a != b and isinstance(a, str) and isinstance(b, str):
+            return True
+    return False

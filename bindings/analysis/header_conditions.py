@@ -1,0 +1,72 @@
+"""What the conditions of headers bindings have to do with each other.
+
+A binding is a choice of conjunctions: one of all its conditions, or, with any, one of each. A message that has just the
+headers of a conjunction satisfies no conjunction but those that ask for no more, so that each conjunction that others
+cover is covered by one of them; the rest is a look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
+
+from exchange.entities.entities import Binding
+from exchange.entities.profile import Profile
+from exchange.field_values import type_and_value
+from exchange.kinds.headers import conditions_of, match_mode
+from exchange.patterns.conjunctions import PRESENT, Conjunctions
+
+__all__ = ["conjunctions_of", "redundant_conditions"]
+
+Conjunction: TypeAlias = tuple[tuple[str, Hashable], ...]
+
+
+def conjunctions_of(binding: Binding, profile: Profile) -> list[Conjunction]:
+    """The conjunctions that a message can satisfy; it matches when it satisfies one of them."""
+    conditions = conditions_of(binding, profile)
+    if match_mode(binding).startswith("any"):
+        return [(condition,) for condition in conditions if _possible(binding, condition)]
+    return [conditions] if all(_possible(binding, condition) for condition in conditions) else []
+
+
+def _possible(binding: Binding, condition: tuple[str, Hashable]) -> bool:
+    name, value = condition
+    if name == "CC" and value is not PRESENT:
+        kind, decoded = type_and_value(binding.arguments[name])
+        return kind == "array" or (kind == "table" and not decoded)  # an empty table equals an empty array
+    return name != "BCC"
+
+
+def redundant_conditions(
+    bindings: Sequence[Binding], profile: Profile
+) -> Iterator[tuple[Binding, tuple[Binding, ...], bool]]:
+    """Bindings of one headers exchange to one destination that could go, all of them; each with those that cover it.
+
+    And whether it is one that matches the same. What can never match is left out.
+    """
+    asked = {binding: conjunctions_of(binding, profile) for binding in bindings}
+    kept: Conjunctions[Binding] = Conjunctions()
+    for binding, conjunctions in asked.items():
+        for conjunction in conjunctions:
+            kept.add(conjunction, binding)
+    # Those that ask for most go first, and of equal ones the last.
+    order = sorted(enumerate(bindings), key=lambda item: (_narrowness(asked[item[1]]), item[0]), reverse=True)
+    for _, binding in order:
+        by: dict[Binding, None] = {}
+        for conjunction in asked[binding]:
+            headers = {name: object() if value is PRESENT else value for name, value in conjunction}
+            cover = [other for other in kept.search(frozenset(headers), headers.items()) if other != binding]
+            if not cover:
+                break
+            if by.keys().isdisjoint(cover):
+                by[cover[0]] = None
+        else:
+            if asked[binding]:
+                for conjunction in asked[binding]:
+                    kept.remove(conjunction, binding)
+                others = tuple(by)
+                yield binding, others, set(asked[binding]) == set(asked[others[0]])
+
+
+def _narrowness(conjunctions: Sequence[Conjunction]) -> int:
+    return max(map(len, conjunctions), default=0)

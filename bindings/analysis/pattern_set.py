@@ -1,0 +1,194 @@
+"""Many patterns, asked as one: do they cover a pattern, which of them do, which are redundant, what do others lack?
+
+A set never looks at all its patterns. A `Matcher` holds them, and the search for a key that is not covered starts with
+none of them: each key it finds is put to the matcher; a pattern that matches it joins the search, which goes on, until
+no pattern matches the key, or no key is left. So a question costs as much as the few patterns that have to do with it,
+and the key found at last is a shortest one, since fewer patterns leave no longer keys uncovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from bindings.analysis.algebra import STEPS, UNDECIDED, Answer, overlap
+from bindings.analysis.crawl import Budget, OutOfBudget, fresh_word, shortest_key
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, ordered
+
+__all__ = ["Cover", "PatternSet", "Remainder", "difference", "redundant"]
+
+
+class Cover(NamedTuple):
+    """Whether patterns together match every key of another, None when undecided; and which, none needless."""
+
+    holds: bool | None
+    by: tuple[Pattern, ...] = ()
+
+
+class PatternSet:
+    """A mutable set of patterns of one dialect.
+
+    ``steps`` bounds what a question may cost, as in `bindings.analysis.algebra`.
+    """
+
+    def __init__(self, patterns: Iterable[Pattern] = (), dialect: Dialect = AMQP, *, steps: int = STEPS) -> None:
+        self.dialect: Final = dialect
+        self._steps: Final = steps
+        self._matcher: Final[Matcher[Pattern]] = Matcher(dialect, cache=0, distinct=True)
+        self._by_first: Final[dict[str | None, dict[Pattern, None]]] = {}
+        self._vocabulary: Final[set[str]] = set()  # of all patterns that ever were in here
+        for pattern in patterns:
+            self.add(pattern)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_first.values()))
+
+    def __contains__(self, pattern: Pattern) -> bool:
+        return pattern in self._by_first.get(_first(pattern), ())
+
+    def __iter__(self) -> Iterator[Pattern]:
+        for patterns in self._by_first.values():
+            yield from patterns
+
+    def add(self, pattern: Pattern) -> None:
+        """Add a pattern, if it is not in here. Raises ValueError when its dialect is another."""
+        self._matcher.bind(pattern, pattern)
+        self._by_first.setdefault(_first(pattern), {})[pattern] = None
+        self._vocabulary.update(word for word in pattern.words if isinstance(word, str))
+
+    def remove(self, pattern: Pattern) -> None:
+        """Remove a pattern, which is in here."""
+        self._matcher.unbind(pattern, pattern)
+        del self._by_first[_first(pattern)][pattern]
+
+    def covers(self, pattern: Pattern | None = None) -> Answer:
+        """Whether every key of ``pattern``, or every key at all, is one of the set; the witness is one that is not."""
+        all_of = () if pattern is None else (pattern,)
+        joined: list[Pattern] = []
+        budget = Budget(self._steps)
+        try:
+            while True:
+                key = shortest_key(self.dialect, all_of, joined, budget, self._vocabulary)
+                if key is None:
+                    return Answer(True)
+                matching = self._matcher.match(key)
+                if not matching:
+                    return Answer(False, key)
+                joined.append(min(matching, key=_narrowness))
+        except OutOfBudget:
+            return UNDECIDED
+
+    def cover(self, pattern: Pattern) -> Cover:
+        """Which patterns of the set, without the pattern itself, cover it together: if one can, one, a widest."""
+        joined: list[Pattern] = []
+        budget = Budget(self._steps)
+        key: str | None = self._ordinary_key(pattern)
+        try:
+            while key is not None:
+                matching = sorted((other for other in self._matcher.match(key) if other != pattern), key=_narrowness)
+                if not matching:
+                    return Cover(False)
+                if pattern.literal:
+                    return Cover(True, tuple(matching[:1]))
+                if not joined:
+                    for other in matching:
+                        if shortest_key(self.dialect, (pattern,), (other,), budget) is None:
+                            return Cover(True, (other,))
+                joined.append(matching[0])
+                key = shortest_key(self.dialect, (pattern,), joined, budget, self._vocabulary)
+            for other in sorted(joined, key=_narrowness, reverse=True):
+                rest = [one for one in joined if one is not other]
+                if shortest_key(self.dialect, (pattern,), rest, budget) is None:
+                    joined = rest
+        except OutOfBudget:
+            return Cover(None)
+        return Cover(True, tuple(joined))
+
+    def overlapping(self, pattern: Pattern) -> Iterator[Pattern]:
+        """The patterns of the set that match a key of ``pattern``, and any for which that is undecided."""
+        first = _first(pattern)
+        for word in self._by_first if first is None else (first, None):
+            for other in self._by_first.get(word, ()):
+                if overlap(pattern, other, steps=self._steps).holds is not False:
+                    yield other
+
+    def _ordinary_key(self, pattern: Pattern) -> str | None:
+        """A key of the pattern that few others match: it names nothing that it need not, and leaves nothing out."""
+        fresh = fresh_word(self._vocabulary)
+        key = self.dialect.separator.join([word if isinstance(word, str) else fresh for word in pattern.words])
+        if len(key.encode("utf-8", "surrogatepass")) > self.dialect.max_bytes:
+            return shortest_key(self.dialect, (pattern,), (), Budget(self._steps))
+        return key
+
+
+def redundant(
+    patterns: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
+) -> Iterator[tuple[Pattern, Cover]]:
+    """Patterns that could go, all of them, without a key being lost, each with a cover; and any that are undecided.
+
+    A pattern given twice counts once. Of equivalent ones the shortest stays. A cover may have patterns that are
+    redundant themselves, since others cover those.
+    """
+    kept = PatternSet((), dialect, steps=steps)
+    for pattern in sorted(dict.fromkeys(patterns), key=_narrowness):
+        cover = kept.cover(pattern)
+        if cover.holds:
+            yield pattern, cover
+        else:
+            kept.add(pattern)
+    # What no wider ones cover, these and narrower ones may still cover together.
+    for pattern in sorted(kept, key=_narrowness, reverse=True):
+        cover = kept.cover(pattern)
+        if cover.holds:
+            kept.remove(pattern)
+        if cover.holds is not False:
+            yield pattern, cover
+
+
+class Remainder(NamedTuple):
+    """The keys of ``pattern`` without those of ``without``, and the shortest of them; None when undecided if any."""
+
+    pattern: Pattern
+    without: tuple[Pattern, ...]
+    witness: str | None
+
+
+def difference(
+    patterns: Iterable[Pattern], others: Iterable[Pattern], dialect: Dialect = AMQP, *, steps: int = STEPS
+) -> Iterator[Remainder]:
+    """The keys of ``patterns`` that are no keys of ``others``: all that these remainders have together; none, none.
+
+    Of a queue, its patterns before and after a change give the keys that it loses, and the other way those it gains.
+    """
+    kept = PatternSet(others, dialect, steps=steps)
+    changed = [pattern for pattern in dict.fromkeys(patterns) if pattern not in kept]
+    needless = {pattern for pattern, cover in redundant(changed, dialect, steps=steps) if cover.holds}
+    for pattern in changed:
+        if pattern in needless:
+            continue
+        covered = kept.covers(pattern)
+        if not covered.holds:
+            yield Remainder(pattern, tuple(kept.overlapping(pattern)), covered.witness)
+
+
+def _first(pattern: Pattern) -> str | None:
+    """The word that all keys of the pattern begin with, if there is one."""
+    word = pattern.words[0] if pattern.words else None
+    return word if isinstance(word, str) else None
+
+
+def _narrowness(pattern: Pattern) -> tuple[int, int, int, int]:
+    """A number that is greater for a pattern than for those that cover it, unless they are equivalent.
+
+    A key with a fresh word for each ONE and none for a MANY shows it: who matches that has no more literal words and
+    asks for no more words. With as many of both it has the same words at the same places, and a MANY wherever the
+    other one has.
+    """
+    words = ordered(pattern.words)
+    single = [word for word in words if word is not MANY]
+    many = len(words) - len(single)
+    least = len(single)
+    if many and single == [""] and pattern.dialect is AMQP:
+        least = 2  # one empty word is no key, so that ``#.`` is ``*.#.``
+    return sum(isinstance(word, str) for word in single), least, -many, len(pattern.text)

@@ -1,0 +1,1 @@
+"""The archive formats, one module each, and how they are recognised."""

@@ -1,0 +1,181 @@
+"""Files of Kafka Connect's S3 sink: ``<topic>+<partition>+<first offset>.<extension>``, the values of a topic.
+
+Where the sink was told to (``store.kafka.keys``, ``store.kafka.headers``), files of the same name with ``.keys`` and
+``.headers`` before their extensions hold the keys and headers, record by record. Values are JSON, or Parquet of which
+only the rows are counted; keys and headers are JSON. Which exchange and routing key a record is, a
+`bindings.archive.mapping.Mapping` says. Files whose values have exchange and routing key themselves are JSON lines or
+Parquet like any other. There are no times, and offsets count from the first as if none were missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pyarrow.parquet as pq
+
+from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.nesting import parsed
+from bindings.archive.reading import (
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Split,
+    blocks,
+    sample_of,
+    settled_lines,
+)
+from bindings.archive.record import Rows
+from exchange.errors import HashstarError, InputError
+from exchange.message import Message
+
+__all__ = ["Connect"]
+
+NAME: Final = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(?P<side>\.keys|\.headers)?\.(?P<kind>.+)")
+KINDS: Final = ("json", "json.gz")
+
+
+@dataclass(frozen=True)
+class Connect(Format):
+    """Values of Kafka Connect, with their keys and headers."""
+
+    mapping: Mapping = USUAL
+
+    name: ClassVar[str] = "Kafka Connect files"
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+    note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it is called so, and its values do not say more than the name."""
+        found = NAME.fullmatch(path.name)
+        if found is None or found["side"] is not None:
+            return False
+        if head.startswith(MAGIC):
+            return not Parquet().recognises(head, path)
+        return found["kind"] in KINDS and not JsonLines().recognises(head, path)
+
+    def is_companion(self, path: Path) -> bool:
+        found = NAME.fullmatch(path.name)
+        return found is not None and found["side"] is not None
+
+    def is_complete(self, path: str) -> bool:
+        """Whether values, keys and headers end as files do that are whole."""
+        file = Path(path)
+        found = NAME.fullmatch(file.name)
+        if found is None:
+            return False
+        stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
+        files = [file, *(beside for side in (".keys", ".headers") if (beside := _path_beside(file, stem + side)))]
+        return all(_is_whole(each) for each in files)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        path = Path(split.path)
+        found = NAME.fullmatch(path.name)
+        if found is None:
+            raise InputError(f"{path}: not called as Kafka Connect calls its files")
+        stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
+        keys, headers = _beside(path, f"{stem}.keys"), _beside(path, f"{stem}.headers")
+        rows = Rows(split.path, columns)
+        offset = int(found["offset"])
+        for value in _values(path):
+            if isinstance(value, Bad):
+                yield value
+                break
+            key_line = None if keys is None else next(keys, b"")
+            header_line = None if headers is None else next(headers, b"")
+            try:
+                message = self._message(found["topic"], value, key_line, header_line)
+                rows.add(message, has_body=value is not None, offset=offset)
+            except HashstarError as error:
+                yield Bad(split.path, offset, str(error), sample_of(value or b""))
+            offset += 1
+            if rows.is_full:
+                yield rows.batch()
+        if len(rows):
+            yield rows.batch()
+
+    def _message(self, topic: str, value: bytes | None, key_line: bytes | None, header_line: bytes | None) -> Message:
+        for line, what in ((key_line, "keys"), (header_line, "headers")):
+            if line == b"":
+                raise InputError(f"the file of {what} has fewer records than that of values")
+        key = None if key_line is None else _text(_parsed(key_line))
+        headers = {} if header_line is None else _headers(_parsed(header_line))
+        known: dict[str, Any] = {"topic": topic, "key": key}
+        places = []
+        for place, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
+            text = place[1:] if place.startswith("=") else known.get(place)
+            if place.startswith("header:"):
+                text = headers.get(place.removeprefix("header:"))
+            if text is None:
+                raise InputError(f"a record without {place}, which is to be its {what}")
+            places.append(text)
+        return Message(places[0], places[1], headers, {}, value or b"")
+
+
+def _values(path: Path) -> Iterator[bytes | Bad | None]:
+    if _is_parquet(path):
+        try:
+            yield from [None] * pq.read_metadata(path).num_rows
+        except UNREADABLE as error:
+            yield Bad(str(path), 0, f"damaged Parquet file: {error}")
+        return
+    for block in blocks(Split(str(path))):
+        if block.problem is not None:
+            yield Bad(str(path), block.offset, block.problem)
+        yield from block.data.splitlines()
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == MAGIC
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _is_whole(file: Path) -> bool:
+    if _is_parquet(file):
+        try:
+            pq.read_metadata(file)
+        except UNREADABLE:
+            return False
+        return True
+    return not settled_lines(str(file), 0, SPLIT_BYTES).is_open
+
+
+def _path_beside(path: Path, stem: str) -> Path | None:
+    return next((beside for kind in KINDS if (beside := path.with_name(f"{stem}.{kind}")).is_file()), None)
+
+
+def _beside(path: Path, stem: str) -> Iterator[bytes] | None:
+    beside = _path_beside(path, stem)
+    if beside is None:
+        return None
+    return (line for block in blocks(Split(str(beside))) for line in block.data.splitlines())
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return parsed(line)
+    except InputError as error:
+        raise InputError(f"a key or headers that are {error}") from None
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _headers(value: Any) -> dict[str, Any]:
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict) and type(item.get("key")) is str for item in value
+    ):
+        raise InputError("headers that are not a list of key and value")
+    return {item["key"]: _text(item.get("value")) for item in value}

@@ -1,0 +1,190 @@
+"""What kind of archive a path holds, by what is in the files, and by what they are called where they are damaged.
+
+A file is of the first format in `FORMATS` that recognises how it begins; else of the one that its name and folder say;
+else of one of which records stand further behind. A folder is an archive of all that is below it. Files that are no
+archive count as bad, unless they are empty, or known companions of those that are (indexes, side files), or their
+names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit log is the archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bindings.archive.formats.connect import Connect
+from bindings.archive.formats.fetched import Fetched
+from bindings.archive.formats.json_lines import JsonLines
+from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.formats.parquet import Parquet
+from bindings.archive.formats.queue_dump import QueueDump
+from bindings.archive.formats.rabtap import Rabtap
+from bindings.archive.formats.tracing import TracingJson, TracingText
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
+from bindings.archive.rocketmq.log import RocketmqLog
+from bindings.archive.rocketmq.store import is_store, log_folder
+from bindings.archive.unpacking import head_of
+from exchange.errors import InputError
+
+__all__ = ["FORMATS", "Archive", "detect", "without_repeats"]
+
+
+def formats(mapping: Mapping) -> tuple[Format, ...]:
+    """Return all formats, in the order in which they are asked; what is most particular comes first."""
+    return (
+        Connect(mapping),
+        Parquet(),
+        RocketmqLog(mapping),  # a checksum of RocketMQ may be a length of Kafka's, but no offset is so high
+        KafkaSegment(mapping),
+        TracingText(),
+        TracingJson(),
+        Rabtap(),
+        Fetched(),
+        QueueDump(),
+        JsonLines(),
+    )
+
+
+NO_ARCHIVE: Final = NoArchive()
+SEARCHED: Final = 4 << 20
+"""Number of bytes that are searched for records in a file whose format neither its beginning nor its name shows."""
+FORMATS: Final = formats(USUAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Files that hold records, each with its format, and those that do not."""
+
+    path: str
+    files: tuple[tuple[str, Format], ...]
+    others: tuple[str, ...] = ()
+    """Files that are no archive, so far as can be seen."""
+    repeated: int = 0
+    """Number of files that are left out, as they are files of the archive under another name."""
+
+    @property
+    def all_files(self) -> tuple[tuple[str, Format], ...]:
+        """All files with what reads them: of one that is no archive, one bad record is read."""
+        return (*self.files, *[(path, NO_ARCHIVE) for path in self.others])
+
+    @property
+    def biases(self) -> tuple[Bias, ...]:
+        """What the files tell of how they were taken; more than one where they differ."""
+        return tuple(dict.fromkeys([form.bias_of(path) for path, form in self.files]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The formats."""
+        return tuple(dict.fromkeys([form.name for _, form in self.files]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of numbers should know."""
+        notes = [note for path, form in self.files if (note := form.note_of(path))]
+        if self.repeated:
+            notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
+        return tuple(dict.fromkeys(notes))
+
+    def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
+        """All splits, each with what reads it. Raises InputError for a file that cannot be opened."""
+        return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
+
+
+def detect(path: str, mapping: Mapping | None = None) -> Archive:
+    """The archive at a path, a file or a folder; ``mapping`` says what records of Kafka and RocketMQ are in AMQP.
+
+    Raises InputError if there is none, saying what was found instead, and if a file or folder in it cannot be read.
+    """
+    known = FORMATS if mapping is None else formats(mapping)
+    root = Path(path)
+    if not root.exists():
+        raise InputError(f"{path}: there is no such file or folder")
+    found: list[tuple[str, Format]] = []
+    others: list[str] = []
+    listed = [path] if root.is_file() else list(_files(path))
+    files = _distinct(listed)
+    for file in files:
+        at = Path(file)
+        if any(each.is_companion(at) for each in known):
+            continue
+        head = head_of(file)
+        form = _form_of(head, at, known) if head else None
+        if form is not None:
+            found.append((file, form))
+        elif head:
+            others.append(file)
+    if not found:
+        raise InputError(_nothing(path, others, known))
+    return Archive(path, tuple(found), tuple(others), len(listed) - len(files))
+
+
+def without_repeats(archives: Sequence[Archive]) -> list[Archive]:
+    """Return archives without the files that one before has, under whatever path: each record is to be counted once."""
+    owners: dict[Hashable, int] = {}
+    kept = []
+    for number, archive in enumerate(archives):
+        new = {path for path, _ in archive.all_files if owners.setdefault(_identity(path), number) == number}
+        files = tuple([each for each in archive.files if each[0] in new])
+        others = tuple([path for path in archive.others if path in new])
+        left_out = len(archive.all_files) - len(files) - len(others)
+        kept.append(replace(archive, files=files, others=others, repeated=archive.repeated + left_out))
+    return kept
+
+
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """Return the paths without those of files that another one leads to; links go before files."""
+    owners: dict[Hashable, str] = {}
+    for path in sorted(paths, key=os.path.islink):
+        owners.setdefault(_identity(path), path)
+    kept = {*owners.values()}
+    return [path for path in paths if path in kept]
+
+
+def _identity(path: str) -> Hashable:
+    """Return what is the same for all paths of a file."""
+    try:
+        found = Path(path).stat()
+    except OSError:  # an error where the file is read
+        return path
+    return found.st_dev, found.st_ino
+
+
+def _form_of(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
+    form = next((each for each in known if each.recognises(head, path)), None)
+    form = form or next((each for each in known if each.expects(path)), None)
+    if form is None:
+        head = head_of(str(path), SEARCHED)
+        form = next((each for each in known if each.resembles(head, path)), None)
+    return form
+
+
+def _files(folder: str) -> Iterator[str]:
+    if is_store(folder):
+        folder = log_folder(folder)
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
+    for entry in found:
+        if entry.name[0] in "._":
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
+        elif entry.is_file():
+            yield entry.path
+
+
+def _nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
+    if not others:
+        return f"{path}: there is nothing in it, or nothing but empty files"
+    names = ", ".join(form.name for form in known)
+    number = f"none of its {len(others)} files is an archive" if len(others) > 1 else "its one file is no archive"
+    what = "the file is no archive" if others == [path] else number
+    return (
+        f"{path}: {what} that can be audited: known are {names}; "
+        "of JSON and Parquet it needs an exchange and a routing key with each message"
+    )

@@ -1,0 +1,148 @@
+"""Messages that RabbitMQ's management API gave (``POST /api/queues/VHOST/QUEUE/get``), one array of JSON.
+
+``rabbitmqadmin get`` writes it with ``--format raw_json``. A payload may have been cut, if the request asked for that,
+and is then no body. Empty properties and headers are empty arrays there. Messages of the firehose are unwrapped.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from bindings.archive.formats import firehose
+from bindings.archive.nesting import parsed
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of
+from bindings.archive.record import Rows
+from bindings.archive.unpacking import unpacked_pieces
+from exchange.errors import HashstarError, InputError
+from exchange.field_json import decode_table
+from exchange.field_values import Typed
+from exchange.limits import RECORD_BYTES
+from exchange.message import Message
+
+__all__ = ["Fetched"]
+
+FIRST: Final = re.compile(
+    rb'\{\s*+("(?:payload_bytes|redelivered|exchange|routing_key|message_count|properties|payload|payload_encoding)")'
+)
+"""How an element begins. Within a text it cannot stand so: quotes are escaped there."""
+
+
+class Fetched(Format):
+    """An array of messages as the management API gives it."""
+
+    name: ClassVar[str] = "RabbitMQ management API, messages"
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Return whether it begins with an array of such messages."""
+        return head.lstrip()[:1] == b"[" and self.resembles(head, path)
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return b'"payload_bytes"' in head and b'"routing_key"' in head and FIRST.search(head) is not None
+
+    def is_complete(self, path: str) -> bool:
+        data, problem = _bytes_of(path)
+        return not problem and data.rstrip().endswith(b"]")
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        for number, (value, sample) in enumerate(_elements(split.path)):
+            try:
+                if isinstance(value, str):
+                    raise InputError(value)
+                skipped = _add(rows, value, number)
+                if skipped is not None:
+                    yield skipped
+            except HashstarError as error:
+                yield Bad(split.path, number, str(error), sample)
+            if rows.is_full:
+                yield rows.batch()
+        if len(rows):
+            yield rows.batch()
+
+
+def _bytes_of(path: str) -> tuple[bytes, str]:
+    """Return what is in a file, and why that is not all of it. Raises InputError if it cannot be opened."""
+    parts: list[bytes] = []
+    size = 0
+    for piece in unpacked_pieces(path, 0):
+        if isinstance(piece, str):
+            return b"".join(parts), piece
+        parts.append(piece)
+        size += len(piece)
+        if size > RECORD_BYTES:
+            return b"".join(parts), f"an array of more than {RECORD_BYTES >> 20} MiB: fetch fewer messages at once"
+    return b"".join(parts), ""
+
+
+def _elements(path: str) -> Iterator[tuple[Any, bytes]]:
+    """Yield each element of the array with its sample; a text says why there is none."""
+    data, problem = _bytes_of(path)
+    starts = list(FIRST.finditer(data))
+    places = [found.start() for found in starts if found[1] == starts[0][1]]
+    whole = _array(data) if not problem else None
+    if whole is not None:
+        for value in whole:
+            yield value if isinstance(value, dict) else "not an object", b""
+        return
+    # It is damaged somewhere, or larger than is parsed at once: each element is read by itself.
+    if data.strip() and data[: places[0] if places else None].strip() != b"[":
+        yield "what stands before the first message is no array", sample_of(data)
+    for start, end in pairwise([*places, len(data)]):
+        text = data[start:end].rstrip(b", \r\n\t]")
+        try:
+            yield parsed(text), sample_of(text)
+        except InputError as error:
+            yield str(error), sample_of(text)
+    if problem or not data.rstrip().endswith(b"]"):
+        yield problem or "the file ends in the middle of an array", b""
+
+
+def _array(data: bytes) -> list[Any] | None:
+    try:
+        value = parsed(data)
+    except InputError:
+        return None
+    return value if isinstance(value, list) else None
+
+
+def _add(rows: Rows, value: dict[str, Any], number: int) -> Skipped | None:
+    exchange, key, payload = value.get("exchange"), value.get("routing_key"), value.get("payload")
+    if type(exchange) is not str or type(key) is not str or type(payload) is not str:
+        raise InputError("no exchange, no routing_key or no payload")
+    properties = decode_table(value.get("properties") or {}, "properties")
+    headers = properties.pop("headers", None) or {}
+    if type(headers) is not dict:
+        raise InputError("headers are not an object")
+    time = None
+    if "timestamp" in properties:
+        stamp = properties["timestamp"]
+        if type(stamp) is not int or not 0 <= stamp < 2**63:
+            raise InputError("timestamp is not a time")
+        properties["timestamp"] = Typed("timestamp", stamp)
+        time = stamp * 1_000_000
+    if value.get("payload_encoding") == "base64":
+        try:
+            body = b64decode(payload, validate=True)
+        except ValueError:
+            raise InputError("payload is not base64") from None
+    else:
+        body = payload.encode("utf-8", "surrogatepass")
+    size = value.get("payload_bytes")
+    has_body = size == len(body)
+    if type(size) is not int or not len(body) <= size < 2**63:
+        raise InputError("payload_bytes is not the size of the payload")
+    message = Message(exchange, key, headers, properties, body if has_body else b"")
+    if exchange != firehose.EXCHANGE:
+        rows.add(message, time, size=size, has_body=has_body, offset=number)
+        return None
+    record = firehose.unwrapped(message)
+    if isinstance(record, Skipped):
+        return record
+    rows.add(record.message, time, record.vhost, size, has_body, record.routed_queues, number)
+    return None

@@ -1,0 +1,92 @@
+"""The firehose: what RabbitMQ tells of each publishing when tracing is on (`rabbit_trace.erl`).
+
+A message to ``amq.rabbitmq.trace`` with the key ``publish.<exchange>`` carries the body that was published, and in its
+headers the exchange, the routing keys (its own, those of CC, those of BCC), the properties and the queues that it was
+put into. An archive of such messages, in whatever format, is read as the messages that they tell of; those with the key
+``deliver.<queue>`` tell of deliveries and are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bindings.archive.reading import Skipped
+from bindings.archive.record import Record
+from exchange.errors import InputError
+from exchange.field_values import Typed, type_and_value
+from exchange.message import Message
+
+__all__ = ["DELIVERY", "EXCHANGE", "published", "unwrapped"]
+
+EXCHANGE: Final = "amq.rabbitmq.trace"
+DELIVERY: Final = Skipped("a delivery to a consumer, not a publishing")
+
+
+def unwrapped(message: Message) -> Record | Skipped:
+    """What a message of the firehose tells of. Raises InputError when it is not as the broker makes it."""
+    if message.routing_key.startswith("deliver."):
+        return DELIVERY
+    if not message.routing_key.startswith("publish."):
+        raise InputError("a message of the firehose that is neither publish. nor deliver.")
+    headers = message.headers
+    keys = _names(headers, "routing_keys")
+    routed = _names(headers, "routed_queues") if "routed_queues" in headers else None
+    properties = headers.get("properties", {})
+    if not isinstance(properties, Mapping):
+        raise InputError("firehose: properties is not a table")
+    return published(_name(headers, "exchange_name"), keys, properties, message.body, _name(headers, "vhost"), routed)
+
+
+def published(
+    exchange: str,
+    keys: Sequence[str],
+    properties: Mapping[str, Any],
+    body: bytes,
+    vhost: str | None,
+    routed_queues: Sequence[str] | None,
+) -> Record:
+    """The record of a publishing; ``properties`` have the headers among them.
+
+    The broker takes the header BCC out before it tells, so the keys that are not in CC are put back into it.
+    """
+    if not keys:
+        raise InputError("there is no routing key")
+    headers = properties.get("headers", {})
+    if not isinstance(headers, Mapping):
+        raise InputError("the headers are not a table")
+    if len(keys) > 1:
+        hidden = list(keys[1:])
+        for key in Message(headers={"CC": headers["CC"]}).routing_keys()[1:] if "CC" in headers else ():
+            if key in hidden:
+                hidden.remove(key)
+        if hidden:
+            headers = {**headers, "BCC": [_longstr(key) for key in hidden]}
+    rest = {name: value for name, value in properties.items() if name != "headers"}
+    queues = None if routed_queues is None else tuple(routed_queues)
+    return Record(Message(exchange, keys[0], headers, rest, body), vhost=vhost, routed_queues=queues)
+
+
+def _longstr(key: str) -> Any:
+    """A routing key as a value of a header, where bytes that are not UTF-8 need be said."""
+    if key.isascii():
+        return key
+    try:
+        data = key.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that JSON brought
+        return key
+    return Typed("longstr", data)
+
+
+def _name(headers: Mapping[str, Any], header: str) -> str:
+    kind, value = type_and_value(headers.get(header))
+    if kind != "longstr":
+        raise InputError(f"firehose: {header} is not a name")
+    return str(value.decode("utf-8", "surrogateescape"))
+
+
+def _names(headers: Mapping[str, Any], header: str) -> list[str]:
+    kind, items = type_and_value(headers.get(header))
+    if kind != "array" or any(inner != "longstr" for inner, _ in items):
+        raise InputError(f"firehose: {header} is not an array of names")
+    return [value.decode("utf-8", "surrogateescape") for _, value in items]

@@ -1,0 +1,270 @@
+"""A message a line, in JSON: what `exchange.field_json` writes, and archives of others that have the same fields.
+
+``exchange`` and ``routing_key`` must be there: a line without them tells nothing of bindings. ``headers``,
+``properties`` and ``body`` are as in `exchange.field_json.message_from_json`; what else is known of a record is in
+
+``timestamp``      seconds since 1970, or ISO 8601 (UTC if it does not say); numbers too great for seconds are milli-,
+                   micro- or nanoseconds
+``vhost``          the virtual host
+``size``           bytes of the body; without a body, 0 says that it is empty, otherwise it is not known
+``body_truncated`` true where the body is not there, or only its beginning
+``routed_queues``  names: where the broker put it
+``origin``         ``{"source": file, "offset": place}``, else it is this file and the byte at which the line begins
+
+and other fields are ignored. Names and keys have 255 bytes at most, as in AMQP, but for lines with an ``origin``: what
+was copied from an archive of Kafka or RocketMQ may have longer ones. A line with the firehose's exchange is unwrapped:
+see `bindings.archive.formats.firehose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from bindings.archive.formats import firehose
+from bindings.archive.names import escaped, has_nul
+from bindings.archive.nesting import LINE_FEED, is_flat, parsed
+from bindings.archive.reading import (
+    SPLIT_BYTES,
+    Bad,
+    Block,
+    Format,
+    Item,
+    Settled,
+    Skipped,
+    Split,
+    blocks,
+    ranges,
+    sample_of,
+    settled_lines,
+)  # fmt: skip
+from bindings.archive.record import SCHEMA, Record, Rows, empty_column
+from bindings.archive.times import EPOCH, MICROSECOND, microseconds
+from exchange.errors import InputError
+from exchange.field_json import json_line, message_from_json, message_to_json
+from exchange.limits import SHORTSTR_BYTES
+
+__all__ = ["JsonLines", "line_of", "objects_in", "read_lines"]
+
+KNOWN: Final = pa.schema([
+    pa.field("exchange", pa.string()),
+    pa.field("routing_key", pa.string()),
+    pa.field("timestamp", pa.float64()),
+    pa.field("vhost", pa.string()),
+    pa.field("body", pa.string()),
+    pa.field("headers", pa.struct([])),
+    pa.field("properties", pa.struct([])),
+])  # fmt: skip
+"""The lines that Arrow reads as we do: without headers, for their types would have to be guessed."""
+
+SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated"})
+"""What those lines must not have in them."""
+SURE_SECONDS: Final = 9e9
+"""Below this, seconds times a million are exact in a double."""
+
+Add = Callable[[Rows, Any, int], Skipped | None]
+"""Adds what a line stands for, which begins at a byte; raises InputError if it is no record."""
+
+
+class JsonLines(Format):
+    """JSON lines, with ``exchange`` and ``routing_key`` in each."""
+
+    name: ClassVar[str] = "JSON lines"
+    grows: ClassVar[bool] = True
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the first line that is an object has an exchange or a routing key."""
+        first = next(objects_in(head.split(b"\n", 20)[:20]), {})
+        return "exchange" in first or "routing_key" in first
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return any("exchange" in value and "routing_key" in value for value in objects_in(head.split(b"\n")))
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        return settled_lines(path, start, split_bytes)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        return read_lines(split, columns, add_line, _read_by_arrow)
+
+
+def read_lines(
+    split: Split,
+    columns: Sequence[str] | None,
+    add: Add,
+    fast: Callable[[Block, str, Sequence[str] | None], pa.RecordBatch | None] | None = None,
+) -> Iterator[Item]:
+    """The records of a file with one a line; ``fast`` reads a block of lines if it can do so exactly."""
+    rows = Rows(split.path, columns)
+    for block in blocks(split):
+        if block.problem is not None:
+            yield Bad(split.path, block.offset, block.problem)
+        batch = fast(block, split.path, columns) if fast is not None and block.data else None
+        if batch is not None:
+            if len(rows):
+                yield rows.batch()
+            yield batch
+            continue
+        place = block.offset
+        for line in block.data.splitlines(keepends=True) if b"\r" not in block.data else _lines(block.data):
+            try:
+                if not line.isspace():
+                    skipped = add(rows, parsed(line), place)
+                    if skipped is not None:
+                        yield skipped
+            except InputError as error:
+                torn = "" if line.endswith(b"\n") else "the file ends in the middle of a line: "
+                yield Bad(split.path, place, torn + str(error), sample_of(line))
+            place += len(line)
+            if rows.is_full:
+                yield rows.batch()
+    if len(rows):
+        yield rows.batch()
+
+
+def objects_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects among lines."""
+    for line in lines:
+        try:
+            value = parsed(line)
+        except InputError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Lines that only a line feed ends."""
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
+    """Add the record of a line of ours, or of others with such fields."""
+    if type(value) is not dict:
+        raise InputError("not an object")
+    for name in ("exchange", "routing_key"):
+        if value.get(name) is None:
+            raise InputError(f"no {name}")
+    origin = value.get("origin")
+    is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
+    message = message_from_json(value, any_length=is_copied)
+    time = microseconds(value.get("timestamp"))
+    if message.exchange == firehose.EXCHANGE:
+        published = firehose.unwrapped(message)
+        if isinstance(published, Skipped):
+            return published
+        rows.add(
+            published.message, time, published.vhost, published.size, published.has_body, published.routed_queues, place
+        )
+        return None
+    vhost, size, routed = value.get("vhost"), value.get("size"), value.get("routed_queues")
+    if vhost is not None and type(vhost) is not str:
+        raise InputError("vhost is not a string")
+    if routed is not None and (type(routed) is not list or not all(type(queue) is str for queue in routed)):
+        raise InputError("routed_queues is not a list of names")
+    if size is not None and (type(size) is not int or not 0 <= size < 2**63):
+        raise InputError("size is not a number of bytes")
+    has_body = value.get("body_truncated") is not True and (value.get("body") is not None or size == 0)
+    queues = None if routed is None else tuple(routed)
+    if type(origin) is dict and is_copied:
+        rows.add_record(Record(message, time, vhost, size, has_body, queues, origin["source"], origin["offset"]))
+    else:
+        rows.add(message, time, vhost, size, has_body, queues, place)
+    return None
+
+
+def line_of(record: Record) -> bytes:
+    """The line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
+    message, time, vhost, size, has_body, routed, source, offset = record
+    fields = message_to_json(message)
+    if time is not None:
+        seconds, rest = divmod(time, 1_000_000)
+        if abs(seconds) < SURE_SECONDS:
+            fields["timestamp"] = time / 1_000_000 if rest else seconds
+        else:  # as a number it would lose digits, or be taken for milliseconds
+            fields["timestamp"] = (EPOCH + time * MICROSECOND).isoformat()
+    if vhost is not None:
+        fields["vhost"] = vhost
+    if has_body:
+        fields |= {} if message.body else {"size": 0}
+    else:
+        fields |= {"size": size, "body_truncated": True}
+    if routed is not None:
+        fields["routed_queues"] = list(routed)
+    fields["origin"] = {"source": source, "offset": offset}
+    return json_line(fields)
+
+
+def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:
+    """The records of a block if all of them are such that Arrow reads them as `add_line` does; else None."""
+    data = block.data
+    count = data.count(b"\n")
+    if (
+        data.count(b"\n{") + data.startswith(b"{") != count
+        or not data.endswith(b"\n")
+        or b"Inf" in data
+        or b"NaN" in data
+    ):
+        return None
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == LINE_FEED)
+    if not is_flat(data, ends) or not _is_utf8(data):
+        return None
+    try:
+        table = pj.read_json(
+            pa.BufferReader(data),
+            pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pj.ParseOptions(explicit_schema=KNOWN, newlines_in_values=False, unexpected_field_behavior="infer"),
+        )
+        table.validate(full=True)
+    except pa.ArrowException:
+        return None
+    if table.num_rows != count or not SLOW_FIELDS.isdisjoint(table.column_names):
+        return None
+    (read,) = table.select(KNOWN.names).combine_chunks().to_batches()
+    exchange, key, vhost, body = (read.column(name) for name in ("exchange", "routing_key", "vhost", "body"))
+    seconds = np.asarray(pc.fill_null(read.column("timestamp"), 0.0))
+    if (
+        read.schema != KNOWN
+        or exchange.null_count
+        or key.null_count
+        or any(has_nul(texts) for texts in (exchange, key, vhost))
+        or any(pc.max(pc.binary_length(texts)).as_py() > SHORTSTR_BYTES for texts in (exchange, key))
+        or pc.any(pc.equal(exchange, firehose.EXCHANGE)).as_py()
+        or (np.abs(seconds) >= SURE_SECONDS).any()
+    ):
+        return None
+    times = pa.array(np.rint(seconds * 1e6).astype(np.int64)).view(SCHEMA.field("time").type)
+    bodies = body.cast(pa.binary())
+    made = {
+        "time": pc.if_else(read.column("timestamp").is_valid(), times, pa.scalar(None, times.type)),
+        "vhost": vhost,
+        "exchange": exchange,
+        "routing_key": key,
+        "body": bodies,
+        "body_size": pc.binary_length(bodies).cast(pa.int64()),
+        "source": pa.array([escaped(path)], pa.string()).take(pa.array(np.zeros(count, np.int32))),
+        "offset": pa.array(block.offset + np.concatenate([[0], ends[:-1] + 1])),
+    }
+    names = SCHEMA.names if columns is None else columns
+    arrays = [made[name] if name in made else empty_column(name, count) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))

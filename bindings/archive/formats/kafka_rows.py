@@ -1,0 +1,166 @@
+"""Kafka's records as rows: exchange, routing key, headers, and marks of what AMQP has no place for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.archive.fields import TABLE
+from bindings.archive.formats.kafka_batches import Records
+from bindings.archive.mapping import Mapping
+from bindings.archive.names import escaped, text_array_of_bytes
+from bindings.archive.reading import Bad, Item
+from bindings.archive.record import EARLIEST, LATEST, SCHEMA, empty_column
+
+__all__ = ["items_of"]
+
+PREFIX: Final = "x-kafka-"
+ESCAPED: Final = "x-kafka-header-"
+TOPIC: Final = "x-kafka-topic"
+KEY: Final = "x-kafka-key"
+TOMBSTONE: Final = "x-kafka-tombstone"
+"""As `bridge.interop` calls them."""
+
+
+def items_of(records: Records, source: str, topic: str, mapping: Mapping, columns: Sequence[str]) -> Iterator[Item]:
+    """Records of one topic as rows with these columns, and a word on those without an exchange or routing key."""
+    return _Rows(records, source, topic, mapping).items(columns)
+
+
+class _Rows:
+    """The records of a batch as rows of the schema."""
+
+    def __init__(self, records: Records, path: str, topic: str, mapping: Mapping) -> None:
+        self._records = records
+        self._count = len(records.offsets)
+        self._path = path
+        self._topic = topic
+        self._mapping = mapping
+
+    def items(self, columns: Sequence[str]) -> Iterator[Item]:
+        """The rows, and a word on those without an exchange or routing key."""
+        exchange, key = self._place(self._mapping.exchange), self._place(self._mapping.routing_key)
+        arrays = {"exchange": exchange, "routing_key": key}
+        batch = pa.RecordBatch.from_arrays(
+            [arrays[name] if name in arrays else self._column(name) for name in columns],
+            schema=pa.schema([SCHEMA.field(name) for name in columns]),
+        )
+        if not exchange.null_count and not key.null_count:
+            yield batch
+            return
+        for column, what, place in (
+            (exchange, "exchange", self._mapping.exchange), (key, "routing key", self._mapping.routing_key)
+        ):  # fmt: skip
+            for row in np.flatnonzero(np.asarray(column.is_null())).tolist():
+                offset = int(self._records.offsets[row])
+                yield Bad(self._path, offset, f"a record without {place}, which is to be its {what}")
+        there = pc.and_(exchange.is_valid(), key.is_valid())
+        if pc.any(there).as_py():
+            yield batch.filter(there)
+
+    def _place(self, place: str) -> pa.StringArray:
+        if place in ("topic", "tag") or place.startswith("="):
+            text = {"topic": self._topic, "tag": None}.get(place, place[1:])
+            return pa.array([None if text is None else escaped(text)] * self._count, pa.string())
+        if place == "key":
+            return text_array_of_bytes(self._records.keys.of(self._records.data))
+        return self._header(place.removeprefix("header:"))
+
+    def _header(self, name: str) -> pa.StringArray:
+        """One header of each record, null where it has none."""
+        names = self._records.header_keys.of(self._records.data)
+        found = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
+        owners = np.repeat(np.arange(self._count), self._records.header_counts)
+        last = np.full(self._count, -1, np.int64)
+        last[owners[found]] = found  # of equal places the last is kept
+        values = self._records.header_values.of(self._records.data)
+        return text_array_of_bytes(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
+
+    def _column(self, name: str) -> pa.Array:
+        records = self._records
+        if name == "time":
+            return _times(records.timestamps)
+        if name == "headers":
+            return self._headers()
+        if name == "body":
+            return pc.fill_null(records.values.of(records.data), b"")
+        if name == "body_size":
+            return pa.array(np.maximum(records.values.lengths, 0))
+        if name == "source":
+            return pa.array([escaped(self._path)] * self._count, pa.string())
+        if name == "offset":
+            return pa.array(records.offsets)
+        return empty_column(name, self._count)
+
+    def _headers(self) -> pa.MapArray:
+        records = self._records
+        marks = self._marks()
+        if not len(records.header_keys.lengths) and not marks:
+            return empty_column("headers", self._count)
+        names = text_array_of_bytes(records.header_keys.of(records.data))
+        ours = pc.starts_with(names, PREFIX)
+        if pc.any(ours).as_py():  # what a producer calls so is not to be taken for one of the marks
+            names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
+        values = text_array_of_bytes(records.header_values.of(records.data))
+        kinds = pc.if_else(values.is_valid(), "longstr", "void")
+        own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
+        # In the order of records, and of each its marks first.
+        owners, names, kinds, values = (_joined(columns) for columns in zip(*marks, own, strict=True))
+        order = np.argsort(owners, kind="stable")
+        owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
+        codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
+        _, backwards = np.unique(codes[::-1], return_index=True)
+        if len(backwards) != len(codes):  # the last of each name is kept
+            kept = np.sort(len(codes) - 1 - backwards)
+            owners, names, kinds, values = owners[kept], names.take(kept), kinds.take(kept), values.take(kept)
+        fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
+        counts = np.bincount(owners, minlength=self._count)
+        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+        return pa.MapArray.from_arrays(ends, names, fields, TABLE)
+
+    def _marks(self) -> list[_Fields]:
+        """The headers of records of which exchange, routing key and body do not tell all."""
+        records = self._records
+        without_value = records.values.lengths < 0
+        is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
+        marked = np.flatnonzero(without_value | is_elsewhere)
+        if not len(marked):
+            return []
+        keys = text_array_of_bytes(records.keys.of(records.data)).take(marked)
+        tombstones = np.flatnonzero(without_value)
+        return [
+            _Fields.of(marked, TOPIC, "longstr", escaped(self._topic)),
+            _Fields.of(marked, KEY, "longstr", "")._replace(
+                kinds=pc.if_else(keys.is_valid(), "longstr", "void"), values=keys
+            ),
+            _Fields.of(tombstones, TOMBSTONE, "bool", "true"),
+        ]
+
+
+class _Fields(NamedTuple):
+    """Headers of some records."""
+
+    owners: np.ndarray[tuple[int], np.dtype[np.int64]]
+    """The record of each."""
+    names: pa.StringArray
+    kinds: pa.StringArray
+    values: pa.StringArray
+
+    @classmethod
+    def of(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
+        """The same header of each of these."""
+        return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
+
+
+def _times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
+    known = (milliseconds >= 0) & (milliseconds <= LATEST // 1000) & (milliseconds >= EARLIEST // 1000)
+    times = np.where(known, milliseconds, 0) * 1000
+    return pa.array(times, mask=~known).view(SCHEMA.field("time").type)

@@ -1,0 +1,375 @@
+"""Segment files of Kafka's log: record batches one after another, in a folder called ``<topic>-<partition>``.
+
+A record of a transaction that was aborted is skipped, and so is one of a transaction whose end is not in the archive:
+what is left is what a consumer gets that reads what is committed. `bindings.archive.formats.kafka_transactions` finds
+the ends.
+
+A batch is read if its CRC-32C is right. One that is not is told and passed over by its length; where the length is
+wrong too, reading goes on at the next bytes that are a whole batch. A batch that the file ends in is the torn tail of a
+broker that was killed, or of one that is still writing. Compaction leaves gaps between offsets, which are no fault.
+Messages of the formats 0 and 1, which brokers before 0.11 wrote, are told and not read. Zeros up to the end are what a
+broker keeps free in a file that has its size beforehand.
+
+Which exchange and routing key a record is, a `bindings.archive.mapping.Mapping` says. Headers of Kafka are bytes
+without a type: they are read as longstr, a null as void, and of several with one name the last counts.
+
+AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record
+where neither exchange nor routing key is its key, has headers as a bridge gives it: ``x-kafka-topic``, ``x-kafka-key``
+(void where there is none) and ``x-kafka-tombstone``. A bridge that replays it to Kafka makes the same record of it. A
+header of the record's own whose name begins with ``x-kafka-`` has ``x-kafka-header-`` in front.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, Final
+
+import numpy as np
+
+from bindings.archive.effort import Effort
+from bindings.archive.formats.kafka_batches import HEADER_BYTES, Header, header_at, is_whole, next_sound, records_of
+from bindings.archive.formats.kafka_rows import items_of
+from bindings.archive.formats.kafka_transactions import SEGMENT, End, Ends
+from bindings.archive.mapped import Bytes, Mapped, is_zero
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Skipped, Split, ranges, sample_of
+from bindings.archive.record import SCHEMA
+from exchange.errors import InputError
+from exchange.limits import BATCH_BYTES
+
+__all__ = ["KafkaSegment", "topic_of"]
+
+COMPANIONS: Final = (
+    ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
+)  # fmt: skip
+"""The last three are of segments that have been replaced, or have not yet replaced others (`LogFileUtils`)."""
+DOUBLES: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(?:delete|future|stray)")
+"""Folders of partitions that are to be deleted, or not yet there."""
+COMPANION_NAMES: Final = frozenset({
+    "leader-epoch-checkpoint", "partition.metadata", "meta.properties", "bootstrap.checkpoint", "quorum-state",
+    "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+})  # fmt: skip
+FOLDER: Final = re.compile(r"(.+)-(\d+)")
+UNSOUND: Final = "not a record batch, or a damaged one"
+TORN: Final = "the file ends in the middle of a record batch"
+ENTRY_BYTES: Final = 8
+"""Of an index: the last offset of a batch, relative to the file's, and the byte at which it begins."""
+NOTHING: Final = ""
+"""What is wrong where there are but zeros."""
+OLD_LEAST: Final = 14
+"""Of a message of format 0, behind its length."""
+MARKER: Final = "a marker of a transaction"
+ABORTED: Final = "a record of a transaction that was aborted"
+NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
+UNCERTAIN: Final = "a record of a transaction whose marker is damaged: it may have been aborted"
+NOT_ABOVE: Final = (
+    "a record batch whose offset is not above those before it: it is there twice, or its offset is damaged"
+)
+NOT_BELOW: Final = (
+    "a record batch whose offset is not below that behind it: it is there twice, or its offset is damaged"
+)
+
+
+@dataclass(frozen=True)
+class KafkaSegment(Format):
+    """Kafka's segment files."""
+
+    mapping: Mapping = USUAL
+
+    name: ClassVar[str] = "Kafka segment"
+    grows: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+    note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it begins with a batch, a whole one if all of it is there, or is a segment yet to be filled."""
+        if SEGMENT.fullmatch(path.name) and not any(head):
+            return True
+        if len(head) < HEADER_BYTES:
+            return False
+        header = header_at(head)
+        if header.magic in OLD:
+            return _is_old(head, 0)
+        return header.seems_sound and (header.size > len(head) or is_whole(head, header))
+
+    def expects(self, path: Path) -> bool:
+        return SEGMENT.fullmatch(path.name) is not None
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return _next_whole(head, 0, len(head), Effort(0)) is not None
+
+    def is_companion(self, path: Path) -> bool:
+        if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
+            return True
+        return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        """Splits begin with batches: those that the file's index names, else those found from header to header."""
+        if len(ranges(path, split_bytes)) == 1:
+            return [Split(path)]
+        with Mapped(path) as data:
+            place, floor = 0, _floor_of(path)
+            starts = [(place, floor)]
+            for place, floor in _named(path, data, 1):
+                if place - starts[-1][0] >= split_bytes:
+                    starts.append((place, floor))
+            starts += _chained(data, place, floor, starts[-1][0], split_bytes)
+            ends = [start for start, _ in starts[1:]]
+            return [
+                Split(path, start, end, floor=floor)
+                for (start, floor), end in zip(starts, [*ends, len(data)], strict=True)
+            ]
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All batches up to the last that is there; if that one is not whole, up to it.
+
+        A transaction that has not ended stops it, as it stops a consumer that reads what is committed.
+        """
+        with Mapped(path) as data:
+            starts, last, place, floor = [start], start, start, -1
+            ends, is_regular = Ends(path, data), True
+            while place + HEADER_BYTES <= len(data):
+                header = header_at(data, place)
+                if header.seems_sound and _skipped(header, place, ends) == Skipped(NOT_ENDED, header.records):
+                    break
+                behind = place + header.size if header.seems_sound else next_sound(data, place + 1)
+                if behind > len(data) or (behind == len(data) and not header.seems_sound):
+                    break
+                if place - starts[-1] >= split_bytes:
+                    starts.append(place)
+                is_regular = is_regular and header.seems_sound and header.base_offset > floor
+                floor = header.last_offset
+                last, place = place, behind
+            if not is_regular:  # which of the batches stand in order depends on those before
+                del starts[1:]
+            if place > last and not is_whole(data[last:place], header_at(data, last)):
+                place = last  # it may be in the making; once something follows, it is told
+            splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
+            return Settled(splits, place, is_open=place < len(data))
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        topic = topic_of(split.path)
+        mapped = Mapped(split.path)
+        with mapped as data:
+            end = len(data) if split.end is None else split.end
+            ends = Ends(split.path, data)
+            for start, stop, floor in _stretches(split, data, end):
+                effort, order, place = Effort(start), Order(floor), start
+                while place < stop:
+                    header, behind, trouble = _batch_at(data, place, stop, effort)
+                    if header is not None:
+                        trouble = order.trouble_of(header, data, behind)
+                    if header is None or trouble is not None:
+                        if trouble != NOTHING:
+                            yield Bad(split.path, place, trouble or "", sample_of(data[place : place + 100]))
+                    elif (skipped := _skipped(header, place, ends)) is not None:
+                        # Neither the number of records nor the last offset are known of what is not unpacked.
+                        order.accept(header.base_offset, header.base_offset)
+                        yield skipped
+                    else:
+                        items, last = self._batch(data[place:behind], split.path, place, topic, columns)
+                        if last is not None:
+                            order.accept(header.base_offset, last)
+                        yield from items
+                    place = behind
+            if mapped.problem:
+                yield Bad(split.path, len(data), mapped.problem)
+
+    def _batch(
+        self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None
+    ) -> tuple[list[Item], int | None]:
+        """Return what is in a whole batch and the offset of its last record, None if it is refused."""
+        header = header_at(data)
+        if not header.records:  # compaction keeps the last batch of a producer without its records
+            return [], header.base_offset
+        try:
+            records = records_of(data, header)
+            items = list(items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns))
+        except (InputError, MemoryError) as error:
+            reason = "needs more memory than there is" if isinstance(error, MemoryError) else error
+            return [Bad(path, place, f"a record batch that {reason}", sample_of(data))], None
+        return items, int(records.offsets.max())
+
+
+def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
+    """A batch of no publishings."""
+    if header.is_control:
+        return Skipped(MARKER, header.records)
+    if not header.is_transactional or not header.records:
+        return None
+    end = ends.end_of(header, place)
+    return None if end is End.COMMIT else Skipped(ENDS[end], header.records)
+
+
+ENDS: Final = {End.ABORT: ABORTED, End.DAMAGED: UNCERTAIN, None: NOT_ENDED}
+
+
+class Order:
+    """Which batches stand where their offsets say. The offset of a batch has no checksum, but it rises in a segment."""
+
+    def __init__(self, floor: int) -> None:
+        self._before = floor
+        """The last offset of the batch before the last one."""
+        self._base = self._last = floor
+        """The first and the last offset of the last batch that stood in order."""
+
+    def trouble_of(self, header: Header, data: Bytes, behind: int) -> str | None:
+        """Return what is wrong with the place of the next batch, behind which another one may begin."""
+        base, last = header.base_offset, header.last_offset
+        if base <= self._last:
+            # It may be the batch before whose offset is damaged: then this one fits between that and the one before.
+            return None if self._before < base < self._base and last < self._base else NOT_ABOVE
+        if (
+            base > self._last + 1
+            and _sound_at(data, behind)
+            and self._last < header_at(data, behind).base_offset <= last
+        ):
+            return NOT_BELOW
+        return None
+
+    def accept(self, base: int, last: int) -> None:
+        """Go on behind a batch in order, whose records were read up to an offset.
+
+        A batch that is refused must not come here: its offsets may be as wrong as the rest, and those behind it would
+        be refused for them.
+        """
+        if base > self._last:
+            self._before = self._last
+        self._base, self._last = base, last
+
+
+def topic_of(path: str) -> str:
+    """The topic of a segment file, by the name of its folder."""
+    folder = Path(path).resolve().parent.name
+    found = FOLDER.fullmatch(folder)
+    return found[1] if found else folder
+
+
+OLD: Final = (0, 1)
+
+
+def _is_old(data: Bytes, place: int) -> bool:
+    """Whether there is a message of one of the old formats: a length, a CRC-32 of what follows it, the format."""
+    header = header_at(data, place)
+    if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= BATCH_BYTES:
+        return False
+    message = data[place + 12 : place + header.size]
+    return len(message) == header.length and zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
+
+
+def _batch_at(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
+    """Return the header of a whole batch, or None, where reading goes on, and what is wrong if there is none."""
+    if is_zero(data, place):
+        return None, len(data), NOTHING
+    if place + HEADER_BYTES > len(data):
+        return None, len(data), TORN
+    header = header_at(data, place)
+    behind = place + header.size
+    if behind <= len(data) and effort.allows(behind, header.size) and _is_old(data, place):
+        return None, min(behind, end), f"a message of Kafka's old format {header.magic}, which is not read"
+    if header.seems_sound and behind <= len(data):
+        if _is_whole_at(data, place, header, effort):
+            return header, behind, None
+        if behind == len(data) or _sound_at(data, behind):
+            return None, behind, "a record batch whose checksum is wrong"
+    found = _next_whole(data, place + 1, end, effort)
+    if found is not None:
+        return None, found, UNSOUND
+    return None, end, TORN if header.seems_sound else UNSOUND
+
+
+def _floor_of(path: str) -> int:
+    """The offset that all of a segment are above, as its name says."""
+    name = Path(path).name
+    return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
+
+
+def _stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the stretches of a split that are read by themselves: where each begins and ends, and an offset before it.
+
+    Reading begins anew at each batch that the index names, whatever stands before it. Splits begin there, too, so a
+    file gives the same whole and in splits, however it is damaged.
+    """
+    start, floor = split.start, max(split.floor, _floor_of(split.path))
+    for place, below in _named(split.path, data, start + 1):
+        if place >= end:
+            break
+        yield start, place, floor
+        start, floor = place, below
+    yield start, end, floor
+
+
+def _named(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
+    """Yield the batches from a byte on that a segment's index names: where each begins, and an offset before it.
+
+    There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise, and where the
+    header of a batch agrees with it.
+    """
+    base = _floor_of(path) + 1
+    try:
+        with Path(path).with_suffix(".index").open("rb") as file:
+            index = file.read(len(data) // HEADER_BYTES * ENTRY_BYTES)
+    except OSError:
+        return
+    entries = np.frombuffer(index, ">i4", len(index) // ENTRY_BYTES * 2).astype(np.int64)
+    offsets, places = entries[::2], entries[1::2]
+    rising = (np.diff(offsets) > 0) & (np.diff(places) > 0)
+    count = len(places) if rising.all() else int(np.argmin(rising)) + 1
+    for n in range(int(np.searchsorted(places[:count], least)), count):
+        place, floor = int(places[n]), base + int(offsets[n - 1]) if n else base - 1
+        if not _sound_at(data, place):
+            continue
+        header = header_at(data, place)
+        if floor < header.base_offset and header.last_offset <= base + int(offsets[n]):
+            yield place, floor
+
+
+def _chained(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
+    """Return where splits begin behind a byte without an index: batches, each with an offset before it.
+
+    Headers must lead from batch to batch up to the end, and offsets must rise: then all are in order, wherever reading
+    begins. Else which of them are depends on those before, and what is left of the file is read in one.
+    """
+    starts: list[tuple[int, int]] = []
+    last = place
+    while place < len(data):
+        if not _sound_at(data, place):
+            is_whole_before = last < place and is_whole(data[last:place], header_at(data, last))
+            return starts if is_whole_before and is_zero(data, place) else []
+        header = header_at(data, place)
+        if header.base_offset <= floor or place + header.size > len(data):
+            return []
+        if place - start >= split_bytes:
+            starts.append((place, floor))
+            start = place
+        last, place, floor = place, place + header.size, header.last_offset
+    return starts
+
+
+def _is_whole_at(data: Bytes, place: int, header: Header, effort: Effort) -> bool:
+    behind = place + header.size
+    return (
+        header.seems_sound
+        and behind <= len(data)
+        and effort.allows(behind, header.size)
+        and is_whole(data[place:behind], header)
+    )
+
+
+def _sound_at(data: Bytes, place: int) -> bool:
+    return place + HEADER_BYTES <= len(data) and header_at(data, place).seems_sound
+
+
+def _next_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
+    """The next byte before the end at which there is a whole batch."""
+    while (place := next_sound(data, place)) < end:
+        if _is_whole_at(data, place, header_at(data, place), effort):
+            return place
+        place += 1
+    return None

@@ -1,0 +1,123 @@
+"""How Kafka's transactions ended: what the markers behind their records say.
+
+The records of a transaction stand in the log as they came. What ends it is a marker of the same producer, a control
+batch that says commit or abort; it stands behind them, be it in a later segment. Whoever reads what is committed gets
+the records of committed transactions alone, and those outside of transactions.
+
+Markers are looked for only as far as a split needs them: behind its first record of a transaction, until all of its
+transactions have ended. Where the log is not there so far, an end is not known.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bindings.archive.effort import Effort
+from bindings.archive.formats.kafka_batches import HEADER_BYTES, Header, header_at, is_whole, next_sound, records_of
+from bindings.archive.mapped import Bytes, Mapped
+from exchange.errors import InputError
+
+__all__ = ["SEGMENT", "End", "Ends"]
+
+SEGMENT: Final = re.compile(r"[0-9]{20}\.log(?:\.gz)?")
+MARKER: Final = struct.Struct(">hh")
+"""The key of a control record: its version, and 0 for an abort, 1 for a commit (`ControlRecordType`)."""
+ABORT: Final = 0
+COMMIT: Final = 1
+
+
+class End(Enum):
+    """How a transaction ended."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    DAMAGED = "damaged"
+    """There is a marker of its producer, and it is damaged."""
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction."""
+
+    producer: int
+    place: tuple[int, int]
+    """The file, 0 being that of the split, and the byte in it: offsets have no checksum, and may be wrong."""
+    end: End
+
+
+class Ends:
+    """The ends of the transactions of a split, whose batches are asked for in their order."""
+
+    def __init__(self, path: str, data: Bytes) -> None:
+        self._path = Path(path)
+        self._data = data
+        self._coming: Iterator[Marker] | None = None
+        self._markers: dict[int, deque[Marker]] = defaultdict(deque)
+
+    def end_of(self, header: Header, place: int) -> End | None:
+        """Return the end of the transaction of a batch that is at a byte; None if it is not there."""
+        if self._coming is None:
+            self._coming = self._behind(place)
+        markers = self._markers[header.producer_id]
+        while markers and markers[0].place < (0, place):
+            markers.popleft()
+        while not markers:
+            marker = next(self._coming, None)
+            if marker is None:
+                return None
+            if marker.producer != header.producer_id or marker.place >= (0, place):
+                self._markers[marker.producer].append(marker)
+        return markers[0].end
+
+    def _behind(self, place: int) -> Iterator[Marker]:
+        """The markers behind a byte, in this file and in those that follow."""
+        yield from _markers(self._data, 0, place)
+        if SEGMENT.fullmatch(self._path.name) is None:
+            return
+        following = [
+            path
+            for path in self._path.parent.iterdir()
+            if SEGMENT.fullmatch(path.name) and path.name[:20] > self._path.name[:20]
+        ]
+        for number, path in enumerate(sorted(following), 1):
+            try:
+                with Mapped(str(path)) as data:
+                    yield from _markers(data, number, 0)
+            except InputError:  # told where it is read
+                return
+
+
+def _markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
+    effort = Effort(place)
+    while place + HEADER_BYTES <= len(data):
+        header = header_at(data, place)
+        behind = place + header.size
+        # A damaged length would lead past markers: the length of a batch is right if another one follows it.
+        is_chained = header.seems_sound and (
+            behind == len(data) or (behind + HEADER_BYTES <= len(data) and header_at(data, behind).seems_sound)
+        )
+        if header.seems_sound and header.is_control and behind <= len(data) and effort.allows(behind, header.size):
+            end = _end_in(data[place:behind], header)
+            if end is not None and (end is not End.DAMAGED or is_chained):
+                yield Marker(header.producer_id, (file, place), end)
+                is_chained = True
+        place = behind if is_chained else next_sound(data, place + 1)
+
+
+def _end_in(data: bytes, header: Header) -> End | None:
+    if not is_whole(data, header):
+        return End.DAMAGED
+    try:
+        records = records_of(data, header)
+    except InputError:
+        return End.DAMAGED
+    if not len(records.offsets) or records.keys.lengths[0] < MARKER.size:
+        return None
+    start = int(records.keys.starts[0])
+    _, kind = MARKER.unpack(records.data[start : start + MARKER.size].tobytes())
+    return {ABORT: End.ABORT, COMMIT: End.COMMIT}.get(kind)  # others are of the controllers' own

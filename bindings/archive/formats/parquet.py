@@ -1,0 +1,377 @@
+"""Our own archive: Parquet files of `bindings.archive.record.SCHEMA`, by day, and Parquet of others with such columns.
+
+``day=2026-11-21/part-00000.parquet`` and so on, the day in UTC, ``day=unknown`` for messages without a time; zstd, with
+checksums of pages. The metadata of a file says of which format the messages were and with which bias. A file gets its
+name when it is complete, so what an interrupted writer leaves behind is no part of the archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bindings.archive.names import escaped, text_array_of_bytes
+from bindings.archive.reading import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    COPIES,
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Settled,
+    Split,
+)
+from bindings.archive.record import SCHEMA, empty_column, sound_items
+from bindings.sources.files import create_exclusively, make_folders
+from exchange.errors import InputError
+
+__all__ = ["Parquet", "ParquetWriter"]
+
+MAGIC: Final = b"PAR1"
+FORMAT_KEY: Final = b"hashstar.archive"
+BIAS_KEY: Final = b"hashstar.bias"
+COPIES_KEY: Final = b"hashstar.copies"
+VERSION: Final = b"1"
+ROW_GROUP: Final = 1 << 17
+GROUP_BYTES: Final = 256 << 20
+"""Size, unpacked, from which a row group is complete although it has fewer rows: a reader may need it all at once."""
+OPEN_DAYS: Final = 8
+CODED: Final = 10
+"""Bytes for each value, at most, in columns whose values are numbers of a dictionary's."""
+DAY_US: Final = 86_400_000_000
+UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+"""What pyarrow raises for files that are damaged."""
+
+NAMES: Final = {"time": ("time", "timestamp", "ts"), "body_size": ("body_size", "size")}
+"""What columns are called in Parquet of others, where they are not called as ours."""
+
+
+class Parquet(Format):
+    """Parquet files, ours or of others."""
+
+    name: ClassVar[str] = "Parquet"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it is Parquet with an exchange and a routing key, or so damaged that it does not say."""
+        if not head.startswith(MAGIC):
+            return False
+        try:
+            names = pq.read_schema(path).names
+        except UNREADABLE:
+            return True
+        return "exchange" in names and "routing_key" in names
+
+    def expects(self, path: Path) -> bool:
+        if path.suffix != ".parquet":
+            return False
+        try:
+            pq.read_schema(path)
+        except UNREADABLE:
+            return True
+        return self.recognises(MAGIC, path)
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        """Return whether it ends as Parquet does: the description of its records stands there."""
+        try:
+            with path.open("rb") as file:
+                file.seek(max(file.seek(0, 2) - len(MAGIC), 0))
+                return file.read() == MAGIC and self.recognises(MAGIC, path)
+        except OSError:
+            return False
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        try:
+            metadata = pq.read_metadata(path)
+        except UNREADABLE:
+            return [Split(path)]
+        splits: list[Split] = []
+        start = size = 0
+        for group in range(metadata.num_row_groups):
+            size += metadata.row_group(group).total_byte_size
+            if size >= split_bytes or group + 1 == metadata.num_row_groups:
+                splits.append(Split(path, start, group + 1))
+                start, size = group + 1, 0
+        return splits
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All of it, as soon as its end is there; one without a row has the end 1."""
+        try:
+            groups = max(pq.read_metadata(path).num_row_groups, 1)
+        except UNREADABLE:
+            return Settled([], start, is_open=True)
+        if start >= groups:
+            return super().settled(path, start)
+        return Settled([split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False)
+
+    def bias_of(self, path: str) -> Bias:
+        said = _metadata_of(path).get(BIAS_KEY, b"")
+        return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
+
+    def note_of(self, path: str) -> str:
+        return COPIES if COPIES_KEY in _metadata_of(path) else self.note
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        return _read(split, columns, coded=False)
+
+    def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        return _read(split, columns, coded=True)
+
+
+def _metadata_of(path: str) -> Mapping[bytes, bytes]:
+    """What a file says of itself; nothing if it is damaged."""
+    try:
+        return pq.read_schema(path).metadata or {}
+    except UNREADABLE:
+        return {}
+
+
+def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterator[Item]:
+    wanted = list(SCHEMA.names if columns is None else columns)
+    try:
+        metadata = pq.read_metadata(split.path)
+        texts = _coded_columns(metadata, split) if coded else None
+        file = pq.ParquetFile(split.path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True)
+        groups = range(split.start, file.num_row_groups if split.end is None else split.end)
+    except FileNotFoundError as error:
+        raise InputError(f"{split.path}: cannot be read: {error.strerror}") from None
+    except UNREADABLE as error:
+        yield Bad(split.path, 0, f"damaged Parquet file: {_first_line(error)}")
+        return
+    with file:
+        for group in groups:
+            yield from _read_group(file, split.path, group, wanted, coded=coded)
+
+
+def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], *, coded: bool) -> Iterator[Item]:
+    own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
+    names = file.schema_arrow.names
+    stored = {name: name for name in wanted if name in names}
+    if not own:
+        stored |= {name: next((other for other in NAMES.get(name, (name,)) if other in names), "") for name in wanted}
+        stored = {name: other for name, other in stored.items() if other}
+    needed = dict.fromkeys([*stored.values(), "exchange", "routing_key"])
+    rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
+    row = sum(file.metadata.row_group(n).num_rows for n in range(group))
+    end = row + file.metadata.row_group(group).num_rows
+    try:
+        for batch in file.iter_batches(rows, row_groups=[group], columns=list(needed)):
+            if own:
+                batch.validate(full=True)
+                yield from sound_items(_typed(batch.select(wanted)), path, row)
+            else:
+                yield from _foreign(batch, path, row, wanted, stored)
+            row += batch.num_rows
+    except UNREADABLE as error:
+        yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
+        return
+    except RecursionError:
+        yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
+        return
+    if row != end:  # the header of a page, of which there is no checksum
+        yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Number of rows that are read at once: large bodies are read few at a time."""
+    mean = max(int(group.total_byte_size) // max(int(group.num_rows), 1), 1)
+    return min(BATCH_ROWS, max(BATCH_BYTES // mean, 1))
+
+
+def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With columns of the types they should be of, or of the same with dictionaries in the place of texts."""
+    fields = [
+        field if _decoded(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
+        for field in batch.schema
+    ]
+    return batch.cast(pa.schema(fields))
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_map(kind):
+        return pa.map_(_decoded(kind.key_type), kind.item_field.with_type(_decoded(kind.item_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_decoded(field.type)) for field in kind])
+    return pa.list_(kind.value_field.with_type(_decoded(kind.value_type))) if pa.types.is_list(kind) else kind
+
+
+def _coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
+    """The columns of texts that are stored as numbers of a dictionary's, as far as a part of the file tells.
+
+    They are read as that: so a text that comes often is made, checked and compared once.
+    """
+    groups = [metadata.row_group(n) for n in range(split.start, split.end or metadata.num_row_groups)]
+    found = []
+    for place in range(metadata.num_columns if groups else 0):
+        column = metadata.schema.column(place)
+        if column.physical_type != "BYTE_ARRAY" or column.path == "body":
+            continue
+        chunks = [group.column(place) for group in groups]
+        size = sum(chunk.total_uncompressed_size for chunk in chunks)
+        if all(chunk.has_dictionary_page for chunk in chunks) and size <= CODED * sum(c.num_values for c in chunks):
+            found.append(column.path)
+    return found
+
+
+def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]) -> Iterator[Item]:
+    places = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
+    there = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
+    for place in places.filter(pc.invert(there)).to_pylist():
+        yield Bad(path, place, "no exchange or no routing key")
+    batch, places = batch.filter(there), places.filter(there)
+    columns: list[pa.Array] = []
+    for name in wanted:
+        if name == "source":
+            columns.append(pa.array([escaped(path)] * batch.num_rows, pa.string()))
+        elif name == "offset":
+            columns.append(places)
+        elif name in stored:
+            columns.append(_converted(batch.column(stored[name]), name))
+        else:
+            columns.append(empty_column(name, batch.num_rows))
+    read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
+    for item in sound_items(read, path, 0):
+        yield item._replace(offset=places[item.offset].as_py()) if isinstance(item, Bad) else item
+
+
+def _converted(array: pa.Array, name: str) -> pa.Array:
+    """A column of others as ours: a map of texts is a table of longstr, and texts need not be UTF-8, as names are not.
+
+    Raises ArrowInvalid for what cannot be one, and for texts within tables and lists that are not UTF-8.
+    """
+    wanted = SCHEMA.field(name)
+    if pa.types.is_string(wanted.type):
+        return text_array_of_bytes(array.cast(wanted.type).cast(pa.binary()))
+    array.validate(full=True)
+    if array.type == wanted.type:
+        return array
+    if pa.types.is_map(wanted.type):
+        if not (pa.types.is_map(array.type) and pa.types.is_string(array.type.item_type)):
+            raise pa.ArrowInvalid(f"column {name} is of type {array.type}, not a map of texts")
+        values = array.items
+        kinds = pa.array(["longstr"] * len(values), pa.string())
+        fields = pa.StructArray.from_arrays([kinds, values], fields=list(wanted.type.item_type))
+        return pa.MapArray.from_arrays(array.offsets, array.keys, fields, wanted.type)
+    return array.cast(wanted.type)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+class ParquetWriter:
+    """Writes batches into the files of a folder; a context manager.
+
+    Files are begun anew after ``file_rows`` rows; few days are open at a time, so batches in any order of days are
+    taken. Leaving with an exception leaves the files that were complete. Raises InputError when it cannot write. With
+    ``copies`` files say that a message may be in them several times, once for each queue (`COPIES`).
+    """
+
+    def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000, *, copies: bool = False) -> None:
+        self._folder = folder
+        self._file_rows = file_rows
+        metadata = {FORMAT_KEY: VERSION, BIAS_KEY: bias.name.encode()}
+        self._schema = SCHEMA.with_metadata(metadata | {COPIES_KEY: b"1"} if copies else metadata)
+        self._open: dict[str, _Part] = {}
+        self._numbers: dict[str, int] = {}
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for part in self._open.values():
+            part.close(complete=kind is None)
+        self._open.clear()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows of all columns."""
+        times = batch.column("time")
+        days = np.asarray(pc.fill_null(times.cast(pa.int64()), np.iinfo(np.int64).max)) // DAY_US
+        try:
+            for day in np.unique(days).tolist():
+                rows = batch if (days == day).all() else batch.filter(pa.array(days == day))
+                self._part(_day_name(day)).write(rows)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self._folder}: cannot be written: {error}") from None
+        self.rows += batch.num_rows
+
+    def _part(self, day: str) -> _Part:
+        part = self._open.pop(day, None)
+        if part is not None and part.rows >= self._file_rows:
+            part.close(complete=True)
+            part = None
+        if part is None:
+            number = self._numbers.get(day, 0)
+            self._numbers[day] = number + 1
+            part = _Part(self._folder / f"day={day}" / f"part-{number:05}.parquet", self._schema)
+        self._open[day] = part  # as the last one
+        if len(self._open) > OPEN_DAYS:
+            self._open.pop(next(iter(self._open))).close(complete=True)
+        return part
+
+
+class _Part:
+    """A file that is being written; small batches are collected into row groups."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        make_folders(path.parent)
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.part")
+        os.close(create_exclusively(self._partial))
+        self._writer: Any = pq.ParquetWriter(
+            self._partial, schema, compression="zstd", write_page_checksum=True, use_dictionary=DICTIONARIES
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._waiting_rows >= ROW_GROUP or self._waiting_bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, SCHEMA), ROW_GROUP)
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def close(self, *, complete: bool) -> None:
+        try:
+            if complete:
+                self._flush()
+            self._writer.close()
+            if complete:
+                self._partial.replace(self._path)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{self._path}: cannot be written: {error}") from None
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+DICTIONARIES: Final = [
+    "vhost", "exchange", "routing_key", "cc.list.element", "bcc.list.element", "headers.key_value.key",
+    "headers.key_value.value.type", "headers.key_value.value.value", "properties.key_value.key",
+    "properties.key_value.value.type", "properties.key_value.value.value", "routed_queues.list.element", "source",
+]  # fmt: skip
+"""Columns that repeat themselves."""
+
+
+def _day_name(day: int) -> str:
+    if day == np.iinfo(np.int64).max // DAY_US:
+        return "unknown"
+    return str(np.datetime64(day, "D"))

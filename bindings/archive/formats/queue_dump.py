@@ -1,0 +1,87 @@
+"""What rabbitmq-dump-queue writes with ``-full``: a file for each body, and beside it ``-headers+properties.json``.
+
+The tool takes messages out of a queue, so there are only messages that were routed, to that queue. It leaves out
+properties that are empty, so an exchange or routing key that is not there is the empty one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from bindings.archive.nesting import parsed
+from bindings.archive.objects import body_beside, objects
+from bindings.archive.reading import Bad, Bias, Format, Item, Split
+from bindings.archive.record import Rows
+from bindings.archive.times import microseconds_of_text
+from exchange.errors import HashstarError, InputError
+from exchange.field_json import decode_table
+from exchange.field_values import Typed
+from exchange.message import Message
+
+__all__ = ["QueueDump"]
+
+SUFFIX: Final = "-headers+properties.json"
+GO_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)\b.*")
+"""``time.Time.String()``: ``2026-11-21 06:00:05 +0000 UTC``."""
+
+
+class QueueDump(Format):
+    """A folder that rabbitmq-dump-queue filled."""
+
+    name: ClassVar[str] = "rabbitmq-dump-queue"
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it has properties and headers, and nothing else."""
+        try:
+            value = parsed(head)
+        except InputError:
+            return False
+        return isinstance(value, dict) and value.keys() == {"properties", "headers"}
+
+    def expects(self, path: Path) -> bool:
+        return path.name.endswith(SUFFIX)
+
+    def is_companion(self, path: Path) -> bool:
+        return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
+
+    def is_complete(self, path: str) -> bool:
+        """Whether it is a whole object."""
+        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        return bool(values) and not values[-1]
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        for place, value, sample in objects(split.path):
+            try:
+                if isinstance(value, str):
+                    raise InputError(value)
+                _add(rows, value, place)
+            except HashstarError as error:
+                yield Bad(split.path, place, str(error), sample)
+        if len(rows):
+            yield rows.batch()
+
+
+def _add(rows: Rows, value: dict[str, Any], place: int) -> None:
+    properties = decode_table(value.get("properties"), "properties")
+    headers = decode_table(value.get("headers") or {}, "headers")
+    exchange, key = properties.pop("exchange", ""), properties.pop("routing_key", "")
+    if type(exchange) is not str or type(key) is not str:
+        raise InputError("exchange or routing_key is not a text")
+    time = None
+    if "timestamp" in properties:
+        found = GO_TIME.fullmatch(str(properties["timestamp"]))
+        if found is None:
+            raise InputError("timestamp is not a time")
+        time = microseconds_of_text(f"{found[1]}T{found[2]}{found[3]}:{found[4]}")
+        properties["timestamp"] = Typed("timestamp", max(time // 1_000_000, 0))
+    beside = Path(rows.source.removesuffix(SUFFIX))
+    try:
+        body = body_beside(beside) if str(beside) != rows.source else None
+    except OSError as error:
+        raise InputError(f"the body cannot be read: {error.strerror}") from None
+    rows.add(Message(exchange, key, headers, properties, body or b""), time, has_body=body is not None, offset=place)

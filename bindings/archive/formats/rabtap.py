@@ -1,0 +1,115 @@
+"""Messages that rabtap saved (``tap`` or ``sub`` with ``--format json``): an object each, in files of their own or one
+after another, and the pairs of ``.json`` and ``.dat`` that ``--format raw`` writes.
+
+Types of headers that JSON does not have are lost: timestamps and bytes have become texts. Messages of the firehose are
+unwrapped.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from bindings.archive.formats import firehose
+from bindings.archive.objects import body_beside, objects
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
+from bindings.archive.record import Rows
+from bindings.archive.times import microseconds_of_text
+from exchange.errors import HashstarError, InputError
+from exchange.field_json import decode_table
+from exchange.field_values import Typed
+from exchange.message import Message
+
+__all__ = ["Rabtap"]
+
+PROPERTIES: Final = {
+    "ContentType": "content_type", "ContentEncoding": "content_encoding", "DeliveryMode": "delivery_mode",
+    "Priority": "priority", "CorrelationID": "correlation_id", "ReplyTo": "reply_to", "Expiration": "expiration",
+    "MessageID": "message_id", "Type": "type", "UserID": "user_id", "AppID": "app_id",
+}  # fmt: skip
+NO_TIME: Final = "0001-01-01T00:00:00Z"
+BODY_SUFFIX: Final = ".dat"
+
+
+class Rabtap(Format):
+    """rabtap's JSON."""
+
+    name: ClassVar[str] = "rabtap JSON"
+    bias: ClassVar[Bias] = Bias.UNKNOWN
+    note: ClassVar[str] = "a tap holds what its binding key let through, a subscription what reached its queue"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it begins with an object that has rabtap's fields."""
+        start = head.lstrip()[:4096]
+        return start.startswith(b"{") and self.resembles(head, path)
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return b'"RoutingKey"' in head and b'"DeliveryTag"' in head
+
+    def is_companion(self, path: Path) -> bool:
+        return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
+
+    def is_complete(self, path: str) -> bool:
+        """Whether it ends with a whole object."""
+        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        return bool(values) and not values[-1]
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        for place, value, sample in objects(split.path):
+            try:
+                if isinstance(value, str):
+                    raise InputError(value)
+                skipped = _add(rows, value, place)
+                if skipped is not None:
+                    yield skipped
+            except HashstarError as error:
+                yield Bad(split.path, place, str(error), sample)
+            if rows.is_full:
+                yield rows.batch()
+        if len(rows):
+            yield rows.batch()
+
+
+def _add(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
+    exchange, key = value.get("Exchange"), value.get("RoutingKey")
+    if type(exchange) is not str or type(key) is not str:
+        raise InputError("no Exchange or no RoutingKey")
+    headers = decode_table(value.get("Headers") or {}, "Headers")
+    properties = {name: value[field] for field, name in PROPERTIES.items() if value.get(field)}
+    published = value.get("Timestamp", NO_TIME)
+    if published != NO_TIME:
+        properties["timestamp"] = Typed("timestamp", max(microseconds_of_text(_text(published)) // 1_000_000, 0))
+    received = value.get("XRabtapReceivedTimestamp")
+    time = None if received is None else microseconds_of_text(_text(received))
+    body = _body(value.get("Body"), rows.source)
+    message = Message(exchange, key, headers, properties, body or b"")
+    if exchange != firehose.EXCHANGE:
+        rows.add(message, time, has_body=body is not None, offset=place)
+        return None
+    record = firehose.unwrapped(message)
+    if isinstance(record, Skipped):
+        return record
+    rows.add(record.message, time, record.vhost, routed_queues=record.routed_queues, offset=place)
+    return None
+
+
+def _body(value: Any, source: str) -> bytes | None:
+    if value is None:
+        beside = Path(source).with_suffix(BODY_SUFFIX)
+        try:
+            return body_beside(beside)
+        except OSError as error:
+            raise InputError(f"the body cannot be read: {error.strerror}") from None
+    try:
+        return b64decode(value, validate=True)
+    except (ValueError, TypeError):
+        raise InputError("Body is not base64") from None
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise InputError("a time that is no text")
+    return value

@@ -1,0 +1,192 @@
+"""RocketMQ's index files: where in the commit log the messages with a key stand (`IndexFile`, `IndexService`).
+
+A file is a header, slots and units. The hash of ``topic#key`` has a slot, which says the last unit of those that have
+it; each unit says the one before. A unit holds the hash and no key, so what it points at must be looked at: another
+key may have the same hash. Keys are KEYS, one by one, and the unique id; the offset id needs no index.
+
+How many slots there are the file does not say, and without that nothing can be found in it. It is told by the file's
+size where slots and units are in the usual ratio, else by where the first and the last unit would stand.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bindings.archive.mapped import Bytes, Mapped
+from bindings.archive.reading import Bad, sample_of
+from exchange.errors import InputError
+from exchange.partition.hashing.java import string_hash
+
+__all__ = ["IndexFile", "IndexHeader", "IndexUnit", "index_file", "key_hash"]
+
+HEADER: Final = struct.Struct(">qqqqii")
+UNIT: Final = struct.Struct(">iqii")
+COLUMNS: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("before", ">i4")])
+SLOT_BYTES: Final = 4
+CHECKED: Final = 1000
+"""Units whose chains are looked at."""
+LAYOUTS: Final = 16
+"""Maximum number of layouts whose slots and chains are looked at. Only a made file has as many that fit its ends."""
+USUAL_UNITS: Final = 4
+"""Units for each slot, unless a broker's settings say otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+
+
+class IndexHeader(NamedTuple):
+    """What a file says of itself (`IndexHeader`); times are of storing, in milliseconds since 1970."""
+
+    first_stored: int
+    last_stored: int
+    first_place: int
+    last_place: int
+    used_slots: int
+    next_unit: int
+    """The first is 1; one that has units has this many less one."""
+
+
+class IndexUnit(NamedTuple):
+    """One key of one message."""
+
+    hash: int
+    place: int
+    """In the commit log, in bytes."""
+    seconds: int
+    """How long after the first of the file the message was stored; of the first, after the last of the file before."""
+    before: int
+    """The unit before it with the same slot, 0 if there is none."""
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """A file of an index."""
+
+    path: str
+    size: int
+    header: IndexHeader
+    slots: int
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+        return self.header.next_unit - 1
+
+    def places(self, topic: str, key: str) -> Iterator[int | Bad]:
+        """Where messages may stand that have the key, the last first, and what is damaged.
+
+        `IndexFile.selectPhyOffset`, but for the time, which messages tell themselves. Raises InputError if the file
+        cannot be opened.
+        """
+        hashed = key_hash(topic, key)
+        with Mapped(self.path) as data:
+            (number,) = struct.unpack_from(">i", data, HEADER.size + hashed % self.slots * SLOT_BYTES)
+            above = (self.size - _at(self.slots, 0)) // UNIT.size
+            while number > 0:
+                at = _at(self.slots, number)
+                if number >= above or at + UNIT.size > len(data):  # what comes before has a lower number: no circles
+                    yield Bad(self.path, at, "a unit of the index that is not there")
+                    return
+                unit = IndexUnit(*UNIT.unpack_from(data, at))
+                if not any(unit) or unit.hash < 0 or unit.place < 0:
+                    yield Bad(self.path, at, "no unit of an index", sample_of(data[at : at + UNIT.size]))
+                    return
+                if unit.hash == hashed:
+                    yield unit.place
+                above, number = number, unit.before
+
+    def units_of(self) -> npt.NDArray[np.void]:
+        """All units in order, the first having the number 1, with the fields of `IndexUnit`.
+
+        Raises InputError if the file cannot be opened, or is shorter than it says.
+        """
+        with Mapped(self.path) as data:
+            if _at(self.slots, self.units) + UNIT.size > len(data):
+                raise InputError(f"{self.path}: shorter than it says")
+            return np.frombuffer(data, COLUMNS, self.units, _at(self.slots, 1)).copy()
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash of a key (`IndexFile.indexKeyHashMethod`), at least 0."""
+    text = f"{topic}#{key}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    hashed = abs(string_hash(text))
+    return hashed if hashed < 1 << 31 else 0
+
+
+def index_file(path: str) -> IndexFile:
+    """The file of an index at a path. Raises InputError if it cannot be read, or is none."""
+    with Mapped(path) as data:
+        if len(data) < HEADER.size:
+            raise InputError(f"{path}: no file of an index: it is too short")
+        header = IndexHeader(*HEADER.unpack_from(data))
+        header = header._replace(next_unit=max(header.next_unit, 1))
+        slots = _slots(data, header)
+        if slots is None:
+            raise InputError(f"{path}: no file of an index, or not all of one: its units are not where it says")
+        return IndexFile(path, len(data), header, slots)
+
+
+def _slots(data: Bytes, header: IndexHeader) -> int | None:
+    """How many slots there are; None if the units are nowhere. Of an empty index any number will do."""
+    rest = len(data) - HEADER.size
+    usual = rest // (SLOT_BYTES + USUAL_UNITS * UNIT.size)
+    if header.next_unit == 1:
+        return max(usual, 1) if rest >= SLOT_BYTES else None
+    # What is behind the slots are whole units; so there is a candidate every 5 slots.
+    step, width = UNIT.size // SLOT_BYTES, UNIT.size
+    first = rest // SLOT_BYTES % step or step
+    count = (rest - header.next_unit * width - first * SLOT_BYTES) // width + 1
+    if count <= 0:
+        return None
+    last_place: npt.NDArray[np.int64] = np.ndarray(count, ">i8", data, _at(first, header.next_unit - 1) + 4, (width,))
+    is_usual = rest == usual * (SLOT_BYTES + USUAL_UNITS * UNIT.size)
+    candidates = (first + step * np.flatnonzero(last_place == header.last_place)).tolist()
+    del last_place  # it holds on to the file
+    looked_at = 0
+    for slots in [usual, *candidates] if is_usual and usual in candidates else candidates:
+        if not _fits_ends(data, header, slots):
+            continue
+        if _is_so(data, header, slots):
+            return int(slots)
+        looked_at += 1
+        if looked_at == LAYOUTS:
+            break
+    return None
+
+
+def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
+    """Return whether the first and the last unit are where the header says, and the slot of the last is its own."""
+    last = header.next_unit - 1
+    ends = [IndexUnit(*UNIT.unpack_from(data, _at(slots, number))) for number in (1, last)]
+    if [unit.place for unit in ends] != [header.first_place, header.last_place]:
+        return False
+    if not all(any(unit) for unit in ends) or min(unit.hash for unit in ends) < 0:
+        return False
+    (newest,) = struct.unpack_from(">i", data, HEADER.size + ends[1].hash % slots * SLOT_BYTES)
+    return bool(newest >= last)
+
+
+def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
+    """Return whether slots and the chains of the first units are as `IndexFile.putKey` leaves them.
+
+    Of a broker that writes, there may be more slots in use, and later units in them, than the header says, as the
+    header is what is read first.
+    """
+    last = header.next_unit - 1
+    if np.count_nonzero(np.frombuffer(data, ">i4", slots, HEADER.size)) < header.used_slots:
+        return False
+    units = np.frombuffer(data, COLUMNS, min(last, CHECKED), _at(slots, 1)).copy()
+    before: dict[int, int] = {}
+    for number, (hashed, each) in enumerate(zip(units["hash"].tolist(), units["before"].tolist(), strict=True), 1):
+        if hashed < 0 or each != before.get(hashed % slots, 0):
+            return False
+        before[hashed % slots] = number
+    return True
+
+
+def _at(slots: int, number: int) -> int:
+    """Where a unit stands; room is left for one with the number 0."""
+    return HEADER.size + slots * SLOT_BYTES + number * UNIT.size

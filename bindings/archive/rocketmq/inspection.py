@@ -1,0 +1,276 @@
+"""What the store of a RocketMQ broker holds: its log and its queues are read once, and told where they do not fit.
+
+A message is counted where it is in the log and a unit of its queue points at it (`bindings.archive.rocketmq.fit`).
+Where a broker runs, or was killed, its queues are behind the log or before it: messages that no queue has, and units
+that point at nothing, are told and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from bindings.archive.inspection import Inspection
+from bindings.archive.reading import Bad
+from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, fit, tell
+from bindings.archive.rocketmq.log import OWN_TOPICS
+from bindings.archive.rocketmq.queue import ConsumeQueue
+from bindings.archive.rocketmq.store import QUEUES_IN_DATABASE, Store
+from exchange.errors import InputError
+
+__all__ = [
+    "NOT_YET",
+    "GroupQueue",
+    "Level",
+    "QueueFacts",
+    "StoreInspection",
+    "TopicFacts",
+    "TopicKind",
+    "Wheel",
+    "inspect_store",
+]
+
+NOT_YET: Final = "a message that is in no queue yet"
+QUEUELESS: Final = "a message whose queue has no unit for it"
+DELETED: Final = "a message whose queue has no files: its topic was deleted, or they are missing"
+LOST_KEY: Final = "a unit of the index that points at no message"
+
+
+class TopicKind(Enum):
+    """What a topic is there for."""
+
+    USER = "messages"
+    RETRY = "retries of a consumer group"
+    DEAD = "dead letters of a consumer group"
+    DELAY = "delayed messages, by level"
+    WHEEL = "delayed messages, by time"
+    TRANSACTION = "transactions"
+    SYSTEM = "RocketMQ's own"
+
+    @classmethod
+    def of(cls, topic: str) -> TopicKind:
+        """By the name."""
+        return next((kind for start, kind in STARTS if topic.startswith(start)), cls.USER)
+
+
+STARTS: Final = (
+    ("%RETRY%", TopicKind.RETRY),
+    ("%DLQ%", TopicKind.DEAD),
+    (SCHEDULE, TopicKind.DELAY),
+    (WHEEL, TopicKind.WHEEL),
+    ("RMQ_SYS_TRANS_", TopicKind.TRANSACTION),
+    ("RMQ_SYS_ROCKSDB_TRANS_", TopicKind.TRANSACTION),
+    *[(start, TopicKind.SYSTEM) for start in OWN_TOPICS],
+)
+"""How names begin, and what these are; the first that fits."""
+
+
+class QueueFacts(NamedTuple):
+    """A queue of a topic; offsets as the broker answers them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
+
+    queue: int
+    batches: bool
+    files: int
+    min_offset: int
+    max_offset: int
+    messages: int
+    """Whole ones that are in the log and that a unit points at."""
+    size: int
+    """Bytes of their records."""
+    first_stored: int | None
+    """Milliseconds since 1970."""
+    last_stored: int | None
+    deleted: int
+    """Units that are left of messages that the log does not hold any more."""
+
+
+class TopicFacts(NamedTuple):
+    """A topic that has queues."""
+
+    name: str
+    kind: TopicKind
+    queues: tuple[QueueFacts, ...]
+    tags: Mapping[str | None, int]
+    """Tag, None of those that have none -> messages."""
+
+    @property
+    def messages(self) -> int:
+        """In all queues."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def size(self) -> int:
+        """Bytes of records in all queues."""
+        return sum(queue.size for queue in self.queues)
+
+
+class GroupQueue(NamedTuple):
+    """How far a consumer group is with a queue, as the broker wrote down last."""
+
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    lag: int
+    """Messages up to the queue's end."""
+
+
+class Level(NamedTuple):
+    """A level of delay."""
+
+    level: int
+    delay: int | None
+    """Milliseconds; None where no message tells."""
+    next_offset: int
+    waiting: int
+    first_due: int | None
+    """Milliseconds since 1970."""
+    last_due: int | None
+
+
+class Wheel(NamedTuple):
+    """What waits for a time of its own."""
+
+    waiting: int
+    first_due: int | None
+    last_due: int | None
+
+
+NONE_WAIT: Final = Wheel(0, None, None)
+
+
+@dataclass(slots=True)
+class StoreInspection:
+    """Counts of a store."""
+
+    topics: tuple[TopicFacts, ...] = ()
+    groups: tuple[GroupQueue, ...] = ()
+    levels: tuple[Level, ...] = ()
+    wheel: Wheel = NONE_WAIT
+    records: int = 0
+    """In the log, of whatever topic."""
+    log_end: int = 0
+    """Where in the log the last message ends."""
+    first_stored: int | None = None
+    last_stored: int | None = None
+    keys: int = 0
+    """Units of the index."""
+    indexed_to: int | None = None
+    """Where in the log the last message stands that the index has."""
+    behind_index: int = 0
+    """Messages with keys that stand behind that one."""
+    problems: Inspection = field(default_factory=Inspection)
+    """What does not fit, and what cannot be read: only its ``bad`` and ``samples`` are used."""
+
+    @property
+    def messages(self) -> int:
+        """In all queues of all topics."""
+        return sum(topic.messages for topic in self.topics)
+
+
+def inspect_store(store: Store) -> StoreInspection:
+    """What a store holds. Raises InputError for a file that cannot be opened."""
+    found = StoreInspection()
+    for problem in store.problems:
+        found.problems.add(problem)
+    ends = [file.header.last_place for file in store.index if file.units]
+    found.indexed_to = max(ends, default=None)
+    log = LogColumns(store.log, max(ends, default=-1), found.problems)
+    found.records, found.log_end = len(log.places), log.end
+    found.first_stored, found.last_stored = log.first_stored, log.last_stored
+    found.behind_index = log.behind_index
+    fits = [(queue, fit(log, queue, found.problems)) for queue in store.queues]
+    _tell_unpointed(store, log, fits, found.problems)
+    if QUEUES_IN_DATABASE in store.in_database:
+        fits = [(ConsumeQueue(*where, ()), Fit.of_log(log, where)) for where in log.held]
+    topics: dict[str, list[QueueFacts]] = {}
+    tags: dict[str, Counter[str | None]] = {}
+    for queue, each in fits:
+        topics.setdefault(queue.topic, []).append(_facts(queue, each))
+        tags.setdefault(queue.topic, Counter()).update(each.tags())
+    found.topics = tuple(
+        TopicFacts(name, TopicKind.of(name), tuple(sorted(queues)), dict(tags[name].most_common()))
+        for name, queues in sorted(topics.items())
+    )
+    found.groups = tuple(sorted(_groups(store, topics)))
+    levels = [(queue.queue + 1, each) for queue, each in fits if queue.topic == SCHEDULE]
+    found.levels = tuple(sorted(_level(level, each, store.delay_offsets.get(level, 0)) for level, each in levels))
+    due = sorted(time for time in log.waiting.values() if store.timer_read is None or time > store.timer_read)
+    found.wheel = Wheel(len(due), due[0] if due else None, due[-1] if due else None)
+    _inspect_index(store, log, found)
+    return found
+
+
+def _facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
+    held, pointed = found.held, found.pointed
+    stored = held.stored[pointed]
+    return QueueFacts(
+        queue=queue.queue,
+        batches=queue.batches,
+        files=len(queue.files),
+        min_offset=found.max_offset if found.min_offset is None else found.min_offset,
+        max_offset=found.max_offset,
+        messages=int(held.messages[pointed].sum()),
+        size=int(held.sizes[pointed].sum()),
+        first_stored=int(stored.min()) if len(stored) else None,
+        last_stored=int(stored.max()) if len(stored) else None,
+        deleted=found.deleted,
+    )
+
+
+def _level(level: int, found: Fit, next_offset: int) -> Level:
+    """The codes of delayed messages' units are when they are due."""
+    offsets = np.concatenate([EMPTY, *[units.offset for units in found.delayed]])
+    dues = np.concatenate([EMPTY, *[units.code for units in found.delayed]])
+    waiting = dues[offsets >= next_offset]
+    _, of_units, of_records = np.intersect1d(offsets, found.held.offsets, return_indices=True)
+    delays = dues[of_units] - found.held.stored[of_records]
+    return Level(
+        level, int(delays[-1]) if len(delays) else None, next_offset, len(waiting),
+        int(waiting.min()) if len(waiting) else None, int(waiting.max()) if len(waiting) else None,
+    )  # fmt: skip
+
+
+def _tell_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Inspection) -> None:
+    """Brokers fill all queues in the order of the log, so behind the last message that is in one, none is missing.
+
+    Of a broker that runs, files were not read all at one moment; so there a message behind the end of its own queue is
+    not missing either.
+    """
+    if QUEUES_IN_DATABASE in store.in_database:
+        return
+    queues = {(queue.topic, queue.queue): each for queue, each in fits}
+    last = max([int(each.held.places[each.pointed].max()) for _, each in fits if each.pointed.any()], default=-1)
+    for where, held in log.held.items():
+        source = f"{where[0]}/{where[1]}"
+        queue = queues.get(where)
+        behind = held.places > last
+        if queue is not None and store.has_abort:
+            behind |= held.offsets >= queue.max_offset
+        unpointed = np.ones(len(behind), bool) if queue is None else ~queue.pointed
+        tell(problems, NOT_YET, source, held.places[unpointed & behind])
+        tell(problems, DELETED if queue is None else QUEUELESS, source, held.places[unpointed & ~behind])
+
+
+def _groups(store: Store, topics: Mapping[str, list[QueueFacts]]) -> Iterator[GroupQueue]:
+    for (group, topic), offsets in store.offsets.items():
+        ends = {facts.queue: facts.max_offset for facts in topics.get(topic, ())}
+        for queue, offset in offsets.items():
+            yield GroupQueue(group, topic, queue, offset, max(ends.get(queue, 0) - offset, 0))
+
+
+def _inspect_index(store: Store, log: LogColumns, found: StoreInspection) -> None:
+    for file in store.index:
+        try:
+            places = file.units_of()["place"].astype(np.int64)
+        except InputError as error:
+            found.problems.add(Bad(file.path, 0, str(error).partition(": ")[2]))
+            continue
+        found.keys += len(places)
+        lost = (places >= log.begin) & ~log.has(places)
+        tell(found.problems, LOST_KEY, file.path, np.flatnonzero(lost) + 1)

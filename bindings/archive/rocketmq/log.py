@@ -1,0 +1,347 @@
+"""RocketMQ's commit log: files of all messages of a broker, of whatever topic (`MessageExtEncoder`, `MessageDecoder`).
+
+A record says itself at which byte of the whole log it stands, so the next one is found safely from anywhere: files are
+split at any byte, and behind damage reading goes on at the next record that stands where it says. The checksum of the
+body is checked; topic and properties have none, so that they fit exactly in the record is all that vouches for them.
+The file is as long as it may become, so it ends with a blank, with zeros, or with what a broker that was killed left.
+
+Which exchange and routing key a message is, a `bindings.archive.mapping.Mapping` says. Headers are the user properties,
+TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are skipped: they are not
+what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one record; its messages are
+records here, all at the byte of that one.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
+
+from bindings.archive.effort import Effort
+from bindings.archive.mapped import Bytes, Mapped, is_zero
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import (
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    Format,
+    Item,
+    Settled,
+    Skipped,
+    Split,
+    ranges,
+    sample_of,
+)
+from bindings.archive.record import Rows
+from bindings.archive.rocketmq.record import (
+    BATCH,
+    LEAST,
+    START,
+    V1,
+    V2,
+    Part,
+    messages_in,
+    pieces_at,
+    properties_of,
+    unpacked,
+)
+from exchange.errors import HashstarError, InputError
+from exchange.message import Message
+
+__all__ = [
+    "BLANK",
+    "COMMITTED",
+    "NAME",
+    "OWN_TOPICS",
+    "TRANSACTION",
+    "Found",
+    "RocketmqLog",
+    "log_records",
+    "record_at",
+]
+
+NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
+FOLDER: Final = "commitlog"
+MAGICS: Final = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (V1, V2)))
+WHOLE_CRC: Final = re.compile(rb"__CRC32#\x01([0-9]{10})\x02\Z")
+BLANK: Final = 0xCBD43194
+
+TRANSACTION: Final = 0xC
+COMMITTED: Final = (0x0, 0x8)
+
+OWN_TOPICS: Final = (
+    "%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC", "CHECKPOINT_TOPIC",
+)  # fmt: skip
+"""How they begin (`TopicValidator`)."""
+OWN: Final = Skipped("a message of RocketMQ's own: a retry, a delay, a half of a transaction")
+SYSTEM: Final = frozenset({
+    "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
+    "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC",
+    "DUP_INFO", "EXTEND_UNIQ_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM",
+    "INSTANCE_ID", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE",
+    "ORIGIN_GROUP", "ORIGIN_MESSAGE_ID", "PGROUP", "POP_CK", "POP_CK_OFFSET", "PROPERTY_FORWARD_QUEUE_ID",
+    "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REDIRECT", "REPLY_TO_CLIENT", "RETRY_TOPIC",
+    "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
+    "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_LABEL", "TIMER_ROLL_TIMES", "TRACE_CONTEXT",
+    "TRACE_ON", "TRANSACTION_CHECK_TIMES", "TRANSFER_FLAG", "TRANS_OFFSET", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET",
+    "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
+})  # fmt: skip
+"""Properties that clients and brokers add (`MessageConst`), as users cannot."""
+CHUNK: Final = 1 << 20
+
+
+class Found(NamedTuple):
+    """A record in the log."""
+
+    size: int
+    born: int
+    flag: int
+    body: bytes
+    topic: bytes
+    properties: bytes
+
+
+@dataclass(frozen=True)
+class RocketmqLog(Format):
+    """Files of RocketMQ's commit log."""
+
+    mapping: Mapping = USUAL
+
+    name: ClassVar[str] = "RocketMQ commit log"
+    grows: ClassVar[bool] = True
+    in_place: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.SURVIVORS
+    note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it begins with a record or a blank, or is a file that a broker made before it needs it."""
+        if NAME.fullmatch(path.name) and not any(head):
+            return True
+        if len(head) < START.size:
+            return False
+        size, magic = START.unpack_from(head)[:2]
+        return magic in (V1, V2, BLANK) and size >= 8
+
+    def expects(self, path: Path) -> bool:
+        return path.parent.name == FOLDER and NAME.fullmatch(path.name) is not None
+
+    def resembles(self, head: bytes, path: Path) -> bool:
+        return _first_base(head) is not None
+
+    def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+        return ranges(path, split_bytes)
+
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+        """All records up to the last, if that one is whole, and all of the file if it says that the log goes on."""
+        with Mapped(path) as data:
+            base = _base(path, data)
+            starts, last, place, is_open = [start], -1, start, False
+            while place < len(data):
+                size = START.unpack_from(data, place)[0] if _says_so(data, base, place) else 0
+                if size < LEAST or place + size > len(data):
+                    if _ends_in_blank(data, base, place):
+                        size = len(data) - place
+                    elif not any(data[place : place + CHUNK]):
+                        break  # the log has not come further
+                    else:
+                        size = _next(data, base, place + 1) - place
+                        if place + size >= len(data):
+                            is_open = True
+                            break
+                if place - starts[-1] >= split_bytes:
+                    starts.append(place)
+                last, place = place, place + size
+            if (
+                last >= 0
+                and _says_so(data, base, last)
+                and (not data[place - 1] or isinstance(record_at(data, base, last), str))
+            ):  # it may be in the making, for zeros are what is not written yet; once something follows, it is told
+                place, is_open = last, True
+            splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
+            return Settled(splits, place, is_open)
+
+    def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
+        rows = Rows(split.path, columns)
+        mapped = Mapped(split.path)
+        with mapped as data:
+            base = _base(split.path, data)
+            for place, found in log_records(data, base, split):
+                if isinstance(found, str):
+                    yield Bad(split.path, base + place, found, sample_of(data[place : place + 100]))
+                    continue
+                topic = found.topic.decode("utf-8", "surrogateescape")
+                if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
+                    yield OWN
+                    continue
+                try:
+                    parts = _parts(found)
+                except InputError as error:
+                    yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                    continue
+                for body, properties, _ in parts:
+                    try:
+                        self._add(rows, topic, body, properties_of(properties), found.born, base + place)
+                    except HashstarError as error:
+                        yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                if rows.is_full:
+                    yield rows.batch()
+            if mapped.problem:
+                yield Bad(split.path, base + len(data), mapped.problem)
+        if len(rows):
+            yield rows.batch()
+
+    def _add(self, rows: Rows, topic: str, body: bytes, properties: dict[str, str], born: int, place: int) -> None:
+        places = []
+        for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
+            text = _place(wanted, topic, properties)
+            if text is None:
+                raise InputError(f"a message without {wanted}, which is to be its {what}")
+            places.append(text)
+        headers = {name: value for name, value in properties.items() if name not in SYSTEM}
+        known = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
+        rows.add(Message(places[0], places[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
+
+
+def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
+    if wanted == "topic":
+        return topic
+    if wanted.startswith("="):
+        return wanted[1:]
+    if wanted == "tag":
+        return properties.get("TAGS")
+    if wanted == "key":
+        return properties["KEYS"].split(" ")[0] if properties.get("KEYS") else None
+    return properties.get(wanted.removeprefix("header:"))
+
+
+def _parts(found: Found) -> list[Part]:
+    """Body and properties of the message, or of each in a batch. Raises InputError."""
+    body = unpacked(found.body, found.flag)
+    return messages_in(body) if found.flag & BATCH == BATCH else [Part(body, found.properties, 0)]
+
+
+def _base(path: str, data: Bytes) -> int:
+    """Where in the whole log the file begins: its name says, else its first sound record."""
+    name = Path(path).name
+    if NAME.fullmatch(name):
+        return int(name[:20])
+    return _first_base(data) or 0
+
+
+def _first_base(data: Bytes) -> int | None:
+    """Where in the whole log data begin by their first sound record, which says where it stands; None without one."""
+    effort, place = Effort(0), -1
+    while (place := _next_magic(data, place + 1)) < len(data):
+        if place + LEAST <= len(data):
+            base = START.unpack_from(data, place)[6] - place
+            if base >= 0 and isinstance(record_at(data, base, place, effort), Found):
+                return int(base)
+    return None
+
+
+def log_records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, Found | str]]:
+    """The records that begin in a split, and what is wrong where there is none.
+
+    What follows a record and is none is told with it, so the beginning of a split is passed over in silence; what says
+    of itself that it begins in a split is read or told there.
+    """
+    end = len(data) if split.end is None else split.end
+    place = split.start if split.start == 0 or split.exact else _next(data, base, split.start)
+    if place >= end:
+        return
+    effort = Effort(place)
+    while place < len(data):
+        if place >= end and (split.exact or _says_so(data, base, place)):
+            return
+        found = record_at(data, base, place, effort)
+        if isinstance(found, Found):
+            yield place, found
+            place += found.size
+            continue
+        if is_zero(data, place) or _ends_in_blank(data, base, place):
+            return
+        following = _behind(data, base, place)
+        yield place, found if following < len(data) else f"{found}, and the file ends with it"
+        if following >= end:
+            return
+        place = following
+
+
+def _behind(data: Bytes, base: int, place: int) -> int:
+    """Return where the next record stands behind one that is damaged.
+
+    If its size is right, that is where it ends: what its body holds is no record, whatever it looks like.
+    """
+    if _says_so(data, base, place):
+        size: int = START.unpack_from(data, place)[0]
+        if size >= LEAST and _says_so(data, base, place + size):
+            return place + size
+    return _next(data, base, place + 1)
+
+
+def record_at(data: Bytes, base: int, place: int, effort: Effort | None = None) -> Found | str:
+    """Return the record at a byte, or what is wrong with it. ``effort`` bounds what is hashed of a whole file."""
+    if place + LEAST > len(data):
+        return "not a record"
+    size, magic, crc, _, _, _, log_place, flag, born = START.unpack_from(data, place)
+    if magic not in (V1, V2) or log_place != base + place or size < LEAST:
+        return "not a record"
+    if place + size > len(data):
+        return "a record that is not whole"
+    if effort is not None and not effort.allows(place + size, size):
+        return "a record among so many that overlap that it is not looked at"
+    pieces = pieces_at(data, place, size, magic, flag)
+    if pieces is None:
+        return "a record whose parts do not fit in it"
+    body, topic, properties = pieces
+    if zlib.crc32(body) & 0x7FFFFFFF != crc & 0x7FFFFFFF:
+        return "a body whose checksum is wrong"
+    if not _is_checked(data, place, size, properties):
+        return "a record whose checksum is wrong"
+    if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
+        return "a record that is not whole"
+    return Found(size, born, flag, body, topic, properties)
+
+
+def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
+    """Return whether a record is as its checksum says, if it ends with one (``enabledAppendPropCRC``, since 5.1.1).
+
+    It is of all before it, in ten digits, the last one first (`MessageDecoder.createCrc32`).
+    """
+    found = WHOLE_CRC.search(properties)
+    if found is None:
+        return True
+    return int(found[1][::-1]) == zlib.crc32(data[place : place + size - len(found[0])]) & 0x7FFFFFFF
+
+
+def _next(data: Bytes, base: int, place: int) -> int:
+    """The next byte at which a record stands, be its body sound or not; the end of the data if there is none."""
+    while (place := _next_magic(data, place)) < len(data):
+        if _says_so(data, base, place):
+            return place
+        place += 1
+    return len(data)
+
+
+def _next_magic(data: Bytes, place: int) -> int:
+    """The next byte at which the size of a record may stand; the end of the data if there is none."""
+    found = MAGICS.search(data, place + 4)
+    return len(data) if found is None else found.start() - 4
+
+
+def _says_so(data: Bytes, base: int, place: int) -> bool:
+    """Whether what stands at a byte says of itself that it is a record that stands there."""
+    if place + START.size > len(data):
+        return False
+    head = START.unpack_from(data, place)
+    return head[1] in (V1, V2) and head[6] == base + place
+
+
+def _ends_in_blank(data: Bytes, base: int, place: int) -> bool:
+    """Return whether the log goes on in the next file: a blank fills this one, so no record stands behind it."""
+    return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _next(data, base, place + 8) == len(data)

@@ -1,0 +1,232 @@
+"""The store of a RocketMQ broker: a folder with its log, queues and index, and what it keeps of consumers, as values.
+
+=====================  ==========================================================================================
+``commitlog/``         all messages (`bindings.archive.rocketmq.commit`)
+``consumequeue/``      a folder for each topic and in it for each queue (`bindings.archive.rocketmq.queue`);
+                       ``batchconsumequeue/`` of topics of batches, ``consumequeue_ext/`` what extends the units
+``index/``             messages by key (`bindings.archive.rocketmq.index`)
+``config/``            topics, the offsets of consumer groups, how far delayed messages have been delivered
+``checkpoint``         up to when all this is surely on the disk
+``abort``              there while the broker runs, and after it was killed
+=====================  ==========================================================================================
+
+Opening a store lists and reads its small files only. Which messages fit to which queues is
+`bindings.archive.rocketmq.inspection`'s to say.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bindings.archive.reading import Bad
+from bindings.archive.rocketmq.commit import CommitLog, numbered
+from bindings.archive.rocketmq.index import IndexFile, index_file
+from bindings.archive.rocketmq.queue import ConsumeQueue
+from exchange.errors import InputError
+from exchange.field_values import RANGES
+from exchange.partition.clients.rocketmq.fastjson import parse_json
+
+__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "log_folder", "open_store"]
+
+LOWEST, HIGHEST = RANGES["long"]
+CHECKPOINT: Final = struct.Struct(">qqqqq")
+TIMER: Final = struct.Struct(">qqqq")
+MISSING: Final = "missing"
+NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
+"""All else comes when there is something to be kept in it."""
+QUEUES_IN_DATABASE: Final = "consume queues"
+DATABASE: Final = "CURRENT"
+"""A file that each folder of RocksDB has."""
+
+
+class Checkpoint(NamedTuple):
+    """Up to when is surely on the disk what was stored, in milliseconds since 1970, and where (`StoreCheckpoint`)."""
+
+    log: int
+    queues: int
+    keys: int
+    master_flushed: int = 0
+    """Byte of the log; 0 in 4.x and where there is no master."""
+    confirmed: int = 0
+
+
+class Topic(NamedTuple):
+    """A topic as the broker knows it (`TopicConfig`)."""
+
+    name: str
+    read_queues: int
+    write_queues: int
+    permission: int
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store, its large files not read yet."""
+
+    path: str
+    log: CommitLog
+    queues: tuple[ConsumeQueue, ...]
+    index: tuple[IndexFile, ...]
+    """In the order in which they were written."""
+    topics: Mapping[str, Topic]
+    """Name -> topic; empty if the broker keeps them elsewhere."""
+    offsets: Mapping[tuple[str, str], Mapping[int, int]]
+    """Consumer group and topic -> queue -> the offset that the group consumes next."""
+    delay_offsets: Mapping[int, int]
+    """Level of delay -> the offset in its queue that is delivered next."""
+    timer_read: int | None
+    """Up to when, in milliseconds since 1970, the wheel has delivered what was due (`TimerCheckpoint`)."""
+    checkpoint: Checkpoint | None
+    has_abort: bool
+    in_database: tuple[str, ...]
+    """What is kept in RocksDB, which is not read: queues, index, config."""
+    problems: tuple[Bad, ...]
+    """What is missing or cannot be read."""
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is a folder that holds a broker's store: its log or its queues, and something else of it."""
+    root = Path(path)
+    large = [(root / name).is_dir() for name in ("commitlog", "consumequeue")]
+    rest = (root / "checkpoint").is_file() or (root / "config" / "topics.json").is_file() or (root / "abort").is_file()
+    return all(large) or (any(large) and rest)
+
+
+def log_folder(path: str) -> str:
+    """Where in a store its commit log is."""
+    return str(Path(path) / "commitlog")
+
+
+def open_store(path: str) -> Store:
+    """The store in a folder. Raises InputError if it is none, or cannot be read."""
+    if not is_store(path):
+        raise InputError(f"{path}: not the store of a RocketMQ broker: there is no commitlog and consumequeue in it")
+    root = Path(path)
+    problems = [Bad(str(root / name), 0, MISSING) for name in NEEDED if not (root / name).exists()]
+    config = root / "config"
+    queues = tuple(_queues(root, problems))
+    if queues and not (config / "topics.json").exists():
+        problems.append(Bad(str(config / "topics.json"), 0, MISSING))
+    topics = _json(config / "topics.json", problems).get("topicConfigTable", {})
+    offsets = _json(config / "consumerOffset.json", problems).get("offsetTable", {})
+    delays = _json(config / "delayOffset.json", problems).get("offsetTable", {})
+    return Store(
+        path=path,
+        log=CommitLog(numbered(root / "commitlog")),
+        queues=queues,
+        index=tuple(_index(root / "index", problems)),
+        topics=_told(config / "topics.json", problems, lambda: {n: _topic(n, told) for n, told in topics.items()}),
+        offsets=_told(
+            config / "consumerOffset.json",
+            problems,
+            lambda: {_group_topic(name): _numbers(queues) for name, queues in offsets.items()},
+        ),
+        delay_offsets=_told(config / "delayOffset.json", problems, lambda: _numbers(delays)),
+        timer_read=next(iter(_longs(config / "timercheck", TIMER, problems) or ()), None),
+        checkpoint=_checkpoint(root / "checkpoint", problems),
+        has_abort=(root / "abort").exists(),
+        in_database=tuple(_databases(root)),
+        problems=tuple(problems),
+    )
+
+
+def _queues(root: Path, problems: list[Bad]) -> Iterator[ConsumeQueue]:
+    for kind, batches in (("consumequeue", False), ("batchconsumequeue", True)):
+        for topic in _folders(root / kind):
+            for queue in sorted(_folders(topic), key=lambda folder: (len(folder.name), folder.name)):
+                if not (queue.name.isascii() and queue.name.isdecimal()):
+                    problems.append(Bad(str(queue), 0, "no queue of a topic"))
+                    continue
+                extension = numbered(root / "consumequeue_ext" / topic.name / queue.name)
+                yield ConsumeQueue(topic.name, int(queue.name), numbered(queue), extension, batches)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _index(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not (path.is_file() and path.name.isdecimal()):
+            continue
+        try:
+            yield index_file(str(path))
+        except InputError as error:
+            problems.append(Bad(str(path), 0, str(error).partition(": ")[2]))
+
+
+def _databases(root: Path) -> Iterator[str]:
+    if (root / "consumequeue" / DATABASE).exists():
+        yield QUEUES_IN_DATABASE
+    if not (root / "config" / "topics.json").exists() and any(root.glob(f"config/*/{DATABASE}")):
+        yield "config"
+
+
+def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
+    """An object as fastjson writes it, with numbers as names; the file before it where this one is half written."""
+    for each in (path, path.with_name(f"{path.name}.bak")):
+        if not each.exists():
+            continue
+        try:
+            told = parse_json(each.read_text(encoding="utf-8"))
+        except (OSError, ValueError, InputError) as error:
+            problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
+            continue
+        if isinstance(told, dict):
+            return told
+        problems.append(Bad(str(each), 0, "not what a broker writes"))
+    return {}
+
+
+def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
+    """What a file of JSON tells, nothing where it is not what a broker writes."""
+    try:
+        return make()
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
+        problems.append(Bad(str(path), 0, "not what a broker writes"))
+        return {}
+
+
+def _topic(name: str, told: Mapping[str, Any]) -> Topic:
+    return Topic(
+        name, int(told["readQueueNums"]), int(told["writeQueueNums"]), int(told["perm"]),
+        {str(key): str(value) for key, value in (told.get("attributes") or {}).items()},
+    )  # fmt: skip
+
+
+def _group_topic(name: str) -> tuple[str, str]:
+    topic, _, group = name.partition("@")
+    return group, topic
+
+
+def _numbers(told: Mapping[str, Any]) -> dict[int, int]:
+    numbers = {int(name): int(value) for name, value in told.items()}
+    if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
+        raise ValueError
+    return numbers
+
+
+def _checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
+    told = _longs(path, CHECKPOINT, problems)
+    return Checkpoint(*told) if told else None
+
+
+def _longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple[int, ...] | None:
+    if not path.exists():
+        return None
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) < layout.size:
+        problems.append(Bad(str(path), 0, "too short"))
+        return None
+    return layout.unpack_from(data)

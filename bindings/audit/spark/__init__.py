@@ -1,0 +1,1 @@
+"""The audit as PySpark jobs; the only modules that import pyspark."""

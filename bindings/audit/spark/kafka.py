@@ -1,0 +1,160 @@
+"""A topic of Kafka as records to audit, through Spark's own connector: ``kafka://host:port[,host:port]/topic``.
+
+The connector is a package of its own, which Spark gets with ``--packages``. What it reads comes to the counting worker
+as it is, and becomes records there by the code that reads Kafka's segment files: the same mapping, the same headers.
+What follows the topic after ``?`` goes to the connector: ``startingOffsets``, ``endingOffsets``,
+``startingTimestamp``, ``maxOffsetsPerTrigger``, ``kafka.security.protocol`` and so on, by its own names.
+
+A batch reads what there is when it begins. A stream reads from the beginning of the topic, unless ``startingOffsets``
+says otherwise, and its checkpoint knows how far: see `bindings.audit.spark.streaming`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.archive.formats.kafka_batches import Places, Records, Spans
+from bindings.archive.formats.kafka_rows import items_of
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import Item
+from bindings.audit.local import Pass
+from bindings.audit.selection import EVERYTHING, Selection
+from bindings.audit.spark.frames import run_on
+from bindings.audit.study import Study
+from bindings.audit.tasks import columns_of, counting, order_of
+from bindings.sources.address import parse_address
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+__all__ = ["SCHEME", "Topic", "needs_headers", "read", "rows_to_follow", "run_on_topic", "topic_at"]
+
+SCHEME: Final = "kafka://"
+CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+class Topic(NamedTuple):
+    """What a URL of Kafka says."""
+
+    brokers: str
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    """For the connector."""
+
+
+def topic_at(url: str) -> Topic:
+    """The topic of a URL. Raises InputError, which says what a URL is like."""
+    example = "kafka://localhost:9092/orders"
+    address = parse_address(url, ("kafka",), example)
+    name = unquote(address.path.removeprefix("/"))
+    if not name or "/" in name:
+        raise InputError(f"an address that names no topic; write {example}")
+    if address.login:
+        raise InputError("the address of a topic takes no user and password: give them to the connector by --conf")
+    return Topic(address.hosts, name, tuple(parse_qsl(address.query, keep_blank_values=True)))
+
+
+def run_on_topic(
+    spark: SparkSession,
+    topic: Topic,
+    studies: Sequence[Study[Any]],
+    selection: Selection = EVERYTHING,
+    mapping: Mapping = USUAL,
+    *,
+    max_bad: int | None = None,
+) -> Pass:
+    """Read what is in a topic once, for all studies.
+
+    Raises InputError when the connector is not there, `bindings.audit.tasks.TooManyBad` if more than ``max_bad``
+    records are bad.
+    """
+    rows = _loaded(spark, spark.read, topic, needs_headers(studies, selection, mapping))
+    return run_on(rows, studies, selection, read=partial(read, mapping=mapping), max_bad=max_bad)
+
+
+def rows_to_follow(spark: SparkSession, topic: Topic, *, headers: bool) -> DataFrame:
+    """What is in a topic and comes to be in it, for `read`. Raises InputError when the connector is not there."""
+    return _loaded(spark, spark.readStream, topic, headers)
+
+
+def _loaded(spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic: Topic, headers: bool) -> DataFrame:
+    options = {
+        "startingOffsets": "earliest", **dict(topic.options), "kafka.bootstrap.servers": topic.brokers,
+        "subscribe": topic.name, "includeHeaders": str(headers).lower(),
+    }  # fmt: skip
+    try:
+        loaded = reader.format("kafka").options(**options).load()
+        return loaded.select(*COLUMNS, *(("headers",) if headers else ()))
+    except Exception as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "data source: kafka" not in str(error):
+            raise
+        package = f"{CONNECTOR}:{spark.version}"
+        raise InputError(
+            f"Spark's connector for Kafka is not installed; start Spark with it: --packages {package} of spark-submit, "
+            f"or --conf spark.jars.packages={package}"
+        ) from None
+
+
+def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: Mapping) -> bool:
+    """Whether the headers of records are wanted, which the connector gives only when asked."""
+    with counting(order_of(studies, selection)) as counters:
+        columns = columns_of(counters, selection)
+    return {"headers", "cc", "bcc"}.intersection(columns) != set() or any(
+        place.startswith("header:") for place in (mapping.exchange, mapping.routing_key)
+    )
+
+
+def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: Mapping = USUAL) -> Iterator[Item]:
+    """The records in rows of the connector, and a word on those without an exchange or routing key."""
+    topics, partitions = batch.column("topic"), np.asarray(batch.column("partition"))
+    ends = np.flatnonzero(np.diff(partitions)) + 1
+    for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(partitions)], strict=True):
+        if start < end:
+            topic = topics[start].as_py()
+            source = f"kafka:{topic}-{partitions[start]}"
+            yield from items_of(_records(batch.slice(start, end - start)), source, topic, mapping, columns)
+
+
+def _records(batch: pa.RecordBatch) -> Records:
+    """Rows of the connector as records of a batch of Kafka's."""
+    columns = [batch.column("key"), batch.column("value")]
+    counts = np.zeros(batch.num_rows, np.int64)
+    if "headers" in batch.schema.names:
+        lists = batch.column("headers")
+        counts = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+        headers = lists.flatten()
+        columns += [headers.field("key").cast(pa.binary()), headers.field("value")]
+    else:
+        columns += [pa.array([], pa.binary())] * 2
+    spans: list[Spans] = []
+    pieces: list[np.ndarray[Any, Any]] = []
+    size = 0
+    for column in columns:
+        data, places = _bytes_of(column)
+        lengths = np.where(np.asarray(column.is_valid()), np.diff(places), -1)
+        spans.append(Spans(places[:-1] + size, lengths))
+        pieces.append(data)
+        size += len(data)
+    times = np.asarray(pc.fill_null(batch.column("timestamp").cast(pa.int64()), -1000)) // 1000
+    offsets = np.asarray(batch.column("offset"))
+    return Records(np.concatenate(pieces), offsets, times, spans[0], spans[1], counts, spans[2], spans[3])
+
+
+def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
+    """The bytes of a column, and where each of its values begins and ends in them."""
+    column = column.cast(pa.large_binary())
+    _, ends, data = column.buffers()
+    places = (
+        np.frombuffer(ends, np.int64, len(column) + 1, column.offset * 8) if ends is not None else np.zeros(1, np.int64)
+    )
+    return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places

@@ -1,0 +1,180 @@
+"""A running sum at rest: what each batch of a stream added, under the batch's number, folded from time to time.
+
+::
+
+    account/batch=0000000007.json       what a batch met, written last: with it the batch is in the ledger
+    coverage/batch=0000000007.parquet   what a study counted in it
+    account/sum=0000000006.json         the same of all batches up to this one, written last
+    coverage/sum=0000000006.parquet
+
+A batch that comes again, because its stream was interrupted before it could note that it was done, takes the place of
+what was written of it before: so each batch is in the sum exactly once. Every file is there whole or not at all, and
+files are only removed when what holds their sum is there, so the ledger can be left at any moment.
+
+A stream numbers its batches one by one and never repeats one that was followed by another. A ledger that would have a
+gap, or get a batch again that it has folded, does not belong to that stream: that raises, and nothing is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bindings.archive.reading import Bad
+from bindings.audit.account import Account, BadFacts
+from bindings.audit.spark.growth import write_whole
+from bindings.audit.study import Study
+from bindings.sources.files import make_folders
+from exchange.errors import InputError
+
+__all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
+
+FOLDED: Final = 16
+"""Batches are folded when there are so many."""
+ACCOUNT: Final = "account"
+
+
+class Entry(NamedTuple):
+    """What was counted, and what was met."""
+
+    values: Mapping[str, Any]
+    """The name of a study -> its value."""
+    account: Account
+
+    def __add__(self, other: object) -> Entry:
+        if not isinstance(other, Entry):
+            return NotImplemented
+        values = {name: value + other.values[name] for name, value in self.values.items()}
+        return Entry(values, self.account + other.account)
+
+
+class Ledger:
+    """The sum of a stream's batches, kept in a folder. Raises InputError when the folder cannot be used."""
+
+    def __init__(self, folder: Path, studies: Mapping[str, Study[Any]], folded: int = FOLDED) -> None:
+        self._folder = folder
+        self._studies = studies
+        self._fold_at = folded
+        for name in (ACCOUNT, *studies):
+            make_folders(folder / name)
+        self._before: tuple[int, Entry] | None = None
+
+    def put(self, batch: int, entry: Entry) -> Entry:
+        """Write down what a batch added, and return the sum up to it.
+
+        Raises InputError, and writes nothing, if the batches before it are not all there, or some are that come after.
+        """
+        before = self._up_to(batch)
+        self._write(f"batch={batch:010}", entry)
+        total = before + entry
+        self._before = batch + 1, total
+        return total
+
+    def total(self) -> tuple[int, Entry]:
+        """How many batches there are, and their sum."""
+        summed, batches = self._there()
+        count = max([summed, *batches]) + 1
+        return count, self._sum_of(summed, range(summed + 1, count))
+
+    def fold(self, batch: int) -> None:
+        """The stream will not repeat this batch and those before it: write one sum for them, if they are many."""
+        summed, _ = self._there()
+        if batch - summed < self._fold_at:
+            return
+        self._write(f"sum={batch:010}", self._sum_of(summed, range(summed + 1, batch + 1)))
+        self._tidy(batch)
+
+    def _up_to(self, batch: int) -> Entry:
+        """The sum of the batches before one."""
+        if self._before is not None and self._before[0] == batch:
+            return self._before[1]
+        summed, batches = self._there()
+        if batch <= summed:
+            raise InputError(
+                f"{self._folder}: batch {batch} was counted and folded long ago: the checkpoint was lost, or is of "
+                "another stream; give a new folder for the state"
+            )
+        missing = set(range(summed + 1, batch)) - batches
+        if missing:
+            raise InputError(
+                f"{self._folder}: what batch {min(missing)} counted is not there: the files were removed, or the "
+                "checkpoint is of another stream; give a new folder for the state"
+            )
+        if max(batches, default=0) > batch:
+            raise InputError(
+                f"{self._folder}: batch {max(batches)} is there already, and batch {batch} comes: the checkpoint was "
+                "lost, or is of another stream; give a new folder for the state"
+            )
+        return self._sum_of(summed, range(summed + 1, batch))
+
+    def _there(self) -> tuple[int, set[int]]:
+        """The last batch of the sum, -1 if there is none, and the batches behind it."""
+        files = [path.stem.split("=") for path in (self._folder / ACCOUNT).glob("*=*.json") if path.name[0] != "."]
+        summed = max([int(number) for kind, number in files if kind == "sum"], default=-1)
+        self._tidy(summed)
+        return summed, {int(number) for kind, number in files if kind == "batch" and int(number) > summed}
+
+    def _sum_of(self, summed: int, batches: range) -> Entry:
+        names = [f"sum={summed:010}"] if summed >= 0 else []
+        total = Entry({name: study.zero() for name, study in self._studies.items()}, Account())
+        for name in [*names, *(f"batch={batch:010}" for batch in batches)]:
+            total += self._read(name)
+        return total
+
+    def _write(self, name: str, entry: Entry) -> None:
+        try:
+            for study, value in entry.values.items():
+                sink = pa.BufferOutputStream()
+                pq.write_table(self._studies[study].table_of(value), sink, compression="zstd", write_page_checksum=True)
+                write_whole(self._folder / study / f"{name}.parquet", sink.getvalue().to_pybytes())
+            data = json.dumps(account_to_json(entry.account)).encode()
+            write_whole(self._folder / ACCOUNT / f"{name}.json", data)
+        except OSError as error:
+            raise InputError(f"{self._folder}: cannot be written: {error.strerror or error}") from None
+
+    def _read(self, name: str) -> Entry:
+        try:
+            values = {}
+            for study, reader in self._studies.items():
+                path = self._folder / study / f"{name}.parquet"
+                values[study] = reader.value_of(pq.ParquetFile(path, page_checksum_verification=True).read())
+            account = account_from_json(json.loads((self._folder / ACCOUNT / f"{name}.json").read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            raise InputError(f"{self._folder}: {name} cannot be read: {error}") from None
+        return Entry(values, account)
+
+    def _tidy(self, summed: int) -> None:
+        """Remove the files of which the sum is there; the accounts last, so that no batch is there in part."""
+        for study in (*self._studies, ACCOUNT):
+            for path in (self._folder / study).glob("*=*"):
+                kind, _, number = path.stem.partition("=")
+                if path.name[0] != "." and (int(number) < summed or (kind == "batch" and int(number) == summed)):
+                    path.unlink(missing_ok=True)
+
+
+def account_to_json(account: Account) -> dict[str, Any]:
+    """An account as JSON."""
+    bad = {
+        reason: [facts.records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in facts.samples]]
+        for reason, facts in account.bad.items()
+    }
+    return {
+        "records": account.records, "first": account.first, "last": account.last, "untimed": account.untimed,
+        "skipped": dict(account.skipped), "bad": bad,
+    }  # fmt: skip
+
+
+def account_from_json(value: Mapping[str, Any]) -> Account:
+    """The account that `account_to_json` wrote."""
+    bad = {
+        reason: BadFacts(records, tuple([Bad(source, at, why, b64decode(data)) for source, at, why, data in samples]))
+        for reason, (records, samples) in value["bad"].items()
+    }
+    times = value["records"], value["first"], value["last"], value["untimed"]
+    return Account(*times, value["skipped"], bad)

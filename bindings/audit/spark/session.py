@@ -1,0 +1,282 @@
+"""The Spark session of an audit: one that is there, one on a cluster, or Spark's own in this process's machine.
+
+What was there before stays; what was started here ends here. An embedded Spark says nothing on the terminal: what its
+JVM and workers print goes to a file, of which an error shows the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from exchange.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JAVA", "PYSPARK", "Step", "cores_of", "is_connect", "java_version", "session", "watched"]
+
+PYSPARK: Final = (4, 0)
+"""The least release of pyspark."""
+
+JAVA: Final = 17
+"""The least release of Java, for Spark 4."""
+
+LEAST_MEMORY: Final = 1
+MOST_MEMORY: Final = 4
+"""GiB of the JVM's heap; the work is done outside of it, but Spark groups and sorts in it."""
+
+HERE: Final = re.compile(r"local(\[|$)")
+"""A master whose workers run on this machine, in the environment of this process."""
+
+POLL_SECONDS: Final = 0.2
+LOG_LINES: Final = 5
+LOG_BYTES: Final = 1 << 14
+
+QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+"""What an embedded Spark is told: no server, nothing on the terminal, no Hive."""
+
+Step: TypeAlias = Callable[[int, int], None]
+"""Is told how many of Spark's tasks are done, and how many there are until now."""
+
+
+@contextmanager
+def session(
+    master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session: the active one if there is one, or that of spark-submit; else one that ends with this context.
+
+    ``master`` is Spark's own notation, by default ``local[*]``; ``remote`` an address of Spark Connect, by default what
+    SPARK_REMOTE says; ``conf`` has settings of Spark, which win over ours. Workers on other machines are given this
+    package; numpy, pyarrow and pandas they must have. Raises InputError when something is missing, saying what.
+    """
+    spark_version()
+    from pyspark.sql import SparkSession
+
+    with ExitStack() as stack:
+        active = SparkSession.getActiveSession()
+        remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
+        if active is not None:
+            if master or remote:
+                raise InputError("there is a Spark session already; leave out the master")
+            yield active
+        else:
+            folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="hashstar-", ignore_cleanup_errors=True))
+            )
+            if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, which was told everything
+                spark = SparkSession.builder.appName("hashstar").getOrCreate()
+            elif remote:
+                spark = _connected(remote, conf or {})
+            else:
+                spark = _started(master or "local[*]", conf or {}, folder, stack)
+            stack.callback(spark.stop)
+            if is_connect(spark) or not HERE.match(spark.sparkContext.master or ""):
+                spark.addArtifacts(str(_packages(folder)), pyfile=True)
+            yield spark
+
+
+def spark_version() -> str:
+    """The release of pyspark. Raises InputError if there is none, or one that is too old."""
+    try:
+        import pyspark
+    except ImportError:
+        raise InputError("this needs Spark: pip install 'hashstar[spark]'") from None
+    found = pyspark.__version__
+    if tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < PYSPARK:
+        wanted = ".".join(map(str, PYSPARK))
+        raise InputError(f"this needs pyspark {wanted} or later, found {found}: pip install -U 'hashstar[spark]'")
+    return found
+
+
+def java_version(environment: Mapping[str, str]) -> int:
+    """The release of the Java that Spark would take, 17 of Java 17.0.2.
+
+    Raises InputError when there is none or it is too old, saying what was found.
+    """
+    home = environment.get("JAVA_HOME")
+    way_out = f"install Java {JAVA} or later and set JAVA_HOME, or do without Spark: --no-spark"
+    java = shutil.which("java", path=str(Path(home) / "bin") if home else environment.get("PATH", ""))
+    if java is None:
+        where = f"none in JAVA_HOME, which is {home}" if home else "JAVA_HOME is not set, and there is none in PATH"
+        raise InputError(f"Spark needs Java, and there is none: {where}; {way_out}")
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        said = done.stderr + done.stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(error)
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
+    if found is None:
+        first = said.strip().partition("\n")[0] or "nothing"
+        raise InputError(f"Spark needs Java, and {java} is none that works (it said: {first}); {way_out}")
+    release = int(found[1])
+    if release < JAVA:
+        raise InputError(f"Spark needs Java {JAVA} or later, and {java} is Java {release}; {way_out}")
+    return release
+
+
+def _started(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack) -> SparkSession:
+    """A Spark that belongs to this process."""
+    java_version(os.environ)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    settings = {
+        **QUIET,
+        "spark.app.name": "hashstar",
+        "spark.master": master,
+        "spark.driver.memory": f"{_memory()}g",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        stack.enter_context(_environment("PYSPARK_PYTHON", sys.executable))  # the workers' Python must be this one
+    wanted = SparkConf().setAll([*{**settings, **conf}.items()])
+    log = folder / "spark.log"
+    try:
+        with log.open("wb") as file:
+            gateway: Any = SparkContext._gateway or launch_gateway(wanted, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+        return SparkSession(SparkContext(conf=wanted, gateway=gateway))
+    except Exception as error:  # noqa: BLE001  whatever Spark raises
+        raise InputError(f"Spark does not start with master {master}: {_reason(error, log)}") from None
+
+
+def _connected(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkImportError
+    from pyspark.sql import SparkSession
+
+    if remote.startswith("local"):
+        java_version(os.environ)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        builder = SparkSession.builder.remote(remote)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except (PySparkImportError, ImportError) as error:
+        raise InputError(f"Spark Connect needs more packages ({error}): pip install 'pyspark[connect]'") from None
+    except Exception as error:  # noqa: BLE001  whatever Spark raises
+        raise InputError(f"Spark Connect at {remote}: {_reason(error)}") from None
+
+
+def _reason(error: Exception, log: Path | None = None) -> str:
+    said = str(error).strip().partition("\n")[0] or type(error).__name__
+    lines: list[str] = []
+    if log is not None and log.exists():
+        lines = [line.strip() for line in log.read_bytes()[-LOG_BYTES:].decode("utf-8", "replace").splitlines()]
+        lines = [line for line in lines if line and not line.startswith(("at ", "WARNING: Using incubator"))]
+    return "\n  ".join([said, *lines[-LOG_LINES:]])
+
+
+def _memory() -> int:
+    """GiB: a quarter of the machine's, within bounds."""
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    except (AttributeError, ValueError, OSError):
+        return LEAST_MEMORY
+    return min(max(machine // 4, LEAST_MEMORY), MOST_MEMORY)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _packages(folder: Path) -> Path:
+    """This package and the engine as a file that Python can import from."""
+    path = folder / "hashstar.zip"  # workers import from no file that is called otherwise, not even from a wheel
+    top = Path(__file__).parents[3]
+    if top.is_file():  # what spark-submit was given with --py-files
+        shutil.copyfile(top, path)
+        return path
+    with ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for name in ("exchange", "bindings"):
+            for source in sorted((top / name).rglob("*")):
+                if source.is_file() and "__pycache__" not in source.parts:
+                    file.write(source, source.relative_to(top))
+    return path
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks a session runs at a time, so far as Spark tells; more may come later."""
+    if not is_connect(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    from pyspark.sql import functions
+
+    return spark.range(1 << 16).select(functions.spark_partition_id()).distinct().count()
+
+
+@contextmanager
+def watched(spark: SparkSession, step: Step) -> Iterator[None]:
+    """Tell how far Spark is, from another thread, as long as this context lasts."""
+    if is_connect(spark):
+        seen: dict[int, tuple[int, int]] = {}
+
+        def told(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            for stage in stages or ():
+                seen[stage.stage_id] = stage.num_completed_tasks, stage.num_tasks
+            _sum(seen, step)
+
+        handler: Any = told  # its type is an abstract class, which any function is taken for
+        spark.registerProgressHandler(handler)
+        try:
+            yield
+        finally:
+            spark.removeProgressHandler(handler)
+        return
+    end = threading.Event()
+    thread = threading.Thread(target=_poll, args=(spark, step, end), name="hashstar-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def _poll(spark: SparkSession, step: Step, end: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    seen: dict[int, tuple[int, int]] = {}
+    while not end.wait(POLL_SECONDS):
+        active = tracker.getActiveStageIds()
+        for stage in active:
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                seen[stage] = info.numCompletedTasks, info.numTasks
+        seen |= {stage: (of, of) for stage, (_, of) in seen.items() if stage not in active}
+        _sum(seen, step)
+
+
+def _sum(seen: Mapping[int, tuple[int, int]], step: Step) -> None:
+    if seen:
+        step(sum(done for done, _ in seen.values()), sum(of for _, of in seen.values()))

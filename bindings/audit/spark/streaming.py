@@ -1,0 +1,349 @@
+"""A running audit: the sum of what studies count in an archive that grows, kept up to date and never counted twice.
+
+A query of Structured Streaming watches the archive. What flows in it are no records but splits: small rows that say
+which part of which file is complete and new (`bindings.audit.spark.growth`). Each micro-batch is a pass over its
+splits, the same job as a pass over a whole archive, and what it counts is put into a ledger under the number of the
+micro-batch (`bindings.audit.spark.ledger`). Spark's checkpoint says which micro-batch comes next; one that was
+interrupted comes again, with the same splits, and takes the place of what was written of it.
+
+All of it lies in one folder, ``STATE/<epoch>/``. An epoch is what is counted: the studies with their topologies, and
+the selection. When the topology changes, a new epoch begins, which reads the archive from its beginning; that of the
+old one stays, and goes on should the old topology come back.
+
+    STATE/3f9c…/epoch.json      what is counted in this epoch, and of which archive
+    STATE/3f9c…/checkpoint/     Spark's
+    STATE/3f9c…/files/          how far each file was taken
+    STATE/3f9c…/account/, …/coverage/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Options
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.reading import Format, Split
+from bindings.audit.local import Pass
+from bindings.audit.planning import SMALLEST
+from bindings.audit.selection import EVERYTHING, Selection
+from bindings.audit.spark import kafka
+from bindings.audit.spark.frames import run_on
+from bindings.audit.spark.gathering import performed
+from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
+from bindings.audit.spark.ledger import Entry, Ledger
+from bindings.audit.study import Study
+from bindings.audit.tasks import Results, Task, order_of
+from bindings.sources.files import make_folders
+from exchange.errors import InputError
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before 4.2, where Spark asks once how far the archive goes and keeps to that
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """What Spark takes for a source that can end."""
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["Following", "SplitSource", "Update", "follow", "mapping_of"]
+
+log: Final = logging.getLogger(__name__)
+
+SPLIT_ROWS: Final = "split binary, notice string, open_files int"
+"""What flows in the query: a split, or something that was met, or how many files end in the middle of a record."""
+
+
+class Update(NamedTuple):
+    """What is known after a micro-batch."""
+
+    batch: int
+    total: Pass
+    """Of the whole epoch."""
+    records: int
+    """Read in this micro-batch, with those that were skipped or bad."""
+    notices: tuple[str, ...]
+    """What was met that a reader of the numbers should know: files that were replaced, cut or removed."""
+    open_files: int
+    """Files that ended in what may be the beginning of a record, which is left for the next time."""
+
+
+class Following:
+    """A running audit. Stop it or wait for it, or it goes on in the background while the session lives."""
+
+    def __init__(self, query: StreamingQuery, counted: _Counted, begun: str | None) -> None:
+        self.query = query
+        self.begun: str | None = begun
+        """If this is a new epoch: what it is, and what that means."""
+        self._counted = counted
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it has ended, at the latest after so many seconds. Raises what ended it, if that was a failure."""
+        try:
+            ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # it takes fractions too
+        except Exception as error:
+            raise self._counted.failure or error from error
+        return seconds is None or bool(ended)
+
+    def stop(self) -> None:
+        """Stop, and leave what is half done for the next time."""
+        self.query.stop()
+
+    def total(self) -> Pass:
+        """What was counted in this epoch until now."""
+        return self._counted.total()
+
+
+def follow(
+    spark: SparkSession,
+    archive: str,
+    studies: Sequence[Study[Any]],
+    state: str,
+    *,
+    every: float | None = None,
+    selection: Selection = EVERYTHING,
+    mapping: Mapping = USUAL,
+    on_update: Callable[[Update], None] = lambda update: None,
+    step_bytes: int = STEP_BYTES,
+) -> Following:
+    """Follow a file or folder that grows, or a topic of Kafka: take what is new now, or ``every`` so many seconds.
+
+    ``on_update`` is told after each micro-batch, when its sum is safe; it may be told of one again after a restart.
+    A micro-batch takes about ``step_bytes`` of files. Raises InputError if the archive is not there, or if the state is
+    of another one.
+    """
+    state = str(Path(state).absolute())  # the JVM and workers have working directories of their own
+    if archive.startswith(kafka.SCHEME):
+        topic = kafka.topic_at(archive)
+        rows = kafka.rows_to_follow(spark, topic, headers=kafka.needs_headers(studies, selection, mapping))
+        folder, begun = _epoch(f"{kafka.SCHEME}{topic.brokers}/{topic.name}", studies, state, selection, mapping)
+        count = partial(_count_records, studies=studies, selection=selection, mapping=mapping)
+    else:
+        place = str(Path(archive).absolute())
+        if not Path(place).exists():
+            raise InputError(f"{archive}: there is no such file or folder")
+        folder, begun = _epoch(place, studies, state, selection, mapping)
+        spark.dataSource.register(SplitSource)
+        options = {"path": place, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | options_of(mapping)
+        rows = spark.readStream.format(SplitSource.name()).options(**options).load()
+        count = partial(_count_splits, studies=studies, selection=selection)
+    counted = _Counted(folder, studies, on_update, count)
+    writer: DataStreamWriter = rows.writeStream.foreachBatch(counted).queryName(f"hashstar {folder.name}")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
+    return Following(writer.start(), counted, begun)
+
+
+class _Counted:
+    """What is done with a micro-batch."""
+
+    def __init__(
+        self,
+        folder: Path,
+        studies: Sequence[Study[Any]],
+        on_update: Callable[[Update], None],
+        count: Callable[[DataFrame], tuple[Results, Step]],
+    ) -> None:
+        self._names = _names_of(studies)
+        self._studies = tuple(studies)
+        self._ledger = Ledger(folder, dict(zip(self._names, studies, strict=True)))
+        self._on_update = on_update
+        self._count = count
+        self.failure: Exception | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        try:
+            self._ledger.fold(batch - 1)  # this one comes, so that one is done
+            results, met = self._count(rows)
+            entry = Entry(dict(zip(self._names, results.values, strict=True)), results.account)
+            total = self._ledger.put(batch, entry)
+            self._on_update(Update(batch, self._pass_of(total), entry.account.read, met.notices, met.open_files))
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def total(self) -> Pass:
+        return self._pass_of(self._ledger.total()[1])
+
+    def _pass_of(self, entry: Entry) -> Pass:
+        values = [
+            study.finished(entry.values[name], entry.account)
+            for name, study in zip(self._names, self._studies, strict=True)
+        ]
+        return Pass(tuple(values), entry.account)
+
+
+def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection) -> tuple[Results, Step]:
+    """A pass over the splits in some rows."""
+    splits: list[tuple[Format, Split]] = []
+    notices: list[str] = []
+    open_files = 0
+    for row in rows.collect():
+        if row.split is not None:
+            form, split = pickle.loads(row.split)  # noqa: S301  made by our own reader
+            if Path(split.path).exists():
+                splits.append((form, split))
+            else:
+                notices.append(f"{split.path}: it has gone before it was read")
+        if row.notice is not None:
+            notices.append(row.notice)
+        open_files = row.open_files or open_files
+    for notice in notices:
+        log.warning(notice)
+    results = performed(rows.sparkSession, _tasks(splits), studies, order_of(studies, selection))
+    return results, Step((), tuple(notices), open_files)
+
+
+def _count_records(
+    rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection, mapping: Mapping
+) -> tuple[Results, Step]:
+    """A pass over rows of Kafka's connector."""
+    passed = run_on(rows, studies, selection, read=partial(kafka.read, mapping=mapping))
+    return Results(passed.values, passed.account), Step(())
+
+
+def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
+    """Tasks of about as many bytes as are worth one."""
+    tasks: list[Task] = []
+    group: list[tuple[Format, Split]] = []
+    weight = 0
+    for form, split in splits:
+        group.append((form, split))
+        weight += Path(split.path).stat().st_size if split.end is None or not form.grows else split.end - split.start
+        if weight >= SMALLEST:
+            tasks.append(Task(len(tasks), tuple(group), weight))
+            group, weight = [], 0
+    if group:
+        tasks.append(Task(len(tasks), tuple(group), weight))
+    return tasks
+
+
+def _epoch(
+    archive: str, studies: Sequence[Study[Any]], state: str, selection: Selection, mapping: Mapping
+) -> tuple[Path, str | None]:
+    """The folder of what is counted, and what to say if it is a new one."""
+    counted = {
+        "studies": {name: _identity(study) for name, study in zip(_names_of(studies), studies, strict=True)},
+        "selection": [selection.vhost, selection.since, selection.until],
+        "mapping": [mapping.exchange, mapping.routing_key],
+    }
+    name = hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:16]
+    folder = Path(state) / name
+    file = folder / "epoch.json"
+    try:
+        others = [path for path in Path(state).glob("*/epoch.json") if path != file]
+        if file.exists():
+            known = json.loads(file.read_bytes())["archive"]
+            if known != archive:
+                raise InputError(f"{state}: this is the state of {known}; give another folder to follow {archive}")
+            return folder, None
+        make_folders(folder)
+        write_whole(file, json.dumps(counted | {"archive": archive}, indent=2).encode())
+    except OSError as error:
+        raise InputError(f"{state}: cannot be used for the state: {error.strerror or error}") from None
+    if not others:
+        return folder, f"{folder}: a new epoch begins, with all that is in the archive"
+    return folder, (
+        f"{folder}: a new epoch begins, since the topology, the studies or the selection are not those of "
+        f"{len(others)} earlier one(s); it counts all that is in the archive, and the others stay as they are"
+    )
+
+
+def _names_of(studies: Sequence[Study[Any]]) -> list[str]:
+    """A name for each study: its kind, with a number if there are several of one kind."""
+    kinds = [type(study).__name__.removesuffix("Study").lower() for study in studies]
+    return [kind if kinds.count(kind) == 1 else f"{kind}-{n}" for n, kind in enumerate(kinds)]
+
+
+def _identity(study: Study[Any]) -> dict[str, str]:
+    """What a table of a study says of itself: its version and its topologies."""
+    metadata = study.table_of(study.zero()).schema.metadata or {}
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in metadata.items()}
+
+
+def options_of(mapping: Mapping) -> dict[str, str]:
+    """A mapping as options of a data source."""
+    return {"exchange": mapping.exchange, "routing_key": mapping.routing_key}
+
+
+def mapping_of(options: Options[str, str]) -> Mapping:
+    """The mapping that options of a data source say. Raises InputError."""
+    return Mapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
+
+
+class SplitSource(DataSource):
+    """The splits of a growing archive, as they become complete; for `follow`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hashstar-splits"
+
+    def schema(self) -> str:
+        return SPLIT_ROWS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        raise InputError("hashstar-splits can only be followed: use spark.readStream")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        growth = Growth(
+            self.options["path"], Path(self.options["state"]), mapping_of(self.options),
+            int(self.options.get("step_bytes", STEP_BYTES)),
+        )  # fmt: skip
+        return _SplitReader(growth)
+
+
+class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The steps of a growing archive as the offsets of a stream: an offset is the number of a step."""
+
+    def __init__(self, growth: Growth) -> None:
+        self.growth = growth
+        self._target: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self.growth.look()
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"step": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
+        """The next step; all that there are if Spark, before 4.2, does not say where it is."""
+        last = self.growth.look() if self._target is None else self._target
+        return {"step": last if start is None else min(start["step"] + 1, last)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self.parts_of(self.growth.steps(start["step"], end["step"]))
+
+    def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
+        """What the workers are given of some steps."""
+        raise NotImplementedError
+
+    def commit(self, end: dict[str, int]) -> None:
+        self.growth.forget(end["step"])
+
+
+class _SplitReader(StepReader):
+    """The splits themselves."""
+
+    def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
+        rows: list[tuple[bytes | None, str | None, int]] = []
+        for step in steps:
+            rows += [(pickle.dumps(split, pickle.HIGHEST_PROTOCOL), None, 0) for split in step.splits]
+            rows += [(None, notice, 0) for notice in step.notices]
+            rows.append((None, None, step.open_files))
+        return [InputPartition(rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return iter(partition.value)

@@ -1,0 +1,1 @@
+"""The forms of the findings of a check: text, JSON and SARIF."""

@@ -1,0 +1,1 @@
+"""What adds: tallies, comparisons and verifications, each with ``+`` and a file format."""

@@ -1,0 +1,52 @@
+"""`bindings.counts.sketch.hash_of` of a whole column, eight bytes of every key at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bindings.counts.columnar.arrays.keys import chunks
+from bindings.counts.columnar.arrays.table import KeyArray
+from bindings.counts.sketch import M1, M2
+from exchange.partition.batch.columns import Column, length_of
+
+__all__ = ["hashes_of"]
+
+LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+
+
+def hashes_of(keys: Any) -> KeyArray:
+    """The hash of each key of an Arrow column of texts."""
+    result = np.empty(length_of(keys), np.uint64)
+    start = 0
+    for part in chunks(keys):
+        result[start : start + part.size] = _hashes(part)
+        start += part.size
+    return result
+
+
+def _hashes(column: Column) -> KeyArray:
+    begin, end = int(column.offsets[0]), int(column.offsets[-1])
+    data = np.zeros(end - begin + 8, np.uint8)
+    data[: end - begin] = column.data[begin:end]
+    windows = np.ndarray((len(data) - 7,), "V8", data, strides=(1,))
+    lengths = column.lengths
+    order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")[::-1]
+    ascending, starts = lengths[order[::-1]], column.offsets[order] - begin
+    descending = ascending[::-1]
+    found = np.zeros(column.size, np.uint64)
+    for done in range(0, int(ascending[-1]) if column.size else 0, 8):
+        size = column.size - int(np.searchsorted(ascending, done, "right"))
+        block = windows[starts[:size] + done].view("<u8")
+        block &= LOW_BYTES[np.minimum(descending[:size] - done, 8)]
+        part = found[:size]
+        part ^= block
+        part *= np.uint64(M1)
+        part ^= part >> np.uint64(32)
+    found ^= descending.astype(np.uint64)
+    found *= np.uint64(M2)
+    found ^= found >> np.uint64(29)
+    result = np.empty(column.size, np.uint64)
+    result[order] = found
+    return result

@@ -1,0 +1,62 @@
+"""The partitions of a partitioned queue for rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bindings.archive.fields import tables_of
+from bindings.archive.names import has_nul, unescaped
+from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.table import IntArray
+from exchange.errors import InputError
+from exchange.message import Message
+from exchange.partition.batch import UNDECIDED, partition_batch
+from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["columns_of", "partitions_of"]
+
+COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
+"""Part of a message that a key may be taken from -> the column that has it."""
+
+
+def columns_of(partitionings: Iterable[Partitioning]) -> tuple[str, ...]:
+    """The columns that these take their keys from, beside the routing key."""
+    parts = {partitioning.key.part for partitioning in partitionings}
+    return tuple([column for part, column in COLUMN.items() if part in parts])
+
+
+def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitioning: Partitioning) -> IntArray:
+    """The id of the partition for each of the rows, ``UNDECIDED`` where the key does not decide."""
+    places = pa.array(rows)
+    source = partitioning.key
+    if not source.by_routing_key:
+        column = batch.column(COLUMN[source.part]).take(places)
+        return _chosen(partitioning, [source.of(message) for message in _carrying(column, source.part)])
+    keys = plain(batch.column("routing_key")).take(places)
+    if source.part == "word":
+        encoded = keys.dictionary_encode()
+        words = [source.of(Message("", unescaped(key))) for key in encoded.dictionary.to_pylist()]
+        return _chosen(partitioning, words).take(np.asarray(encoded.indices))
+    return _chosen(partitioning, [unescaped(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
+
+
+def _chosen(partitioning: Partitioning, keys: Any) -> IntArray:
+    try:
+        return partition_batch(partitioning.partitioner, keys, partitioning.partitions)
+    except InputError:  # the client cannot take one of them, and that one decides nothing
+        listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
+        found = [partitioning.choose_for(key).partition for key in listed]
+        return np.array([UNDECIDED if partition is None else partition for partition in found], np.int32)
+
+
+def _carrying(column: pa.Array, part: str) -> list[Message]:
+    """Messages with this part, and no other."""
+    if part == "body":
+        return [Message(body=body or b"") for body in column.to_pylist()]
+    tables: list[Mapping[str, Any]] = list(tables_of(column))
+    return [Message(headers=table) if part == "header" else Message(properties=table) for table in tables]

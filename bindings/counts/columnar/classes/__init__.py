@@ -1,0 +1,1 @@
+"""Classes of messages that a topology treats alike, computed for whole columns."""

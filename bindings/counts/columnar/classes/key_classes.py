@@ -1,0 +1,126 @@
+"""What bindings see of a key: which patterns with wildcards match it, and which literal key it is.
+
+Two messages to one exchange whose keys agree in both are alike to all that only compares keys, on all hops that may
+follow. A sort is the exchange and the two in one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bindings.archive.names import escaped
+from bindings.counts.columnar.arrays.keys import column_of_bytes
+from bindings.counts.columnar.arrays.table import KeyArray
+from bindings.counts.columnar.classes.automaton import BEYOND, Automaton
+from bindings.counts.columnar.classes.literals import Literals
+from bindings.counts.columnar.classes.routing_inputs import Way, way_from
+from bindings.counts.columnar.classes.shapes import walked
+from bindings.counts.columnar.classes.words import Vocabulary, split
+from exchange.kinds import Decider, kind_of
+from exchange.partition.batch.columns import Column
+from exchange.patterns.pattern import Pattern, ordered
+from exchange.topology.topology import Topology
+
+__all__ = ["NO_SORT", "STATES", "Entry", "KeySorts"]
+
+STATES: Final = 1 << 17
+"""So many states an automaton has at most."""
+
+MOST_STATES: Final = 1 << 19
+"""What a sort has room for."""
+
+NO_SORT: Final = 0
+"""In the place of a sort: there was no room to find out, so that the message itself must be looked at."""
+
+ENTRY_SHIFT: Final = np.uint64(44)
+ACCEPTED_SHIFT: Final = np.uint64(24)
+"""Where in a sort the exchange and the accepted patterns begin; the literal key has the lowest bits."""
+
+
+class Entry(NamedTuple):
+    """An exchange that messages may be published to."""
+
+    name: str
+    state: int
+    """Of a key before its first word."""
+    way: Way
+
+
+class KeySorts:
+    """The sorts of a topology. ``states`` bounds the memory that patterns take; it keeps what it has learned."""
+
+    def __init__(self, topology: Topology, states: int = STATES) -> None:
+        self._automaton: Final = Automaton(min(states, MOST_STATES))
+        self._vocabulary: Final = Vocabulary()
+        roots, literals, patterns = {}, dict.fromkeys(topology.queues), dict[str, None]()
+        for name, exchange in topology.exchanges.items():
+            kind = kind_of(exchange)
+            if kind.decider is not Decider.KEY:
+                continue
+            wild: dict[str, None] = {}
+            for binding in topology.bindings_from(name):
+                literal = kind.literal_key(binding)
+                if literal is None:
+                    wild[binding.routing_key] = None
+                else:
+                    literals[literal] = None
+            if wild:
+                roots[name] = self._automaton.tree([ordered(Pattern.of_binding_key(key).words) for key in wild])
+                patterns |= wild
+        self.entries: Final[list[Entry]] = []
+        """Exchanges that take messages from publishers."""
+        for name, exchange in topology.exchanges.items():
+            if not exchange.internal:
+                way = way_from(topology, name)
+                state = self._automaton.start([roots[topic] for topic in way.topics if topic in roots])
+                self.entries.append(Entry(name, state, way))
+        self._starts: Final = np.array([entry.state for entry in self.entries], np.int32)
+        self._learn_words(list(literals))
+
+    def _learn_words(self, literals: Sequence[str]) -> None:
+        words = split(column_of_bytes([escaped(text).encode() for text in literals]))
+        self._vocabulary.add(words)
+        columns = self._automaton.columns
+        wild = [escaped(word).encode() for word in columns]
+        self._vocabulary.add_each(wild)
+        self._column_of = np.zeros(len(self._vocabulary), np.int32)
+        if wild:
+            self._column_of[self._vocabulary.numbers_of(wild)] = np.arange(1, len(wild) + 1, dtype=np.int32)
+        self._literals = Literals(words, self._vocabulary.numbers(words))
+
+    @property
+    def states(self) -> int:
+        """How many states patterns have led to until now."""
+        return self._automaton.states
+
+    def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
+        """The sort of each key that is published to these entries, and the hash of its shape.
+
+        Where the entry is negative, it is ``NO_SORT``.
+        """
+        words = split(column)
+        numbers = self._vocabulary.numbers(words)
+        states = self._starts[np.maximum(entries, 0)]
+        columns = self._column_of.take(numbers)
+        shapes = walked(self._automaton, states, columns, numbers, words.first, words.counts)
+        literals = self._literals.find(shapes, words, numbers)
+        none = (states == BEYOND) | (literals < 0) | (entries < 0)
+        sorts = (entries.astype(np.uint64) << ENTRY_SHIFT) | (
+            (self._automaton.accepted(states).astype(np.uint64) + np.uint64(1)) << ACCEPTED_SHIFT
+        )
+        sorts |= literals.astype(np.uint64)
+        if none.any():
+            sorts[none] = NO_SORT
+        return sorts, shapes
+
+    def shape(self, key: str) -> tuple[str | None, ...]:
+        """The words of a key, None in the place of those that no binding names."""
+        words = key.split(".") if key else []
+        if not words:
+            return ()
+        numbers = self._vocabulary.numbers_of([escaped(word).encode() for word in words])
+        return tuple([word if number else None for word, number in zip(words, numbers.tolist(), strict=True)])

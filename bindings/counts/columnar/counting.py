@@ -1,0 +1,189 @@
+"""From batches of an archive to a tally.
+
+Messages are counted before they are looked at, where keys repeat: what depends on a key alone is worked out once for
+each exchange and key of a window of rows, `bindings.counts.columnar.classes.key_groups`, and so are its summaries. Rows
+that turn out to be of another class than their address (by headers, CC, BCC) are rows of their own there. Where keys do
+not repeat, each row is. Times are always taken row by row. The tally is the same in each case.
+
+Rows may have been counted before they come here, too: see `bindings.counts.columnar.arrays.spans`. Only messages of one
+slot of the whole archive's timeline may be counted together so, and only where exchange and key decide everything:
+`Counter.by_key`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
+from bindings.counts.columnar.arrays.spans import Spans, counted, weights_of
+from bindings.counts.columnar.arrays.table import IntArray, KeyArray
+from bindings.counts.columnar.arrays.window import Window
+from bindings.counts.columnar.classes.classes import STATES, Classifier
+from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
+from bindings.counts.columnar.sketches.bottom_k import Samples
+from bindings.counts.columnar.sketches.heavy_hitters import Often
+from bindings.counts.columnar.sketches.hyperloglog import Registers
+from bindings.counts.columnar.timeline import Timeline
+from bindings.counts.outcome import Outcome
+from bindings.counts.sketch import Frequent, Item
+from bindings.counts.tally import Facts, Tally, fingerprint
+from exchange.partition.batch import UNDECIDED
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.topology.topology import Topology
+
+__all__ = ["Counter"]
+
+WINDOW: Final = 1 << 17
+"""So many rows are counted together."""
+
+
+class Counter:
+    """Counts messages for one topology: ``add`` batches, then take the ``result``. Not safe for several threads.
+
+    ``sketches`` off leaves out what is approximate, and samples: the number of different keys and the hot ones.
+    """
+
+    def __init__(self, topology: Topology, *, states: int = STATES, sketches: bool = True) -> None:
+        self._fingerprint: Final = fingerprint(topology)
+        self._sketches: Final = sketches
+        self._classifier: Final = Classifier(topology, states=states)
+        self._partitionings: Final[dict[str, Partitioning]] = {
+            name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
+        }
+        self._window: Final = Window((*self.columns, "count", "last"), WINDOW)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._spans = Spans()
+        self._timeline = Timeline()
+        self._partitions: dict[tuple[str, int | None], int] = {}
+        self._distinct = Registers()
+        self._samples = Samples()
+        self._hot = Often(lambda key: Item(key, 0))
+        self._shapes = Often(lambda key: Item(self._shape(key), 0, key))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the archive that it reads."""
+        return tuple(dict.fromkeys((*self._classifier.columns, "time", *columns_of(self._partitionings.values()))))
+
+    @property
+    def by_key(self) -> bool:
+        """Whether exchange and key decide everything, so that messages without CC and BCC may come counted."""
+        return not {"headers", "properties", "body"}.intersection(self.columns)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch, at once or with others.
+
+        Raises InputError as `Classifier.classify` and `Timeline.add`.
+        """
+        for ready in self._window.add(batch):
+            self._count(ready)
+
+    def result(self) -> Tally:
+        """What was added since the last time; begins anew."""
+        for ready in self._window.rest():
+            self._count(ready)
+        facts: dict[Outcome, Facts] = {}
+        samples, hot, shapes = self._samples.all(), self._hot.all(), self._shapes.all()
+        for number in np.flatnonzero(self._spans.messages).tolist():
+            facts[self._classifier.outcomes[number]] = Facts(
+                *self._spans.span(number),
+                self._distinct.of(number) if self._sketches else b"",
+                samples.get(number, ()),
+                hot.get(number, Frequent()),
+                shapes.get(number, Frequent()),
+            )
+        result = Tally(self._fingerprint, facts, self._partitions, self._timeline.result())
+        self._begin()
+        return result
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        addresses = addresses_of(batch)
+        classes, shapes = self._classifier.classify_addresses(batch, addresses)
+        weights = weights_of(batch)
+        self._spans.count(classes, weights)
+        self._spans.see(batch, None, classes)
+        self._timeline.add(batch, classes, weights, self._classifier.outcomes)
+        if not (self._sketches or self._partitionings):
+            return
+        alike = _alike(addresses, classes, weights)
+        for queue, partitioning in self._partitionings.items():
+            gets = np.array([queue in outcome.queues for outcome in self._classifier.outcomes], np.bool_)
+            if partitioning.key.by_routing_key:
+                keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[alike.classes])
+                self._count_partitions(
+                    queue, partitions_of(keys, alike.addresses(rows), partitioning), rows, alike.weights
+                )
+            else:
+                rows = np.flatnonzero(gets[classes])
+                self._count_partitions(queue, partitions_of(batch, rows, partitioning), rows, weights)
+        if self._sketches:
+            # Of a whole window, keys that come once are not worth their texts.
+            self._sketch(addresses.keys, alike, alike.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
+
+    def _count_partitions(
+        self, queue: str, chosen: IntArray, rows: npt.NDArray[np.intp], weights: npt.NDArray[np.int64] | None
+    ) -> None:
+        distinct, which = np.unique(chosen, return_inverse=True)
+        counts = counted(which, None if weights is None else weights[rows])
+        for partition, count in zip(distinct.tolist(), counts.tolist(), strict=True):
+            key = (queue, None if partition == UNDECIDED else partition)
+            self._partitions[key] = self._partitions.get(key, 0) + count
+
+    def _sketch(self, keys: pa.Array, alike: _Alike, shapes: KeyArray, least: int) -> None:
+        def keys_of(rows: npt.NDArray[np.intp]) -> pa.Array:
+            return keys.take(pa.array(alike.addresses(rows)))
+
+        classes, weights = alike.classes, alike.weights
+        outcomes = self._classifier.outcomes
+        hashes = alike.spread(hashes_of(keys))
+        self._distinct.add(classes, hashes)
+        self._samples.add(classes, hashes, keys_of, len(outcomes))
+        self._hot.add(classes, hashes, weights, keys_of, least)
+        lost = np.array([outcome.routed is not True or bool(outcome.alternates) for outcome in outcomes], np.bool_)
+        at = np.flatnonzero(lost[classes])
+        if len(at):
+            weights = None if weights is None else weights[at]
+            self._shapes.add(classes[at], shapes[at], weights, lambda rows: keys_of(at[rows]), least)
+
+    def _shape(self, key: str) -> str:
+        return ".".join(["*" if word is None else word for word in self._classifier.shape(key)])
+
+
+class _Alike(NamedTuple):
+    """Messages that have a class and an address in common, counted; one row each, or several."""
+
+    classes: IntArray
+    of: npt.NDArray[np.intp] | None
+    """The address; None if that is the row's number."""
+    weights: npt.NDArray[np.int64] | None
+
+    def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """From one value for each address to one for each row."""
+        return values if self.of is None else values[self.of]
+
+    def addresses(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Of some rows."""
+        return rows if self.of is None else self.of[rows]
+
+
+def _alike(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Alike:
+    number, of = len(addresses.keys), addresses.of
+    if of is None:
+        return _Alike(classes, None, weights)
+    one = np.empty(number, np.int32)
+    one[of] = classes  # of rows with one address but different classes, one remains
+    others = np.flatnonzero(one[of] != classes)
+    counts = counted(of, weights, number)
+    if not len(others):
+        return _Alike(one, None, counts)
+    apart = np.ones(len(others), np.int64) if weights is None else weights[others]
+    counts -= counted(of[others], apart, number)
+    places: npt.NDArray[np.intp] = np.concatenate([np.arange(number), of[others].astype(np.intp)])
+    return _Alike(np.append(one, classes[others]), places, np.append(counts, apart))

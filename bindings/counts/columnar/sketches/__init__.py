@@ -1,0 +1,1 @@
+"""Sketches of many groups at once: heavy hitters, HyperLogLog and bottom-k samples."""

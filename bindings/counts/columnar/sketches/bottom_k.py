@@ -1,0 +1,82 @@
+"""Bottom-k samples per group of rows: the keys with the smallest hashes, as in `bindings.counts.sketch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bindings.archive.names import unescaped
+from bindings.counts.columnar.arrays.table import IntArray, KeyArray
+from bindings.counts.sketch import SAMPLE, sampled
+
+__all__ = ["Samples"]
+
+LIKELY: Final = 64
+"""Among so many keys of a group there are enough for a sample, unless a few are most of it."""
+
+
+class Samples:
+    """Of groups, which are numbered from 0 on."""
+
+    def __init__(self) -> None:
+        self._groups: IntArray = np.zeros(0, np.int32)
+        self._hashes: KeyArray = np.zeros(0, np.uint64)
+        self._keys: pa.Array = pa.array([], pa.string())
+        """What is sampled until now, by groups and hashes."""
+        self._thresholds: KeyArray = np.zeros(0, np.uint64)
+        """Of each group what a hash must be below to be taken."""
+
+    def add(
+        self, groups: IntArray, hashes: KeyArray, keys: Callable[[npt.NDArray[np.intp]], pa.Array], number: int
+    ) -> None:
+        """Add keys of groups below a number by their hashes, however often; ``keys`` gives those of some rows."""
+        more = number - len(self._thresholds)
+        self._thresholds = np.append(self._thresholds, np.full(max(more, 0), ~np.uint64(0)))
+        # The least hashes of many are small: at first only such as are.
+        rows_of = np.bincount(groups, minlength=number)
+        small = (2.0**64 * np.minimum(LIKELY / np.maximum(rows_of, 1), 0.5)).astype(np.uint64)
+        first = np.minimum(self._thresholds, small)
+        self._take(groups, hashes, keys, np.flatnonzero(hashes < first[groups]))
+        open_still = (first < self._thresholds) & (rows_of > 0)
+        rows = np.flatnonzero(open_still[groups] & (hashes < self._thresholds[groups]))
+        self._take(groups, hashes, keys, rows)
+
+    def _take(
+        self,
+        groups: IntArray,
+        hashes: KeyArray,
+        keys: Callable[[npt.NDArray[np.intp]], pa.Array],
+        rows: npt.NDArray[np.intp],
+    ) -> None:
+        if not len(rows):
+            return
+        rows = rows[_least(groups[rows], hashes[rows])]
+        groups, hashes = np.append(self._groups, groups[rows]), np.append(self._hashes, hashes[rows])
+        kept = _least(groups, hashes)
+        self._groups, self._hashes = groups[kept], hashes[kept]
+        self._keys = pa.concat_arrays([self._keys, keys(rows)]).take(pa.array(kept))
+        full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
+        self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
+
+    def all(self) -> dict[int, tuple[tuple[int, str], ...]]:
+        """The sample of each group that has one."""
+        found: dict[int, list[tuple[int, str]]] = {}
+        columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
+        for group, value, key in zip(*columns, strict=True):
+            found.setdefault(group, []).append((value, unescaped(key)))
+        return {group: sampled(some) for group, some in found.items()}
+
+
+def _least(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:
+    """For each group the places of its least hashes, in order and each once."""
+    rows = np.lexsort((hashes, groups))
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (np.diff(groups[rows]) != 0) | (np.diff(hashes[rows]) != 0)
+    rows = rows[new]
+    begins = np.flatnonzero(np.diff(groups[rows], prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
+    return rows[rank < SAMPLE]

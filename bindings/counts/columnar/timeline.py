@@ -1,0 +1,141 @@
+"""Messages by slots of time, by the exchange they were published to, and by whether a queue gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.counts.columnar.arrays.spans import counted, microseconds
+from bindings.counts.columnar.arrays.table import IntArray
+from bindings.counts.outcome import Outcome
+from bindings.counts.slots import WIDTHS, SlotCounts, width_for
+from exchange.errors import InputError
+
+__all__ = ["Timeline"]
+
+DENSE: Final = 1 << 18
+"""Maximum number of possible cells that are counted without sorting, in an array with an element for each."""
+
+PENDING: Final = 1 << 18
+"""Cells of batches that wait to be summed up: some megabytes."""
+
+
+class _Cells(NamedTuple):
+    """Counts by slot and group, in three columns."""
+
+    width: int
+    slots: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+
+
+class Timeline:
+    """Counts rows of batches.
+
+    A group is an exchange and whether a queue gets the messages; there are far fewer groups than outcomes. The cells
+    of a batch are kept as columns and summed up many batches at a time, because a Python loop over those of each batch
+    would take as long as all else.
+    """
+
+    def __init__(self) -> None:
+        self._width = WIDTHS[0]
+        self._window: tuple[int, int] | None = None
+        self._pending: list[_Cells] = []
+        self._waiting = 0
+        self._numbers: dict[tuple[str, bool | None], int] = {}
+        self._group_of = np.zeros(0, np.int64)
+        """Number of an outcome -> number of its group."""
+
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        classes: IntArray,
+        weights: npt.NDArray[np.int64] | None,
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Count the rows that have a time.
+
+        A row that stands for several messages makes slots at least so wide that its first and last message are in
+        one. Raises InputError if no width is wide enough.
+        """
+        if "time" not in batch.schema.names:
+            return
+        times = batch.column("time")
+        lasts = batch.column("last") if "last" in batch.schema.names else None
+        firsts = microseconds(times)
+        ends = firsts if lasts is None else microseconds(lasts)
+        if times.null_count:
+            there = np.asarray(pc.is_valid(times))
+            firsts, ends, classes = firsts[there], ends[there], classes[there]
+            weights = None if weights is None else weights[there]
+        if not len(firsts):
+            return
+        begin, end = int(firsts.min()), int(ends.max())
+        if self._window is not None:
+            begin, end = min(begin, self._window[0]), max(end, self._window[1])
+        self._window = (begin, end)
+        self._width = width_for(begin, end, self._width)
+        slots = firsts // self._width
+        while lasts is not None and (slots != ends // self._width).any():
+            self._width = _wider(self._width)
+            slots = firsts // self._width
+        cells = self._summed(slots, self._groups(classes, outcomes), weights)
+        self._pending.append(cells)
+        self._waiting += len(cells.slots)
+        if self._waiting > PENDING:
+            self._sum_up()
+
+    def result(self) -> SlotCounts:
+        """Return what was counted."""
+        if not self._pending:
+            return SlotCounts()
+        cells = self._sum_up()
+        groups = list(self._numbers)
+        columns = zip(cells.slots.tolist(), cells.groups.tolist(), cells.counts.tolist(), strict=True)
+        return SlotCounts(cells.width, {(slot, *groups[group]): count for slot, group, count in columns})
+
+    def _groups(self, classes: IntArray, outcomes: Sequence[Outcome]) -> npt.NDArray[np.int64]:
+        """Return the group of each row."""
+        known = len(self._group_of)
+        if known < len(outcomes):
+            numbers = self._numbers
+            new = [numbers.setdefault((each.exchange, each.routed), len(numbers)) for each in outcomes[known:]]
+            self._group_of = np.append(self._group_of, np.array(new, np.int64))
+        return self._group_of[classes]
+
+    def _summed(
+        self, slots: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None
+    ) -> _Cells:
+        """Return the cells that have messages, once each. Slots are of the present width."""
+        begin, number = int(slots.min()), len(self._numbers)
+        places = (slots - begin) * number + groups
+        if (int(slots.max()) - begin + 1) * number <= DENSE:
+            counts = counted(places, weights)
+            distinct = np.flatnonzero(counts)
+            counts = counts[distinct]
+        else:
+            distinct, which = np.unique(places, return_inverse=True)
+            counts = counted(which, weights)
+        return _Cells(self._width, distinct // number + begin, distinct % number, counts)
+
+    def _sum_up(self) -> _Cells:
+        """Put the cells that wait together, as one of the present width."""
+        slots = np.concatenate([cells.slots // (self._width // cells.width) for cells in self._pending])
+        groups = np.concatenate([cells.groups for cells in self._pending])
+        cells = self._summed(slots, groups, np.concatenate([cells.counts for cells in self._pending]))
+        # The sum does not count as waiting: more different cells than PENDING would be summed up with every batch.
+        self._pending, self._waiting = [cells], 0
+        return cells
+
+
+def _wider(width: int) -> int:
+    """Return the next width. Raises InputError after the last."""
+    wider = next((each for each in WIDTHS if each > width), None)
+    if wider is None:
+        raise InputError("messages of very different times were counted together, so they have no place in a timeline")
+    return wider

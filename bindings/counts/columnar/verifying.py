@@ -1,0 +1,164 @@
+"""From batches of an archive that knows what the broker did to a verification.
+
+A message's class says what the topology makes of it, and a number where the broker put it; each pair of the two is
+judged once, and all that is left for a message is to look that up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.spans import Spans
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, pairs
+from bindings.counts.columnar.arrays.window import Window
+from bindings.counts.columnar.classes.classes import STATES, Classifier
+from bindings.counts.columnar.classes.key_groups import addresses_of
+from bindings.counts.columnar.queue_lists import QueueLists
+from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
+from bindings.counts.sketch import Frequent, Item, merged
+from bindings.counts.tally import fingerprint
+from bindings.counts.verification import LIMIT, OTHERS, Difference, Evidence, Verdict, Verification, judged, least
+from exchange.topology.topology import Topology
+
+__all__ = ["Verifier"]
+
+WINDOW: Final = 1 << 17
+"""So many rows are compared together."""
+
+ROOM: Final = 1 << 18
+"""Of lists of queues, and of pairs that were judged: when there are more, they are forgotten, and judged again."""
+
+DIFFERENT: Final = 8 * LIMIT
+"""Of differences: when there are more, only those are remembered that may be kept in the end."""
+
+MORE: Final = "more"
+"""In the place of a difference that will not be kept."""
+
+PLAIN: Final = ("agreed", "possible", "undecided", MORE)
+"""Verdicts 0 to 3; those from there on are differences."""
+
+
+class Verifier:
+    """Compares messages with one topology: ``add`` batches, then take the ``result``. Not safe for several threads."""
+
+    by_key: Final = False
+    """Where the broker put it must be known of each message."""
+
+    def __init__(self, topology: Topology, *, states: int = STATES) -> None:
+        self._fingerprint: Final = fingerprint(topology)
+        self._classifier: Final = Classifier(topology, states=states)
+        self._lists: Final = QueueLists(topology.queues)
+        self._window: Final = Window(self.columns, WINDOW)
+        self._total = Verification(self._fingerprint)
+        self._forget()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the archive that it reads."""
+        return (*self._classifier.columns, "time", "routed_queues", *COLUMNS)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Compare a batch, at once or with others. Raises InputError as `Classifier.classify`."""
+        for ready in self._window.add(batch):
+            self._compare(ready)
+
+    def result(self) -> Verification:
+        """What was added since the last time; begins anew."""
+        for ready in self._window.rest():
+            self._compare(ready)
+        self._settle()
+        total, self._total = self._total, Verification(self._fingerprint)
+        if self._bound is None:
+            self._begin()
+        else:
+            self._forget()
+        return total
+
+    def _forget(self) -> None:
+        self._lists.clear()
+        self._verdict_of = IntTable()
+        self._verdicts: list[Verdict | str] = [*PLAIN]
+        self._numbers: dict[Verdict | str, int] = {verdict: number for number, verdict in enumerate(PLAIN)}
+        self._bound = self._total.bound
+        self._begin()
+
+    def _begin(self) -> None:
+        self._unknown = 0
+        self._spans = Spans()
+        self._witnesses = Witnesses()
+
+    def _settle(self) -> None:
+        """Add what was counted to the total."""
+        counts = dict.fromkeys(PLAIN, 0)
+        found: list[tuple[Difference, Evidence]] = []
+        for number in np.flatnonzero(self._spans.messages).tolist():
+            verdict = self._verdicts[number]
+            if isinstance(verdict, Difference):
+                found.append((verdict, Evidence(*self._spans.span(number), self._witnesses.of(number))))
+            else:
+                counts[verdict] = int(self._spans.messages[number])
+        differences, beyond = least(found)
+        agreed, possible, undecided, more = counts.values()
+        more += beyond
+        self._total += Verification(self._fingerprint, agreed, possible, undecided, self._unknown, differences, more)
+
+    def _compare(self, batch: pa.RecordBatch) -> None:
+        rows = batch.num_rows
+        if "routed_queues" not in batch.schema.names:
+            self._unknown += rows
+            return
+        unknown = batch.column("routed_queues").null_count
+        if unknown:
+            self._unknown += unknown
+            if unknown == rows:
+                return
+            batch = batch.filter(pc.is_valid(batch.column("routed_queues")))
+        classes, _ = self._classifier.classify_addresses(batch, addresses_of(batch))
+        verdicts = self._judge(classes, self._lists.numbers(batch.column("routed_queues")))
+        self._spans.count(verdicts, None)
+        differ = np.flatnonzero(verdicts >= len(PLAIN))
+        if len(differ):
+            groups = verdicts[differ]
+            self._note_strangers(batch, differ, groups)
+            self._spans.see(batch, differ, groups)
+            hashes = hashes_of(plain(batch.column("routing_key")).take(pa.array(differ)))
+            self._witnesses.add(batch, differ, groups, hashes)
+        if max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:
+            self._settle()
+            self._forget()
+
+    def _judge(self, classes: IntArray, lists: IntArray) -> IntArray:
+        """The number of the verdict on each row."""
+        keys = pairs(classes + np.int32(1), lists)
+        found = self._verdict_of.find(keys)
+        if not found.all():
+            new = np.unique(keys[found == 0])
+            numbers = []
+            for key in new.tolist():
+                known, unknown = self._lists.names(key & 0xFFFFFFFF)
+                verdict: Verdict | str = judged(self._classifier.outcomes[(key >> 32) - 1], known, unknown)
+                if self._bound is not None and isinstance(verdict, Difference) and verdict.hash > self._bound:
+                    verdict = MORE
+                number = self._numbers.setdefault(verdict, len(self._verdicts))
+                if number == len(self._verdicts):
+                    self._verdicts.append(verdict)
+                numbers.append(number + 1)
+            self._verdict_of.put(new, np.array(numbers, np.int32))
+            found = self._verdict_of.find(keys)
+        return found - np.int32(1)
+
+    def _note_strangers(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: IntArray) -> None:
+        """Name the unknown queues of some rows that differ, with the numbers of the verdicts on them."""
+        strange = [isinstance(verdict, Difference) and OTHERS in verdict.unknown for verdict in self._verdicts]
+        some = rows[np.array(strange, np.bool_)[groups]]
+        if len(some):
+            counts = self._lists.others(batch.column("routed_queues").take(pa.array(some)))
+            names = merged(Frequent(tuple([Item(name, count) for name, count in counts.items()])))
+            self._total += Verification(self._fingerprint, strangers=names)

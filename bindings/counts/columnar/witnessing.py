@@ -1,0 +1,142 @@
+"""A few witnesses for each of many groups of rows, found by hashes: rows become messages only when they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bindings.archive.names import unescaped
+from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.messages import messages_of
+from bindings.counts.columnar.arrays.table import KeyArray
+from bindings.counts.witness import MOST, Witness, few
+
+__all__ = ["COLUMNS", "Witnesses"]
+
+COLUMNS: Final = ("source", "offset")
+"""What a witness asks for, beside what decides where the message goes."""
+
+CONTENT: Final = ("exchange", "cc", "bcc", "headers", "properties", "source", "offset", "routed_queues")
+"""What is hashed for a witness's ``tie``, where a batch has it."""
+
+MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+AGAIN: Final = np.uint64(0xBF58476D1CE4E5B9)
+
+NONE: Final = np.uint64(0x94D049BB133111EB)
+"""The hash of a null."""
+
+
+class Witnesses:
+    """The witnesses of groups, which are numbered from 0 on."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Witness, ...]] = {}
+        self._limits = np.zeros(0, np.uint64)
+        """Of each group the greatest hash of a key that may still be kept."""
+
+    def of(self, group: int) -> tuple[Witness, ...]:
+        """The witnesses of a group."""
+        return self._found.get(group, ())
+
+    def add(
+        self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: npt.NDArray[Any], hashes: KeyArray
+    ) -> None:
+        """Look at some rows of a batch, whose groups these are and the hashes of whose keys these are."""
+        if not len(rows):
+            return
+        missing = int(groups.max()) + 1 - len(self._limits)
+        if missing > 0:
+            self._limits = np.append(self._limits, np.full(missing, ~np.uint64(0)))
+        some = np.flatnonzero(hashes <= self._limits[groups])
+        if not len(some):
+            return
+        some = some[np.lexsort((hashes[some], groups[some]))]
+        # Of each group the rows with the least hashes, as many different ones as are kept.
+        new_group = np.diff(groups[some], prepend=-1) != 0
+        new_key = new_group.copy()
+        new_key[1:] |= hashes[some[1:]] != hashes[some[:-1]]
+        rank = np.cumsum(new_key)
+        rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(some)))
+        some = some[rank < MOST]
+        ties = _hashes(batch.take(pa.array(rows[some])))
+        order = np.lexsort((ties, hashes[some], groups[some]))
+        some, ties = some[order], ties[order]
+        first = np.ones(len(some), np.bool_)
+        first[1:] = (np.diff(groups[some]) != 0) | (hashes[some[1:]] != hashes[some[:-1]])
+        some, ties = some[first], ties[first]
+        self._keep(batch, rows[some], groups[some].tolist(), hashes[some].tolist(), ties.tolist())
+
+    def _keep(
+        self,
+        batch: pa.RecordBatch,
+        rows: npt.NDArray[np.intp],
+        groups: Sequence[int],
+        hashes: Sequence[int],
+        ties: Sequence[int],
+    ) -> None:
+        better = []
+        for at, (group, key, tie) in enumerate(zip(groups, hashes, ties, strict=True)):
+            known = self._found.get(group, ())
+            if all((witness.hash, witness.tie) > (key, tie) for witness in known if witness.hash == key):
+                better.append(at)
+        if not better:
+            return
+        part = batch.take(pa.array(rows[better]))
+        names = part.schema.names
+        sources = plain(part.column("source")).to_pylist() if "source" in names else [""] * len(better)
+        offsets = part.column("offset").to_pylist() if "offset" in names else [0] * len(better)
+        routed = part.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
+        columns = zip(better, messages_of(part, np.arange(len(better))), sources, offsets, routed, strict=True)
+        for at, message, source, offset, queues in columns:
+            group = groups[at]
+            seen = None if queues is None else tuple([unescaped(queue) for queue in queues])
+            witness = Witness(hashes[at], ties[at], message, unescaped(source), offset, seen)
+            kept = self._found[group] = few((*self._found.get(group, ()), witness))
+            if len(kept) == MOST:
+                self._limits[group] = kept[-1].hash
+
+
+def _hashes(batch: pa.RecordBatch) -> KeyArray:
+    """A hash of each row, but for its key and times."""
+    result = np.zeros(batch.num_rows, np.uint64)
+    for name in CONTENT:
+        if name in batch.schema.names:
+            result = _mixed(result ^ _hashes_of(batch.column(name)))
+    return result
+
+
+def _hashes_of(values: pa.Array) -> KeyArray:
+    kind = values.type
+    result: KeyArray
+    if pa.types.is_integer(kind):
+        result = _mixed(np.asarray(pc.fill_null(values, 0)).astype(np.int64).view(np.uint64))
+    elif pa.types.is_struct(kind):
+        result = np.zeros(len(values), np.uint64)
+        for part in values.flatten():
+            result = _mixed(result ^ _hashes_of(part))
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        offsets = np.asarray(values.offsets).astype(np.int64)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        parts = [values.keys, values.items] if pa.types.is_map(kind) else [values.values]
+        counts = np.diff(offsets)
+        within = (np.arange(begin, end) - np.repeat(offsets[:-1], counts)).astype(np.uint64)
+        for part in parts:
+            within = _mixed(within ^ _hashes_of(part.slice(begin, end - begin)))
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(within, dtype=np.uint64)])
+        result = _mixed((sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]) ^ counts.astype(np.uint64))
+    else:
+        result = hashes_of(pc.fill_null(plain(values), ""))
+    if values.null_count:
+        result[np.asarray(pc.is_null(values))] = NONE
+    return result
+
+
+def _mixed(values: KeyArray) -> KeyArray:
+    mixed = (values ^ (values >> np.uint64(31)) ^ MIX) * AGAIN
+    return (mixed ^ (mixed >> np.uint64(29))) * MIX

@@ -1,0 +1,84 @@
+"""The drawing as text: from each exchange that nothing leads to, a tree of where messages go from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bindings.drawing.drawing import Drawing, Edge, Node
+from exchange.display import escape_line
+from exchange.entities.entities import Destination
+
+__all__ = ["text"]
+
+LABELS: Final = 4
+"""Routing keys shown of the bindings between the same two."""
+
+MARKS: Final = {"error": " ✗", "warning": " !", "note": " ·", None: ""}
+
+
+def text(drawing: Drawing) -> str:
+    """Return the lines, escaped, without a final newline. What was drawn before is named again and not drawn again."""
+    nodes = {node.id: node for node in drawing.nodes}
+    out: dict[Destination, list[Edge]] = {}
+    for edge in drawing.edges:
+        out.setdefault(edge.source, []).append(edge)
+    entered = {edge.target for edge in drawing.edges if edge.target != edge.source}
+    drawn: set[Destination] = set()
+    lines: list[str] = []
+    exchanges = [node for node in drawing.nodes if node.id.kind == "exchange"]
+    # In a cycle every exchange is entered: the first that was not drawn is a root all the same.
+    for node in [node for node in exchanges if node.id not in entered] + exchanges:
+        if node.id not in drawn:
+            lines += [_title(node), *_below(node.id, nodes, out, drawn), ""]
+    alone = [node for node in drawing.nodes if node.id.kind == "queue" and node.id not in entered]
+    if alone:
+        lines += [
+            "queues without a binding (the default exchange reaches them)",
+            *(f"  {_title(n)}" for n in alone),
+            "",
+        ]
+    if drawing.left_out:
+        lines += [f"and {drawing.left_out:,} exchanges and queues further away", ""]
+    return "\n".join(map(escape_line, lines[:-1]))
+
+
+def _below(
+    start: Destination, nodes: dict[Destination, Node], out: dict[Destination, list[Edge]], drawn: set[Destination]
+) -> Iterator[str]:
+    """The tree under a node; a loop, since exchanges may stand one behind another beyond Python's stack."""
+    drawn.add(start)
+    walk: list[tuple[str, Iterator[tuple[bool, Edge]]]] = [("", _with_last(out.get(start, [])))]
+    while walk:
+        indent, rest = walk[-1]
+        for last, edge in rest:
+            target = nodes[edge.target]
+            again = edge.target in drawn and bool(out.get(edge.target))
+            labels = f"{_labels(edge)} " if _labels(edge) else ""
+            yield f"{indent}{'└─' if last else '├─'} {labels}-> {_title(target)}{' (above)' if again else ''}"
+            if edge.target not in drawn and edge.target.kind == "exchange":
+                drawn.add(edge.target)
+                walk.append((indent + ("   " if last else "│  "), _with_last(out.get(edge.target, []))))
+                break
+        else:
+            walk.pop()
+
+
+def _with_last(edges: list[Edge]) -> Iterator[tuple[bool, Edge]]:
+    return ((at == len(edges) - 1, edge) for at, edge in enumerate(edges))
+
+
+def _title(node: Node) -> str:
+    name = node.id.name or "(the default exchange)"
+    partitions = f", {node.partitions}" if node.partitions else ""
+    kind = "" if node.kind == "missing" else f"{node.id.kind}: "
+    return f"{name} ({kind}{node.detail}{partitions}){MARKS[node.severity]}"
+
+
+def _labels(edge: Edge) -> str:
+    if edge.alternate:
+        return edge.labels[0]
+    if edge.labels == ("",):
+        return ""
+    shown = ", ".join(label if label.endswith("}") else f"'{label}'" for label in edge.labels[:LABELS])
+    return f"{shown} and {len(edge.labels) - LABELS:,} more" if len(edge.labels) > LABELS else shown

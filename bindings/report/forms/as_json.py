@@ -1,0 +1,328 @@
+"""A report as one JSON object, whose fields ``docs/audit-json.md`` explains. Fields may be added, none changes.
+
+Times are ISO 8601 in UTC, shares are parts of 1, and what is not known is null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from bindings.check.report import finding_json
+from bindings.counts.coverage import AlternateUse
+from bindings.counts.sketch import ERROR
+from bindings.report.figures import moment
+from bindings.report.forms.json_compared import comparison_json, verification_json
+from bindings.report.forms.json_values import parts_json, share_json, time_json
+from bindings.report.gates import Gate, IgnoreUse
+from bindings.report.model import (
+    Archived,
+    Audited,
+    BindingRow,
+    Count,
+    ExchangeRow,
+    FindingRow,
+    Flow,
+    Nearest,
+    QueueRow,
+    Records,
+    Report,
+    Summary,
+    Timeline,
+    UnroutableRow,
+)
+
+__all__ = ["VERSION", "to_json", "written"]
+
+VERSION: Final = 1
+
+OTHERS: Final = 20
+"""So many files that are no archive are named."""
+
+
+def written(report: Report) -> bytes:
+    """The object as UTF-8; what that cannot hold stands as JSON's escapes do."""
+    return json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The object."""
+    return {
+        "version": VERSION,
+        "made": moment(report.made),
+        "passed": report.passed,
+        "audited": _audited(report.audited),
+        "caveats": list(report.caveats),
+        "options": {"stale_days": report.stale_days, "precision": report.precision},
+        "approximate": {"distinct_keys": round(ERROR, 4)},
+        "totals": _summary(report.summary),
+        "bindings": [_binding(row) for row in report.bindings],
+        "queues": [_queue(row) for row in report.queues],
+        "exchanges": [_exchange(row) for row in report.exchanges],
+        "alternates": [_alternate(row) for row in report.alternates],
+        "unroutable": [_unroutable(row) for row in report.unroutable],
+        "timeline": None if report.timeline is None else _timeline(report.timeline),
+        "flow": [_flow(row) for row in report.flow],
+        "findings": [_finding(row) for row in report.findings],
+        "gates": [_gate(row) for row in report.gates],
+        "ignored": [_ignored(row) for row in report.ignored],
+        "verification": None if report.verification is None else verification_json(report.verification),
+        "comparison": None if report.comparison is None else comparison_json(report.comparison),
+    }
+
+
+def _audited(audited: Audited) -> dict[str, Any]:
+    return {
+        "topology": {
+            "source": audited.topology,
+            "vhost": audited.vhost,
+            "profile": audited.profile,
+            "fingerprint": audited.fingerprint,
+            "exchanges": audited.exchanges,
+            "queues": audited.queues,
+            "bindings": audited.bindings,
+        },
+        "archives": [_archive(archive) for archive in audited.archives],
+        "tallies": list(audited.tallies),
+        "selection": {"since": time_json(audited.since), "until": time_json(audited.until)},
+        "window": {
+            "first": time_json(audited.window[0]) if audited.window else None,
+            "last": time_json(audited.window[1]) if audited.window else None,
+            "messages_without_time": audited.without_time,
+        },
+        "records": _records(audited.records),
+    }
+
+
+def _archive(archive: Archived) -> dict[str, Any]:
+    return {
+        "path": archive.path,
+        "formats": list(archive.formats),
+        "files": archive.files,
+        "bias": [{"name": bias.name.lower(), "says": bias.value} for bias in archive.biases],
+        "notes": list(archive.notes),
+        "not_archives": {"files": len(archive.others), "some": list(archive.others[:OTHERS])},
+    }
+
+
+def _records(records: Records) -> dict[str, Any]:
+    return {
+        "read": records.read,
+        "counted": records.counted,
+        "skipped": [{"reason": reason, "records": count} for reason, count in _most(records.skipped)],
+        "bad": [
+            {
+                "reason": reason,
+                "records": count,
+                "samples": [
+                    {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
+                    for bad in records.samples.get(reason, ())
+                ],
+            }
+            for reason, count in _most(records.bad)
+        ],
+    }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    totals = summary.totals
+    return {
+        "bindings": {
+            "all": totals.bindings,
+            "eligible": totals.eligible,
+            "hit": totals.hit,
+            "coverage": share_json(totals.binding_coverage),
+            "states": {state.replace(" ", "_"): count for state, count in summary.states.items()},
+        },
+        "messages": {
+            "all": totals.messages,
+            "routed": totals.routed,
+            "unroutable": totals.unroutable,
+            "undecided": totals.undecided,
+            "refused": totals.refused,
+            "coverage": share_json(totals.message_coverage),
+        },
+        "copies": totals.copies,
+        "duplicates_avoided": totals.duplicates_avoided,
+        "queues_without_messages": summary.queues_without_messages,
+    }
+
+
+def _binding(row: BindingRow) -> dict[str, Any]:
+    use = row.use
+    entry = row.ignored.entry if row.ignored is not None else None
+    return {
+        "number": use.number,
+        **parts_json(use.binding),
+        "state": row.state.replace(" ", "_"),
+        "ignored": None if entry is None else {"reason": entry.reason, "until": entry.until.isoformat()},
+        "messages": use.messages,
+        "possible": use.possible,
+        "only": use.only,
+        "share": share_json(use.share),
+        "distinct_keys": use.distinct_keys,
+        "first": time_json(use.first),
+        "last": time_json(use.last),
+        "exposure": use.exposure,
+        "bound": share_json(use.bound),
+        "eligible": use.eligible,
+    }
+
+
+def _queue(row: QueueRow) -> dict[str, Any]:
+    use, skew = row.use, row.skew
+    return {
+        "queue": use.queue,
+        "type": row.type,
+        "messages": use.messages,
+        "possible": use.possible,
+        "share": share_json(row.share),
+        "duplicates_avoided": use.duplicates_avoided,
+        "distinct_keys": use.distinct_keys,
+        "hot": _counts(row.hot, row.hot_error),
+        "first": time_json(use.first),
+        "last": time_json(use.last),
+        "partitioning": row.partitioning,
+        "partitions": [part._asdict() for part in row.partitions],
+        "skew": None if skew is None else {name: share_json(value) for name, value in skew._asdict().items()},
+    }
+
+
+def _exchange(row: ExchangeRow) -> dict[str, Any]:
+    use = row.use
+    return {
+        "exchange": use.exchange,
+        "type": row.type,
+        "exists": row.type is not None,
+        "internal": row.internal,
+        "published": use.published,
+        "through": use.messages,
+        "routed": row.routed,
+        "unroutable": use.unroutable,
+        "undecided": use.undecided,
+        "refused": use.refused,
+        "message_coverage": share_json(row.message_coverage),
+        "bindings": {
+            "all": sum(row.states.values()),
+            "eligible": row.eligible,
+            "hit": row.hit,
+            "coverage": share_json(row.binding_coverage),
+            "states": {state.replace(" ", "_"): count for state, count in row.states.items()},
+        },
+        "fan_out": [{"queues": queues, "messages": count} for queues, count in use.fan_out.items()],
+        "distinct_keys": use.distinct_keys,
+        "hot": _counts(row.hot, row.hot_error),
+    }
+
+
+def _counts(counts: Iterable[Count], error: int) -> dict[str, Any]:
+    keys = [{"key": count.text, "messages": count.messages, "partition": count.partition} for count in counts]
+    return {"keys": keys, "error": error}
+
+
+def _alternate(row: AlternateUse) -> dict[str, Any]:
+    shapes = [{"shape": item.text, "messages": item.count, "example": item.example} for item in row.shapes.items]
+    return {
+        "exchange": row.exchange,
+        "alternate": row.alternate,
+        "messages": row.messages,
+        "shapes": shapes,
+        "shapes_error": row.shapes.error,
+    }
+
+
+def _unroutable(row: UnroutableRow) -> dict[str, Any]:
+    return {
+        "exchange": row.exchange,
+        "refused": row.refused or None,
+        "messages": row.messages,
+        "first": time_json(row.first),
+        "last": time_json(row.last),
+        "sample": list(row.sample),
+        "shapes": [
+            {
+                "shape": shape.shape,
+                "messages": shape.messages,
+                "example": shape.example,
+                "nearest": None if shape.nearest is None else _nearest(shape.nearest),
+            }
+            for shape in row.shapes
+        ],
+        "shapes_error": row.error,
+    }
+
+
+def _nearest(nearest: Nearest) -> dict[str, Any]:
+    return {
+        "number": nearest.number,
+        "binding": None if nearest.binding is None else parts_json(nearest.binding),
+        "destination_type": nearest.destination.kind,
+        "destination": nearest.destination.name,
+        "reason": nearest.reason,
+        "distance": share_json(nearest.distance),
+    }
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "slot_seconds": timeline.slot // 1_000_000,
+        "start": moment(timeline.start),
+        "slots": timeline.slots,
+        "columns": ["slot", "routed", "unroutable", "undecided"],
+        "exchanges": [
+            {"exchange": exchange, "counts": [list(count) for count in counts]}
+            for exchange, counts in timeline.counts.items()
+        ],
+    }
+
+
+def _flow(flow: Flow) -> dict[str, Any]:
+    return {
+        "source": flow.source,
+        "destination_type": None if flow.destination is None else flow.destination.kind,
+        "destination": None if flow.destination is None else flow.destination.name,
+        "kind": flow.kind,
+        "messages": flow.messages,
+        "possible": flow.possible,
+    }
+
+
+def _finding(row: FindingRow) -> dict[str, Any]:
+    return {
+        **finding_json(row.finding),
+        "bindings": list(row.bindings),
+        "messages": row.messages,
+        "evidence": row.evidence.replace(" ", "_") or None,
+        "traffic": row.says or None,
+    }
+
+
+def _gate(gate: Gate) -> dict[str, Any]:
+    return {
+        "name": gate.name,
+        "scope": gate.scope,
+        "of": gate.of,
+        "limit": gate.limit,
+        "actual": gate.actual,
+        "passed": gate.passed,
+        "message": gate.message,
+    }
+
+
+def _ignored(use: IgnoreUse) -> dict[str, Any]:
+    entry = use.entry
+    return {
+        "source": entry.source,
+        "destination": entry.destination,
+        "pattern": entry.pattern,
+        "reason": entry.reason,
+        "until": entry.until.isoformat(),
+        "expired": use.expired,
+        "bindings": use.bindings,
+        "hit": use.hit,
+    }
+
+
+def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

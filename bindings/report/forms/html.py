@@ -1,0 +1,154 @@
+"""A report as one page of HTML that needs nothing else: no server, no network, no other file.
+
+The page holds the report's JSON, packed, and a script that draws it, table by table and page by page, so that a hundred
+thousand bindings open as quickly as three. Names and keys in a report are anybody's text: they stand in the JSON with
+``<`` escaped, the script makes text nodes of them, and the page's own policy lets no other script run and nothing load.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+from bindings.check.finding import SEVERITIES
+from bindings.report.forms.as_json import to_json
+from bindings.report.model import Report
+from bindings.sources.management import is_address
+from exchange.notation import write_encoded_arguments
+
+__all__ = ["html", "page", "report_in"]
+
+SCRIPTS: Final = (
+    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary", "coverage",
+    "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
+)  # fmt: skip
+"""The modules of the page's script, in the order in which they are joined."""
+
+TABLES: Final = {"bindings": 32_000_000, "queues": 16_000_000, "exchanges": 16_000_000, "findings": 8_000_000}
+"""Lists that grow with the topology -> the bytes of JSON that a page has of them, at most."""
+
+ROWS: Final = 100_000
+"""So many rows of each of these, at most."""
+
+
+def html(report: Report) -> bytes:
+    """The page, in UTF-8."""
+    return page(to_json(report)).encode()
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """The page of a report as `bindings.report.forms.as_json.to_json` has it; UTF-8 can hold it, whatever the names.
+
+    Of tables larger than ``ROWS`` and ``TABLES`` the rows that matter least are left out, and the page says how many.
+    """
+    shown, left_out = _bounded(report)
+    script = "'use strict';\n(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    source = str(report["audited"]["topology"]["source"])
+    name = source if is_address(source) else source.rpartition("/")[2] or source
+    conditions = {
+        str(row["number"]): write_encoded_arguments(row["arguments"]) for row in shown["bindings"] if row["arguments"]
+    }
+    parts = {
+        "TITLE": escape(f"Audit of {name}").encode("ascii", "xmlcharrefreplace").decode(),
+        "STYLE": _part("page.css"),
+        "SCRIPT": script,
+        "HASH": f"sha256-{digest}",
+        "REPORT": _embedded({"report": shown, "left_out": left_out, "conditions": conditions}),
+    }
+    return re.sub("@@([A-Z]+)@@", lambda found: parts[found[1]], _part("page.html"))
+
+
+def report_in(text: str) -> dict[str, Any]:
+    """The report's JSON, out of a page. Raises ValueError when it has none."""
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
+    if found is None:
+        raise ValueError("there is no report in this page")
+    report: dict[str, Any] = _unpacked(json.loads(found[1]))["report"]
+    return report
+
+
+def _part(name: str) -> str:
+    return files("bindings.report.forms").joinpath("page", name).read_text("utf-8")
+
+
+def _embedded(value: Mapping[str, Any]) -> str:
+    """JSON that may stand in a script element: nothing in it ends the element or begins a comment."""
+    text = json.dumps(_packed(value), separators=(",", ":"))  # ASCII: no U+2028, no surrogate that UTF-8 cannot hold
+    return text.replace("<", r"\u003c")
+
+
+def _packed(value: Any) -> Any:
+    """Lists of like objects as their names, once, and rows of values."""
+    if isinstance(value, Mapping):
+        return {_name(name): _packed(each) for name, each in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) > 1 and all(isinstance(each, Mapping) for each in value):
+        names = tuple(value[0])
+        if names and all(tuple(each) == names for each in value):
+            rows = [list(map(_packed, each.values())) for each in value]
+            return {"$columns": list(map(_name, names)), "$rows": rows}
+    return list(map(_packed, value))
+
+
+def _name(name: str) -> str:
+    return f"${name}" if name.startswith("$") else name
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_unpacked, value))
+    if not isinstance(value, dict):
+        return value
+    if "$columns" in value:
+        return [_object(value["$columns"], row) for row in value["$rows"]]
+    return _object(value, value.values())
+
+
+def _object(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    return {
+        name.removeprefix("$"): _unpacked(value)  # the first of several
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def _bounded(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """The report with large tables cut, and how many rows each of those lacks."""
+    shown, left_out = dict(report), {}
+    for table, most in TABLES.items():
+        rows = report[table]
+        fit = _fitting(rows, most)
+        if fit < len(rows):
+            shown[table] = _foremost(table, rows, fit)
+            left_out[table] = len(rows) - fit
+    return shown, left_out
+
+
+def _fitting(rows: list[dict[str, Any]], most: int) -> int:
+    """How many rows are within both bounds, by their mean size."""
+    if len(rows) <= 1_000:  # a name is 255 bytes at most
+        return len(rows)
+    some = rows[:: max(1, len(rows) // 5_000)]
+    mean = sum([len(json.dumps(list(row.values()))) for row in some]) / len(some)
+    return min(len(rows), ROWS, int(most / mean))
+
+
+def _foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return those that matter most, in their order: the gravest findings; else half those with the most messages, and
+    those that nothing came to.
+    """
+    if table == "findings":
+        gravest = sorted(range(len(rows)), key=lambda at: -SEVERITIES.index(rows[at]["severity"]))
+        return [rows[at] for at in sorted(gravest[:count])]
+    by_messages = sorted(range(len(rows)), key=lambda at: -(rows[at].get("messages") or rows[at].get("through") or 0))
+    idle = [at for at in by_messages if not (rows[at].get("messages") or rows[at].get("through"))]
+    busy = len(rows) - len(idle)
+    from_idle = min(len(idle), max(count // 2, count - busy))
+    return [rows[at] for at in sorted([*by_messages[: count - from_idle], *idle[:from_idle]])]

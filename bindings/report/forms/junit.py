@@ -1,0 +1,110 @@
+"""A report as JUnit's XML, which every CI shows: a suite for each exchange, a case for each binding and each gate.
+
+A document has a failure exactly where the audit ends with 1: a gate that failed is one, and a dead binding is one
+where a gate of coverage that counts it failed. Other dead bindings are skipped with the reason, and so are those
+ignored and those that cannot be hit. The elements and attributes are those that both Ant's and Jenkins' readers know,
+in the order that the stricter one wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from bindings.check.report import counted
+from bindings.report.figures import moment, share
+from bindings.report.gates import Gate
+from bindings.report.model import BindingRow, Report
+from bindings.report.words import conditions, exchange
+from exchange.display import escape_line
+
+__all__ = ["junit"]
+
+GATES: Final = "gates"
+COVERAGE: Final = "fail_under"
+"""The gate that dead bindings count for."""
+
+
+class _Case(NamedTuple):
+    name: str
+    failure: tuple[str, str] | None = None
+    """Its type, and what it says."""
+    skipped: str | None = None
+
+
+def junit(report: Report) -> bytes:
+    """The document, in UTF-8."""
+    uncovered = {(gate.of, gate.scope) for gate in report.gates if gate.name == COVERAGE and not gate.passed}
+    by_exchange: dict[str, list[_Case]] = {}
+    for row in report.bindings:
+        source = row.use.binding.source
+        failed = not uncovered.isdisjoint({("", ""), ("exchange", source)})
+        by_exchange.setdefault(source, []).append(_of_binding(row, failed=failed))
+    root = Element("testsuites")
+    made = moment(report.made).partition(".")[0].removesuffix("Z")
+    suites = [(f"exchange {exchange(name)}", cases) for name, cases in sorted(by_exchange.items())]
+    for number, (name, cases) in enumerate([*suites, (GATES, list(map(_of_gate, report.gates)))]):
+        _suite(root, name, number, cases, made)
+    indent(root, " ")
+    document: bytes = tostring(root, "UTF-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _of_binding(row: BindingRow, *, failed: bool) -> _Case:
+    """Return the case of a binding; ``failed`` is whether a gate of coverage that counts it did."""
+    binding, use = row.use.binding, row.use
+    name = f"{conditions(binding)} -> {binding.destination}"
+    if row.ignored is not None:
+        entry = row.ignored.entry
+        return _Case(name, skipped=f"ignored until {entry.until}: {entry.reason}")
+    if row.state == "not eligible":
+        return _Case(name, skipped="cannot be hit: source or destination is missing, or the source's type is unknown")
+    if row.state != "dead":
+        return _Case(name)
+    told = f"nothing matched it in {counted(use.exposure, 'message')} through {exchange(binding.source)}"
+    if use.bound is not None and use.exposure:
+        told += f"; with 95 % confidence at most {share(use.bound)} do"
+    return _Case(name, ("dead", told)) if failed else _Case(name, skipped=f"dead: {told}")
+
+
+def _of_gate(gate: Gate) -> _Case:
+    name = f"{gate.name} {gate.scope}".rstrip()
+    return _Case(name) if gate.passed else _Case(name, (gate.name, gate.message))
+
+
+def _suite(root: Element, name: str, number: int, cases: Iterable[_Case], made: str) -> None:
+    listed = list(_apart(cases))
+    suite = SubElement(root, "testsuite", {
+        "name": escape_line(name),
+        "package": "hashstar.audit",
+        "id": str(number),
+        "timestamp": made,
+        "hostname": "localhost",
+        "tests": str(len(listed)),
+        "failures": str(sum([case.failure is not None for case in listed])),
+        "errors": "0",
+        "skipped": str(sum([case.skipped is not None for case in listed])),
+        "time": "0",
+    })  # fmt: skip
+    SubElement(suite, "properties")
+    for case in listed:
+        element = SubElement(
+            suite, "testcase", {"name": escape_line(case.name), "classname": escape_line(name), "time": "0"}
+        )
+        if case.failure is not None:
+            kind, told = map(escape_line, case.failure)
+            SubElement(element, "failure", {"message": told, "type": kind}).text = told
+        elif case.skipped is not None:
+            SubElement(element, "skipped", {"message": escape_line(case.skipped)})
+    SubElement(suite, "system-out")
+    SubElement(suite, "system-err")
+
+
+def _apart(cases: Iterable[_Case]) -> Iterator[_Case]:
+    """The same with names that differ, as readers tell cases by them."""
+    seen: dict[str, int] = {}
+    for case in cases:
+        name = escape_line(case.name)
+        seen[name] = seen.get(name, 0) + 1
+        yield case if seen[name] == 1 else case._replace(name=f"{case.name} ({seen[name]})")

@@ -1,0 +1,187 @@
+"""A report as a comment to a change of code, in GitHub's Markdown: short, and what is long folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from bindings.check.report import counted
+from bindings.report.figures import percent, share
+from bindings.report.model import STATES, Report
+from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
+from exchange.display import clip_line
+
+__all__ = ["markdown", "total"]
+
+LISTED: Final = 20
+LONGEST: Final = 120
+
+
+def total(report: Report) -> Iterator[str]:
+    """The two totals as bare numbers, per cent: ``bindings 71.4`` and ``messages 99.2``; ``none`` of nothing."""
+    totals = report.summary.totals
+    for name, part, whole in (
+        ("bindings", totals.hit, totals.eligible),
+        ("messages", totals.routed, totals.messages),
+    ):
+        yield f"{name} {percent(part, whole, report.precision) if whole else 'none'}"
+
+
+def markdown(report: Report) -> Iterator[str]:
+    """The lines."""
+    totals, states, digits = report.summary.totals, report.summary.states, report.precision
+    failed = [gate for gate in report.gates if not gate.passed]
+    yield f"### hashstar audit: {'**failed**' if failed else 'passed' if report.gates else 'no gates'}"
+    yield ""
+    others = "".join([f", {states[state]:,} {state}" for state in STATES if states[state] and state != "hit"])
+    fates = {"unroutable": totals.unroutable, "refused": totals.refused, "undecided": totals.undecided}
+    lost = "".join([f", {count:,} {fate}" for fate, count in fates.items() if count])
+    yield from _rows(
+        ("", "coverage", ""),
+        [
+            (
+                "bindings",
+                _percent(totals.hit, totals.eligible, digits),
+                f"{totals.hit:,} of {totals.eligible:,} hit{others}",
+            ),
+            (
+                "messages",
+                _percent(totals.routed, totals.messages, digits),
+                f"{totals.routed:,} of {totals.messages:,} routed{lost}",
+            ),
+        ],
+    )
+    yield ""
+    for gate in failed:
+        scope = f"{gate.of} {_code(gate.scope)}: " if gate.of else ""
+        yield f"- **failed**: {scope}{_plain(gate.message)}"
+    yield from [""] * bool(failed)
+    yield from _dead(report)
+    yield from _unroutable(report)
+    yield from _exchanges(report)
+    yield from _findings(report)
+    audited = report.audited
+    yield from _folded("What was audited", [
+        f"- topology: {_plain(about(audited))}",
+        f"- traffic: {_plain(source(audited))}",
+        f"- window: {window(audited)}",
+        f"- records: {_plain(records(audited.records))}",
+        *[f"- {_plain(caveat)}" for caveat in report.caveats],
+    ])  # fmt: skip
+    yield _plain(verdict(report))
+
+
+def _dead(report: Report) -> Iterator[str]:
+    rows = [row for row in report.bindings if row.state == "dead"]
+    rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
+    if rows:
+        table = _rows(
+            ("exchange", "binding", "destination", "matched", "at most (95 %)"),
+            [
+                (
+                    _code(exchange(row.use.binding.source)),
+                    _code(conditions(row.use.binding)),
+                    _code(destination(row.use.binding.destination)),
+                    f"0 of {row.use.exposure:,}",
+                    share(row.use.bound) if row.use.bound is not None and row.use.exposure else "no chance",
+                )
+                for row in rows[:LISTED]
+            ],
+        )
+        yield from _folded(f"{counted(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
+
+
+def _unroutable(report: Report) -> Iterator[str]:
+    shapes = [(row, shape) for row in report.unroutable for shape in row.shapes]
+    shapes.sort(key=lambda each: -each[1].messages)
+    if report.unroutable:
+        lost = sum([row.messages for row in report.unroutable])
+        table = _rows(
+            ("published to", "keys like", "messages", "nearest"),
+            [
+                (
+                    _code(exchange(row.exchange)),
+                    _code(shape.example or '""'),
+                    f"{shape.messages:,}{'+' if row.error else ''}",
+                    "" if (near := shape.nearest) is None
+                    else f"{_code(conditions(near.binding)) + ' ' if near.binding is not None else ''}"
+                    f"to {_code(destination(near.destination))}: {_plain(near.reason)}",
+                )
+                for row, shape in shapes[:LISTED]
+            ],
+        )  # fmt: skip
+        yield from _folded(f"{counted(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
+
+
+def _exchanges(report: Report) -> Iterator[str]:
+    rows = [row for row in report.exchanges if row.use.messages or row.use.published or sum(row.states.values())]
+    rows.sort(key=lambda row: (-row.use.messages, -row.use.published, row.use.exchange))
+    if rows:
+        digits = report.precision
+        table = _rows(
+            ("exchange", "bindings hit", "coverage", "published", "routed"),
+            [
+                (
+                    _code(exchange(row.use.exchange)),
+                    f"{row.hit:,} of {row.eligible:,}",
+                    _percent(row.hit, row.eligible, digits),
+                    f"{row.use.published:,}",
+                    _percent(row.routed, row.use.published, digits),
+                )
+                for row in rows[:LISTED]
+            ],
+        )
+        yield from _folded(counted(len(rows), "exchange"), [*table, *_more(len(rows))])
+
+
+def _findings(report: Report) -> Iterator[str]:
+    rows = [row for row in report.findings if row.evidence in ("proved", "belied")]
+    if rows:
+        lines = [
+            f"- {row.finding.code}: {_plain(row.finding.message)}: {row.evidence}, {_plain(row.says)}"
+            for row in rows[:LISTED]
+        ]
+        yield from _folded(
+            f"{counted(len(rows), 'finding')} that the traffic proves or belies", [*lines, *_more(len(rows))]
+        )
+
+
+def _folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"<details><summary>{summary}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _more(count: int) -> list[str]:
+    return ["", f"and {count - LISTED:,} more"] if count > LISTED else []
+
+
+def _percent(part: int, whole: int, digits: int) -> str:
+    return f"{percent(part, whole, digits)} %" if whole else "none"
+
+
+def _code(text: str) -> str:
+    """Any text as it stands, in a table's cell."""
+    told = clip_line(text, LONGEST).replace("|", "\\|")
+    fence = "`" * (max([len(run) for run in told.replace("`", " `").split() if set(run) == {"`"}], default=0) + 1)
+    while fence in told:
+        fence += "`"
+    space = " " if told[:1] in ("`", " ", "") or told[-1:] in ("`", " ") else ""
+    return f"{fence}{space}{told}{space}{fence}"
+
+
+def _plain(text: str) -> str:
+    """A sentence with the names in it, none of which is markup."""
+    told = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
+    told = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])
+    return told.replace("@", "@&#8203;")  # which mentions nobody in a comment

@@ -1,0 +1,443 @@
+"""A report for people at a terminal: the two totals first, then what is wrong, with what to look at; the verdict last.
+
+Lists are bounded and name how many more there are and how to see them. Names and keys are never read as markup and
+never break a line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from os import environ
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from bindings.check.report import counted
+from bindings.counts.changes import summary
+from bindings.counts.sketch import ERROR
+from bindings.report.figures import minute, percent, share
+from bindings.report.forms.cells import (
+    LONGEST,
+    bar,
+    binding_line,
+    columns,
+    coverage_cell,
+    finding_cell,
+    heading,
+    hot_key,
+    indented,
+    key_text,
+    named,
+    pairs,
+    shape_cell,
+    steps,
+)
+from bindings.report.model import (
+    STATES,
+    ExchangeRow,
+    QueueRow,
+    Report,
+    UnroutableRow,
+)
+from bindings.report.words import (
+    about,
+    differs,
+    exchange,
+    passed,
+    records,
+    rerouted,
+    source,
+    verdict,
+    window,
+)
+from exchange.display import clip_line
+
+__all__ = ["LISTED", "show", "text"]
+
+LISTED: Final = 10
+"""Rows of a list that are shown without ``--all``."""
+ALL: Final = "--all shows them"
+
+WIDE: Final = 100
+WIDEST: Final = 140
+
+GRAVITY: Final = {"error": 0, "warning": 1, "note": 2}
+
+
+def show(report: Report, listed: int = LISTED) -> None:
+    """Print it: in the terminal's width, with colours if there is one and NO_COLOR is not set."""
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns
+    told = text(report, width=min(width, WIDEST), colour=terminal and not environ.get("NO_COLOR"), listed=listed)
+    sys.stdout.buffer.write(told.encode("utf-8", "backslashreplace"))
+    sys.stdout.flush()
+
+
+def text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
+    """The lines, none wider than asked for but for the last one, the verdict, which is not broken."""
+    out = StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, no_color=not colour, color_system="standard" if colour else None,
+        highlight=False, markup=False, emoji=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+    for part in _Writer(report, listed, wide=width >= WIDE).parts():
+        console.print(part)
+    console.print(Text(verdict(report), style="bold green" if report.passed else "bold red"), soft_wrap=True)
+    return "".join([f"{line.rstrip()}\n" for line in out.getvalue().splitlines()])
+
+
+class _Writer:
+    """The sections of one report."""
+
+    def __init__(self, report: Report, listed: int, *, wide: bool) -> None:
+        self._report: Final = report
+        self._wide: Final = wide
+        self._listed: Final = listed
+        self._digits: Final = report.precision
+
+    def parts(self) -> Iterator[RenderableType]:
+        """All of them, those without anything to tell left out."""
+        yield from self._head()
+        yield from self._totals()
+        yield from self._exchanges()
+        yield from self._dead()
+        yield from self._stale()
+        yield from self._unroutable()
+        yield from self._alternates()
+        yield from self._queues()
+        yield from self._partitions()
+        yield from self._verification()
+        yield from self._comparison()
+        yield from self._findings()
+        yield from self._ignored()
+        yield from self._gates()
+        yield Text()
+
+    def _head(self) -> Iterator[RenderableType]:
+        report = self._report
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row("topology", Text(about(report.audited), style="bold"))
+        grid.add_row("traffic", Text(source(report.audited)))
+        grid.add_row("window", Text(window(report.audited)))
+        grid.add_row("records", Text(records(report.audited.records)))
+        yield grid
+        found = report.audited.records
+        for reason, count in sorted(found.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
+            yield indented(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
+            for bad in found.samples.get(reason, ())[:1]:
+                sample = clip_line(bad.sample.decode("utf-8", "replace"), LONGEST)
+                yield indented(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
+        yield from self._more(len(found.bad))
+        for caveat in report.caveats:
+            grid = Table.grid(padding=(0, 1))
+            grid.add_row(Text("!", style="yellow"), Text(caveat))
+            yield grid
+
+    def _totals(self) -> Iterator[RenderableType]:
+        totals, states = self._report.summary.totals, self._report.summary.states
+        bindings = "".join([f", {states[state]:,} {state}" for state in STATES if states[state] and state != "hit"])
+        fates = {"unroutable": totals.unroutable, "refused": totals.refused, "undecided": totals.undecided}
+        messages = "".join([f", {count:,} {fate}" for fate, count in fates.items() if count])
+        grid = Table.grid(padding=(0, 2))
+        for _ in range(2):
+            grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, justify="right")
+        grid.add_column(overflow="fold")
+        hit = f"{totals.hit:,} of {totals.eligible:,} hit{bindings}"
+        routed = f"{totals.routed:,} of {totals.messages:,} routed{messages}"
+        for what, part, whole, told in (
+            ("binding coverage", totals.hit, totals.eligible, hit),
+            ("message coverage", totals.routed, totals.messages, routed),
+        ):
+            cover = f"{percent(part, whole, self._digits)} %" if whole else "none"
+            grid.add_row(Text(what, style="bold"), bar(part, whole), Text(cover, style="bold"), Text(told))
+        yield Text()
+        yield grid
+        avoided = f", {totals.duplicates_avoided:,} duplicates avoided" if totals.duplicates_avoided else ""
+        yield Text(f"queues got {counted(totals.copies, 'message')}{avoided}", style="dim")
+
+    def _exchanges(self) -> Iterator[RenderableType]:
+        rows = [
+            row for row in self._report.exchanges if row.use.messages or row.use.published or sum(row.states.values())
+        ]
+        rows.sort(key=lambda row: (-row.use.messages, -row.use.published, row.use.exchange))
+        if not rows:
+            return
+        yield heading("Exchanges", f"{len(rows):,} with bindings or messages")
+        table = columns("exchange", "type", ">bindings hit", ">coverage", ">published", ">through", ">routed", ">keys")
+        for row in rows[: self._listed]:
+            self._exchange(table, row)
+        yield table
+        yield from self._more(len(rows))
+        yield indented(
+            Text(f"~: different keys, approximately; the standard error is {100 * ERROR:.1f} %", style="dim"), 2
+        )
+
+    def _exchange(self, table: Table, row: ExchangeRow) -> None:
+        use = row.use
+        table.add_row(
+            named(exchange(use.exchange)),
+            Text(row.type or "missing", style="" if row.type else "red"),
+            f"{row.hit:,} of {row.eligible:,}" if row.eligible else "",
+            coverage_cell(row.hit, row.eligible, self._digits),
+            f"{use.published:,}",
+            f"{use.messages:,}",
+            coverage_cell(row.routed, use.published, self._digits),
+            f"~{use.distinct_keys:,}" if use.distinct_keys else "",
+        )
+
+    def _dead(self) -> Iterator[RenderableType]:
+        rows = [row for row in self._report.bindings if row.state == "dead"]
+        rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
+        if not rows:
+            return
+        yield heading("Dead bindings", f"{len(rows):,}; at most such a share of messages matches, with 95 % confidence")
+        table = columns(">matched", ">at most", "binding")
+        for row in rows[: self._listed]:
+            use = row.use
+            chance = share(use.bound) if use.bound is not None and use.exposure else "no chance"
+            table.add_row(f"0 of {use.exposure:,}", chance, binding_line(row))
+        yield table
+        yield from self._more(len(rows))
+
+    def _stale(self) -> Iterator[RenderableType]:
+        rows = [row for row in self._report.bindings if row.state == "stale"]
+        rows.sort(key=lambda row: (row.use.last or 0, row.use.number))
+        if not rows:
+            return
+        days = counted(self._report.stale_days, "day")
+        yield heading("Stale bindings", f"{len(rows):,} that nothing matched in the last {days} of the window")
+        table = columns(">messages", ">last seen", "binding")
+        for row in rows[: self._listed]:
+            last = "" if row.use.last is None else minute(row.use.last)[:10]
+            table.add_row(f"{row.use.messages:,}", last, binding_line(row))
+        yield table
+        yield from self._more(len(rows))
+
+    def _unroutable(self) -> Iterator[RenderableType]:
+        rows = self._report.unroutable
+        if not rows:
+            return
+        total = self._report.summary.totals.messages
+        lost = sum([row.messages for row in rows])
+        part = f"{percent(lost, total, self._digits)} %" if total else ""
+        refused = sum([row.messages for row in rows if row.refused])
+        among = f", {refused:,} of them refused" if refused else ""
+        yield heading(
+            "Unroutable", f"{counted(lost, 'message')}, {part} of all{among}; * stands for words that no binding names"
+        )
+        for row in rows[: self._listed]:
+            yield from self._lost(row)
+        yield from self._more(len(rows))
+
+    def _lost(self, row: UnroutableRow) -> Iterator[RenderableType]:
+        when = "" if row.first is None or row.last is None else f", {minute(row.first)} to {minute(row.last)}"
+        told = Text(
+            f"published to {clip_line(exchange(row.exchange), LONGEST)}: {counted(row.messages, 'message')}{when}"
+        )
+        if row.refused:
+            told.append(f"\nrefused: {clip_line(row.refused, 2 * LONGEST)}", style="red")
+        yield indented(told, 2)
+        grid = pairs()
+        for shape in row.shapes[: self._listed]:
+            grid.add_row(f"{shape.messages:,}{'+' if row.error else ''}", shape_cell(shape, wide=self._wide))
+        yield indented(grid, 4)
+        yield from self._more(len(row.shapes), "shapes", 4)
+        if row.error:
+            yield indented(Text(f"counts of shapes are approximate: up to {row.error:,} more each", style="dim"), 4)
+
+    def _alternates(self) -> Iterator[RenderableType]:
+        rows = sorted(self._report.alternates, key=lambda row: (-row.messages, row.exchange))
+        if not rows:
+            return
+        yield heading("Alternate exchanges taken", "")
+        table = columns("exchange", "alternate", ">messages", "most often")
+        for row in rows[: self._listed]:
+            often = key_text(row.shapes.items[0].text) if row.shapes.items else ""
+            table.add_row(named(exchange(row.exchange)), named(row.alternate), f"{row.messages:,}", Text(often))
+        yield table
+        yield from self._more(len(rows))
+
+    def _queues(self) -> Iterator[RenderableType]:
+        rows = sorted(self._report.queues, key=lambda row: (-row.use.messages, -row.use.possible, row.use.queue))
+        got = [row for row in rows if row.use.messages or row.use.possible]
+        if not rows:
+            return
+        none = f"; {len(rows) - len(got):,} got nothing" if len(got) < len(rows) else ""
+        yield heading("Queues", f"{len(got):,} of {len(rows):,} got messages{none}")
+        if got:
+            wide = (">avoided", ">last") if self._wide else ()
+            table = columns("queue", ">messages", ">of all", ">keys", *wide, ">hottest", "key")
+            for row in got[: self._listed]:
+                self._queue(table, row)
+            yield table
+            yield from self._more(len(got))
+        silent = sorted([row.use.queue for row in rows[len(got) :]])
+        if silent:
+            names = ", ".join([clip_line(name, LONGEST // 2) for name in silent[: self._listed]])
+            more = f" and {len(silent) - self._listed:,} more ({ALL})" if len(silent) > self._listed else ""
+            yield indented(Text(f"got nothing: {names}{more}"), 2)
+
+    def _queue(self, table: Table, row: QueueRow) -> None:
+        use = row.use
+        possible = f" (+{use.possible:,}?)" if use.possible else ""
+        often = _hottest(row) if row.hot and use.messages else ""
+        hot = Text(key_text(row.hot[0].text) if row.hot else "", overflow="fold")
+        avoided = f"{use.duplicates_avoided:,}" if use.duplicates_avoided else ""
+        wide = (avoided, "" if use.last is None else minute(use.last)[:10]) if self._wide else ()
+        part = share(row.share) if row.share else ""
+        table.add_row(
+            named(use.queue), f"{use.messages:,}{possible}", part, f"~{use.distinct_keys:,}", *wide, often, hot
+        )
+
+    def _partitions(self) -> Iterator[RenderableType]:
+        rows = [row for row in self._report.queues if row.partitioning is not None]
+        rows.sort(key=lambda row: -(row.skew.max_to_mean if row.skew is not None else 0))
+        if not rows:
+            return
+        yield heading("Partitions", "the fullest against the mean: 1 is even")
+        for row in rows[: self._listed]:
+            yield from self._partitioned(row)
+        yield from self._more(len(rows))
+
+    def _partitioned(self, row: QueueRow) -> Iterator[RenderableType]:
+        skew = row.skew
+        told = Text(f"{clip_line(row.use.queue, LONGEST)}: {row.partitioning}")
+        if skew is None:
+            told.append("; no message has a partition that its key decides")
+            yield indented(told, 2)
+            return
+        yield indented(told, 2)
+        shape = Text(f"max/mean {skew.max_to_mean:.2f}", style="bold")
+        shape.append(
+            f", top {share(skew.top_share)}, Gini {skew.gini:.2f}, CV {skew.variation:.2f}  ", style="not bold"
+        )
+        shape.append(steps([part.messages for part in row.partitions if part.partition is not None]))
+        undecided = sum([part.messages for part in row.partitions if part.partition is None])
+        if undecided:
+            shape.append(f"\n{counted(undecided, 'message')} whose key does not decide the partition", style="not bold")
+        if row.hot:
+            shape.append(f"\nhottest: {', '.join(map(hot_key, row.hot[:3]))}", style="not bold")
+            shape.append(f" (up to {row.hot_error:,} more each)" if row.hot_error else "", style="not bold")
+        yield indented(shape, 4)
+
+    def _verification(self) -> Iterator[RenderableType]:
+        found = self._report.verification
+        if found is None:
+            return
+        yield heading("What the broker did", f"{counted(found.compared, 'message')} compared with the prediction")
+        rest = {
+            "in queues that chance may have picked": found.possible,
+            "through exchanges of unknown type": found.undecided,
+            "of which the archive does not tell": found.unknown,
+        }
+        told = "".join([f"; {count:,} {what}" for what, count in rest.items() if count])
+        agreed = Text(f"{found.agreed:,} went where they should, {found.different:,} elsewhere{told}")
+        yield indented(agreed, 2)
+        rows = sorted(found.differences.items(), key=lambda row: (row[0].only_unknown, -row[1].messages, row[0]))
+        grid = pairs()
+        for difference, evidence in rows[: self._listed]:
+            text = Text(clip_line(differs(difference), 3 * LONGEST))
+            for witness in evidence.witnesses[:1]:
+                key = clip_line(witness.message.routing_key, LONGEST)
+                place = f"{clip_line(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
+                text.append(f"\nas '{key}' {place}", style="dim")
+            grid.add_row(f"{evidence.messages:,}", text)
+        yield indented(grid, 2)
+        yield from self._more(found.sorts, "sorts of difference", held=len(rows))
+        strangers = found.strangers.items[: self._listed // 2]
+        if strangers:
+            listed = ", ".join([f"{clip_line(item.text, LONGEST)} {item.count:,}" for item in strangers])
+            yield indented(Text(f"queues that the topology does not have: {listed}", style="dim"), 2)
+
+    def _comparison(self) -> Iterator[RenderableType]:
+        compared = self._report.comparison
+        if compared is None:
+            return
+        found = compared.changes
+        yield heading(f"With {clip_line(compared.topology, LONGEST)} instead", summary(found.totals))
+        grid = pairs()
+        for row in found.rerouted[: self._listed]:
+            text = Text(clip_line(rerouted(row.change), 3 * LONGEST))
+            if row.shapes.items:
+                text.append(f"\nas '{clip_line(row.shapes.items[0].example, LONGEST)}'", style="dim")
+            grid.add_row(f"{row.messages:,}", text)
+        yield indented(grid, 2)
+        yield from self._more(len(found.rerouted))
+        grid = pairs()
+        for moves in [each for each in found.partitions if each.moved][: self._listed]:
+            part = f", {share(moves.share)} of those whose key decides it" if moves.share else ""
+            grid.add_row(
+                f"{moves.moved:,}", Text(f"move to another partition of {clip_line(moves.queue, LONGEST)}{part}")
+            )
+        yield indented(grid, 2)
+
+    def _findings(self) -> Iterator[RenderableType]:
+        rows = sorted(self._report.findings, key=lambda row: (GRAVITY[row.finding.rule.severity], row.evidence == ""))
+        if not rows:
+            return
+        yield heading("Findings of hashstar check, and what the traffic says of them", "")
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for row in rows[: self._listed]:
+            grid.add_row(Text(row.finding.code, style="bold"), finding_cell(row))
+        yield indented(grid, 2)
+        yield from self._more(len(rows))
+
+    def _ignored(self) -> Iterator[RenderableType]:
+        rows = self._report.ignored
+        if not rows:
+            return
+        yield heading("Ignored bindings", "")
+        grid = pairs()
+        for use in rows[: self._listed]:
+            entry = use.entry
+            told = Text(f"{clip_line(str(entry), LONGEST)}: {clip_line(entry.reason, LONGEST)}, until {entry.until}")
+            if use.expired:
+                told.append("; expired, so that it ignores nothing", style="red")
+            elif not use.bindings:
+                told.append("; no binding is like that: remove it", style="yellow")
+            elif use.hit:
+                told.append(f"; {use.hit:,} of them matched something: look whether it still holds", style="yellow")
+            grid.add_row(f"{use.bindings:,}", told)
+        yield indented(grid, 2)
+        yield from self._more(len(rows))
+
+    def _gates(self) -> Iterator[RenderableType]:
+        gates = sorted(self._report.gates, key=lambda gate: gate.passed)
+        if not gates:
+            return
+        yield heading("Gates", passed(self._report))
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for gate in gates[: self._listed]:
+            word = Text("passed", style="green") if gate.passed else Text("FAILED", style="bold red")
+            scope = f"{gate.of} '{clip_line(gate.scope, LONGEST)}': " if gate.of else ""
+            grid.add_row(word, Text(f"{scope}{clip_line(gate.message, 4 * LONGEST)}"))
+        yield indented(grid, 2)
+        yield from self._more(len(gates))
+
+    def _more(self, count: int, what: str = "", indent: int = 2, held: int | None = None) -> Iterator[RenderableType]:
+        """Yield a line with the number of rows that are not shown; ``held`` is how many the report has of them."""
+        held = count if held is None else held
+        if count > (shown := min(held, self._listed)):
+            what = f" {what}" if what else ""
+            way = f"; {ALL}" if held > shown else ""
+            yield indented(Text(f"and {count - shown:,} more{what}{way}", style="dim"), indent)
+
+
+def _hottest(row: QueueRow) -> str:
+    """Return the share of the most frequent key; the bounds of it where the count is approximate."""
+    least, most = row.hot[0].messages, min(row.hot[0].messages + row.hot_error, row.use.messages)
+    if least == most:
+        return share(least / row.use.messages)
+    return f"{share(least / row.use.messages).removesuffix(' %')} to {share(most / row.use.messages)}"

@@ -1,0 +1,387 @@
+"""RabbitMQ's definitions.json as a value: topologies to route with, and everything else kept as it was.
+
+Invariant: ``loads(text).dump()`` is the same JSON as ``text``, the order of lists and keys included; a key that is
+twice in one object is an error. An edit leaves alone what it does not change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bindings.sources.definition_entries import (
+    ENCODE,
+    SECTIONS,
+    Compactor,
+    Entry,
+    Object,
+    Part,
+    expanded,
+    read_section,
+    same,
+)
+from bindings.sources.extensions import KEY, Additions
+from bindings.sources.files import content, decoded, save_lines
+from bindings.sources.import_warnings import RESERVED, findings, not_imported, undeclared_vhosts
+from bindings.sources.language.errors import LanguageError
+from bindings.sources.language.expectations import Expectation
+from exchange.display import clip_line
+from exchange.entities.entities import Queue
+from exchange.entities.profile import LATEST, Profile, closest_profile, profile_by_name
+from exchange.errors import InputError
+from exchange.json_text import Refused, find_fault, refuse_constant
+from exchange.topology.topology import Topology
+
+__all__ = ["Definitions", "topology_from"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Definitions:
+    """The definitions of a broker or of one virtual host; immutable. ``Definitions()`` has nothing in it.
+
+    Exports of one virtual host leave the field "vhost" out; what does not say its virtual host is in
+    ``default_vhost``: the one given when loading, else the export's own "original_vhost_name", else "/". That choice
+    is not written back. Equal when they are the same JSON, lists in the same order, and the default is the same.
+    """
+
+    default_vhost: str = "/"
+    _document: Mapping[str, Any] = field(default_factory=dict)  # the file, with entries in the sections of SECTIONS
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], vhost: str | None = None) -> Definitions:
+        """Read a file, gzipped or not. Raises InputError naming the file and the place in it."""
+        name = os.fspath(path)
+        return cls._of(_parsed(decoded(content(name), name), name), name, vhost)
+
+    @classmethod
+    def loads(cls, text: str | bytes, name: str = "definitions", vhost: str | None = None) -> Definitions:
+        """Read a text, which errors call ``name``. Raises InputError naming the place in it."""
+        return cls._of(_parsed(decoded(text, name) if isinstance(text, bytes) else text, name), name, vhost)
+
+    @classmethod
+    def _of(cls, document: Object, name: str, vhost: str | None) -> Definitions:
+        try:
+            for key, section in document.items():
+                document[key] = read_section(key, section)
+            Additions.read(document.get(KEY))
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        except RecursionError:
+            raise InputError(f"{name}: nested too deeply") from None
+        original = document.get("original_vhost_name")
+        return cls(vhost if vhost is not None else original if isinstance(original, str) else "/", document)
+
+    @property
+    def rabbitmq_version(self) -> str | None:
+        """The version of the server that exported them, if they name it; an argument of `closest_profile`."""
+        version = self._document.get("rabbitmq_version", self._document.get("rabbit_version"))
+        return version if isinstance(version, str) else None
+
+    @property
+    def _unusable_version(self) -> str | None:
+        """What is wrong with the version that would choose the profile, and the profile that holds all the same."""
+        given = [key for key in ("rabbitmq_version", "rabbit_version") if key in self._document]
+        if not given or self.names_profile or profile_by_name(self.rabbitmq_version or "") is not None:
+            return None
+        version = clip_line(ENCODE(self._document[given[0]]), 60)
+        wrong = "is no release of RabbitMQ" if self.profile is None else "is older than the oldest profile"
+        return f"{given[0]}: {version} {wrong}; without --profile, the rules of {(self.profile or LATEST).name} hold"
+
+    @property
+    def names_profile(self) -> bool:
+        """Whether a profile is kept under the key "hashstar", which goes before the version of the export."""
+        return self._additions.profile is not None
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile that a ``.bindings`` file named, under the key "hashstar", else that of the exporting release."""
+        return self._additions.profile or closest_profile(self.rabbitmq_version or "")
+
+    @property
+    def others(self) -> dict[str, int]:
+        """What there is besides topologies, users and permissions for instance, and how many of each."""
+        settings = [{**vhost, "name": None} for vhost in self._document.get("vhosts", ())]
+        counts = {
+            **{key: len(value) for key, value in self._document.items() if isinstance(value, list)},
+            "virtual hosts with settings": sum(any(fields.values()) for fields in settings),
+        }
+        return {key: count for key, count in counts.items() if count and key not in {*SECTIONS, "vhosts", KEY}}
+
+    @property
+    def vhosts(self) -> tuple[str, ...]:
+        """The virtual hosts that are listed, then those that are only used; the default one if that makes none."""
+        listed = (vhost["name"] for vhost in self._document.get("vhosts", ()))
+        return tuple(dict.fromkeys([*listed, *self._used()])) or (self.default_vhost,)
+
+    def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The topology of a virtual host, under the definitions' `profile` unless one is given, or the newest.
+
+        Without ``vhost``: the only one with anything in it, else "/", else the only one there is. As in RabbitMQ's
+        import (`rabbit_definitions.erl`), the default exchange, its bindings and attributes that contradict a
+        predeclared exchange's are left out, and of exchanges and queues of the same name the first counts, of policies
+        the last. Raises InputError when there is no such virtual host, or several to choose from.
+        """
+        vhost = self._chosen() if vhost is None else vhost
+        if vhost not in self.vhosts:
+            raise InputError(f"there is no virtual host {vhost!r}; there are {_listed(self.vhosts)}")
+        return Topology(
+            [part for name, part in self._named("exchanges", vhost).items() if name not in RESERVED],
+            self._partitioned(vhost, self._named("queues", vhost)),
+            [entry.part for entry in self._in("bindings", vhost) if entry.part.source],
+            self._named("policies", vhost).values(),
+            vhost=vhost,
+            profile=(self.profile or LATEST) if profile is None else profile,
+        )
+
+    def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
+        """What a ``.bindings`` file expected of a virtual host; ``vhost`` as for `topology`."""
+        return self._additions.expectations.get(self._chosen() if vhost is None else vhost, ())
+
+    def with_expectations(self, vhost: str, expectations: Iterable[Expectation]) -> Definitions:
+        """The definitions with these expectations of a virtual host in place of others."""
+        return self._with_additions(self._additions.with_expectations(vhost, tuple(expectations)))
+
+    def with_profile(self, profile: Profile) -> Definitions:
+        """Return the definitions for this profile, which they name only if their release has another one."""
+        if profile == self.profile:
+            return self
+        return self._with_additions(replace(self._additions, profile=profile))
+
+    def with_vhosts(self, names: Iterable[str]) -> Definitions:
+        """The definitions in which these virtual hosts are listed."""
+        vhosts = self._document.get("vhosts", [])
+        known = {vhost["name"] for vhost in vhosts}
+        new = [{"name": name} for name in dict.fromkeys(names) if name not in known]
+        return Definitions(self.default_vhost, {**self._document, "vhosts": [*vhosts, *new]}) if new else self
+
+    def with_topology(self, topology: Topology) -> Definitions:
+        """The definitions in which the exchanges, queues, bindings and policies of its virtual host are a topology's.
+
+        What stays the same stays as it is written and where it stands; what changes keeps its other fields; what is
+        new comes last. Predeclared exchanges and bindings from the default exchange are not written, but stay if they
+        are there (those bindings as long as their queue). The virtual host is listed if nothing else would name it.
+        """
+        vhost = topology.vhost
+        said = None if self._of_one_vhost() and vhost == self.default_vhost else vhost
+        edited = {
+            "exchanges": self._edited("exchanges", topology.exchanges, vhost, said),
+            "queues": self._edited("queues", topology.queues, vhost, said),
+            "policies": self._edited("policies", topology.policies, vhost, said),
+            "bindings": self._edited_bindings(topology, said),
+        }
+        document = {**self._document, **{key: edited[key] for key in edited if edited[key] or key in self._document}}
+        after = Definitions(self.default_vhost, document)
+        if not (vhost in self.vhosts and vhost in after.vhosts):
+            after = after.with_vhosts([vhost])
+        partitioned = {queue.name: queue.partitioning for queue in topology.queues.values() if queue.partitioning}
+        return after._with_additions(self._additions.with_partitionings(vhost, partitioned))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
+
+        Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
+        names RabbitMQ reserves, parts that are there twice, and virtual hosts that are not declared; and a version that
+        has no profile. Computed anew each time.
+        """
+        declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
+        sections = self._sections()
+        version = self._unusable_version
+        found = [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
+        return found if version is None else [version, *found]
+
+    @property
+    def not_imported(self) -> list[str]:
+        """The arguments that RabbitMQ's import refuses or reads as something else: nulls, and types JSON has not."""
+        return list(not_imported(self._sections()))
+
+    def dump(self) -> str:
+        """The JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""
+        return "".join(self._chunks())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file, gzipped if its name ends with ".gz"; what was there stays until all is written.
+
+        Raises InputError when it cannot be written.
+        """
+        save_lines(os.fspath(path), self._chunks())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Definitions):
+            return NotImplemented
+        mine, theirs = self._document, other._document
+        if (self.default_vhost, mine.keys()) != (other.default_vhost, theirs.keys()):
+            return False
+        return all(_same_section(mine[key], theirs[key]) for key in mine)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        counts = (f"{len(entries)} {key}" for key, entries in self._sections().items())
+        return f"<Definitions of {_listed(self.vhosts)}: {', '.join(counts) or 'nothing'}>"
+
+    @property
+    def _additions(self) -> Additions:
+        return Additions.read(self._document.get(KEY))
+
+    def _with_additions(self, additions: Additions) -> Definitions:
+        if additions == self._additions:
+            return self
+        rest = {key: value for key, value in self._document.items() if key != KEY}
+        told = additions.to_json()
+        return Definitions(self.default_vhost, {**self._document, KEY: told} if told else rest)
+
+    def _partitioned(self, vhost: str, queues: Mapping[str, Queue]) -> Iterable[Queue]:
+        partitionings = self._additions.partitionings.get(vhost)
+        if not partitionings:
+            return queues.values()
+        return [
+            replace(queue, partitioning=partitionings[name]) if name in partitionings else queue
+            for name, queue in queues.items()
+        ]
+
+    def _sections(self) -> dict[str, list[Entry]]:
+        return {key: self._document[key] for key in SECTIONS if key in self._document}
+
+    def _said(self) -> dict[str | None, None]:
+        """The virtual hosts that entries say they are in, in the order they are met; None of those that do not."""
+        return {entry.vhost: None for entries in self._sections().values() for entry in entries}
+
+    def _used(self) -> dict[str, None]:
+        """The virtual hosts that anything is in, in the order they are met."""
+        return {self.default_vhost if vhost is None else vhost: None for vhost in self._said()}
+
+    def _chosen(self) -> str:
+        used, vhosts = self._used(), self.vhosts
+        if len(used) == 1:
+            return next(iter(used))
+        if "/" in vhosts:
+            return "/"
+        if len(vhosts) == 1:
+            return vhosts[0]
+        raise InputError(f"which virtual host? There are {_listed(vhosts)}")
+
+    def _names(self, vhost: str) -> set[str | None]:
+        """What the entries that are in the virtual host say."""
+        return {vhost, None} if vhost == self.default_vhost else {vhost}
+
+    def _in(self, key: str, vhost: str) -> list[Entry]:
+        names = self._names(vhost)
+        return [entry for entry in self._document.get(key, ()) if entry.vhost in names]
+
+    def _named(self, key: str, vhost: str) -> dict[str, Any]:
+        """The parts in force, by name."""
+        parts: dict[str, Any] = {}
+        for entry in self._in(key, vhost):
+            if key == "policies" or entry.part.name not in parts:
+                parts[entry.part.name] = entry.part
+        return parts
+
+    def _of_one_vhost(self) -> bool:
+        if "vhosts" in self._document:
+            return False
+        return "original_vhost_name" in self._document or self._said() == {None: None}
+
+    def _edited(self, key: str, parts: Mapping[str, Part], vhost: str, said: str | None) -> list[Entry]:
+        before = self._named(key, vhost)
+        skipped = RESERVED if key == "exchanges" else ()
+        names = self._names(vhost)
+        entries = []
+        for entry in self._document.get(key, ()):
+            name = entry.part.name
+            if entry.vhost not in names or name in skipped:
+                entries.append(entry)
+            elif name in parts:  # where it is there twice, the one in force changes
+                entries.append(entry.with_part(parts[name]) if entry.part is before[name] else entry)
+        new = (part for name, part in parts.items() if name not in before and name not in skipped)
+        return [*entries, *(Entry.new(part, said) for part in new)]
+
+    def _edited_bindings(self, topology: Topology, said: str | None) -> list[Entry]:
+        wanted, names = topology.bindings, self._names(topology.vhost)
+        entries: list[Entry] = []
+        there = set()
+        for entry in self._document.get("bindings", ()):
+            part = entry.part
+            if entry.vhost not in names:
+                entries.append(entry)
+            elif part in wanted if part.source else part.destination.name in topology.queues:
+                entries.append(entry)
+                there.add(part)
+        return [*entries, *(Entry.new(part, said) for part in wanted if part.source and part not in there)]
+
+    def _chunks(self) -> Iterator[str]:
+        comma = "{"
+        for key, section in self._document.items():
+            yield f"{comma}\n {ENCODE(key)}: "
+            comma = ","
+            if isinstance(section, list) and section:
+                for number, item in enumerate(section):
+                    yield f"{',' if number else '['}\n  {ENCODE(expanded(item))}"
+                yield "\n ]"
+            else:
+                yield ENCODE(section)
+        yield "\n}\n" if self._document else "{}\n"
+
+
+def topology_from(
+    path: str | os.PathLike[str], vhost: str | None = None, profile: Profile | str | None = None
+) -> Topology:
+    """The topology in a definitions file; ``vhost`` and ``profile`` as in `Definitions.topology`.
+
+    A ``vhost`` given also names the virtual host of an export that does not say. Raises InputError naming the file.
+    """
+    definitions = Definitions.load(path, vhost)
+    try:
+        return definitions.topology(vhost, profile)
+    except InputError as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from None
+
+
+def _parsed(text: str, name: str) -> Object:
+    try:
+        document = json.loads(text, object_pairs_hook=Compactor(), parse_float=_finite, parse_constant=refuse_constant)
+    except json.JSONDecodeError as error:
+        raise _at(text, error.pos, f"not JSON: {_reason(text, error)}", name) from None
+    except (ValueError, Refused, RecursionError) as error:
+        fault = find_fault(text)
+        if fault is None:
+            raise InputError(f"{name}: not JSON: {error}") from None
+        raise _at(text, fault.place, str(fault), name) from None
+    if not isinstance(document, dict):
+        raise InputError(f'{name}: not definitions, which are an object: {{"exchanges": [...], "queues": [...], ...}}')
+    return document
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise Refused
+    return number
+
+
+def _reason(text: str, error: json.JSONDecodeError) -> str:
+    before = text[max(0, error.pos - 1000) : error.pos].rstrip()
+    if before.endswith(",") and text[error.pos : error.pos + 1] in ("]", "}"):
+        return "a comma with nothing behind it"
+    return error.msg
+
+
+def _at(text: str, place: int, reason: str, name: str) -> LanguageError:
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    line = text[start:] if end < 0 else text[start:end]
+    return LanguageError(reason, name, text.count("\n", 0, place) + 1, line, (place - start, place - start + 1))
+
+
+def _same_section(one: Any, another: Any) -> bool:
+    if isinstance(one, list) and isinstance(another, list):
+        return len(one) == len(another) and all(map(same, map(expanded, one), map(expanded, another)))
+    return same(one, another)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

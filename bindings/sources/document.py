@@ -1,0 +1,203 @@
+"""What a ``.bindings`` file says: a topology for each virtual host, what is expected of it, and the profile it is for.
+
+Definitions and documents turn into each other: `Document.of_definitions` and `Document.definitions`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from bindings.sources.definition_entries import Part
+from bindings.sources.definitions import Definitions
+from bindings.sources.files import content, decoded, save_lines
+from bindings.sources.import_warnings import of_part
+from bindings.sources.language.expectations import Expectation
+from exchange.entities.entities import Binding, Exchange, Policy, Queue
+from exchange.entities.profile import Profile
+from exchange.errors import InputError
+from exchange.field_values import FieldTable
+from exchange.topology.topology import Topology
+
+__all__ = ["Document", "Section"]
+
+
+class Section(NamedTuple):
+    """One virtual host."""
+
+    topology: Topology
+    expectations: tuple[Expectation, ...] = ()
+    lines: Mapping[tuple[str, str], int] = {}
+    binding_lines: Mapping[Binding, int] = {}
+
+    def line_of(self, part: Part) -> int | None:
+        """The line of the file that declares the part, from 1, if it has been read from one."""
+        if isinstance(part, Binding):
+            return self.binding_lines.get(part)
+        return self.lines.get((KINDS[type(part)], part.name))
+
+
+KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """Virtual hosts with their topologies and expectations; immutable. Equal when they say the same."""
+
+    sections: Mapping[str, Section]
+    """By virtual host, at least one."""
+    profile: Profile | None = None
+    """The RabbitMQ that the file says it is for."""
+    name: str = "bindings"
+    """What errors and warnings call it."""
+    _again: tuple[tuple[int, str], ...] = field(default=(), repr=False)  # line, what is there twice
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Document:
+        """Read a file, gzipped or not. Raises LanguageError, an InputError, that names the file and the place in it."""
+        name = os.fspath(path)
+        return cls.loads(decoded(content(name), name), name)
+
+    @classmethod
+    def loads(cls, text: str, name: str = "bindings") -> Document:
+        """Read a text, which errors call ``name``. Raises LanguageError naming the place in it."""
+        from bindings.sources.document_reader import read  # which makes documents, and so imports this module
+
+        return read(text, name)
+
+    @classmethod
+    def of_definitions(cls, definitions: Definitions, name: str = "definitions") -> Document:
+        """Its topologies, expectations and profile; users, permissions and the like are no part of a document.
+
+        Exchanges, queues, bindings and their arguments are put in order: a broker exports them in any, and what has
+        not changed between two exports should not differ. Policies keep theirs, which decides between equals.
+        """
+        sections = {
+            vhost: Section(_in_order(definitions.topology(vhost)), definitions.expectations(vhost))
+            for vhost in definitions.vhosts
+        }
+        return cls(sections, definitions.profile, name)
+
+    def definitions(self, base: Definitions | None = None) -> Definitions:
+        """The definitions that say the same.
+
+        With a ``base``, everything else in it stays: users, permissions, parameters, and the virtual hosts that the
+        document does not mention.
+        """
+        result = Definitions().with_vhosts(self.vhosts) if base is None else base
+        for vhost, section in self.sections.items():
+            result = result.with_topology(section.topology).with_expectations(vhost, section.expectations)
+        return result.with_profile(self.profile) if self.profile is not None else result
+
+    def with_profile(self, profile: Profile) -> Document:
+        """The same for another RabbitMQ."""
+        sections = {
+            vhost: section._replace(topology=section.topology.with_profile(profile))
+            for vhost, section in self.sections.items()
+        }
+        return replace(self, sections=sections, profile=profile)
+
+    def only(self, vhost: str) -> Document:
+        """The document of one virtual host that it has."""
+        return replace(self, sections={vhost: self.sections[vhost]})
+
+    @property
+    def vhosts(self) -> tuple[str, ...]:
+        """The virtual hosts, in the order they are first mentioned."""
+        return tuple(self.sections)
+
+    def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The topology of a virtual host, under the file's profile unless one is given; the newest if it has none.
+
+        Without ``vhost``: the only one, else "/". Raises InputError when there is no such one, or several to choose
+        from.
+        """
+        topology = self.section(vhost).topology
+        return topology if profile is None else topology.with_profile(profile)
+
+    def expectations(self, vhost: str | None = None) -> tuple[Expectation, ...]:
+        """What is expected of a virtual host; ``vhost`` as for `topology`."""
+        return self.section(vhost).expectations
+
+    def section(self, vhost: str | None = None) -> Section:
+        """One virtual host; ``vhost`` as for `topology`."""
+        if vhost is None:
+            vhost = self.vhosts[0] if len(self.vhosts) == 1 else "/"
+            if vhost not in self.sections:
+                raise InputError(f"which virtual host? There are {', '.join(map(repr, self.vhosts))}")
+        if vhost not in self.sections:
+            raise InputError(f"there is no virtual host {vhost!r}; there are {', '.join(map(repr, self.vhosts))}")
+        return self.sections[vhost]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What RabbitMQ would refuse or read otherwise, and what routing cannot follow; each with its line, if any."""
+        return list(self._warnings())
+
+    def _warnings(self) -> Iterator[str]:
+        for line, what in self._again:
+            yield f"line {line}: {what}"
+        for section in self.sections.values():
+            topology = section.topology
+            for parts in (topology.exchanges, topology.queues, topology.policies):
+                for part in parts.values():
+                    if (KINDS[type(part)], part.name) in section.lines:
+                        place = f"line {section.line_of(part)}"
+                        yield from (f"{place}{what}" for what in of_part(part))
+
+    def dump(self) -> str:
+        """The text; reading it gives an equal document."""
+        return "".join(self._text())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file, gzipped if its name ends with ".gz"; what was there stays until all is written.
+
+        Raises InputError when it cannot be written.
+        """
+        save_lines(os.fspath(path), self._text())
+
+    def _text(self) -> Iterator[str]:
+        from bindings.sources.document_writer import write  # the language is not needed by those who route
+
+        return write(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document):
+            return NotImplemented
+        mine, theirs = (
+            {vhost: section[:2] for vhost, section in document.sections.items()} for document in (self, other)
+        )
+        return (self.profile, mine) == (other.profile, theirs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _in_order(topology: Topology) -> Topology:
+    def place(binding: Binding) -> tuple[Any, ...]:
+        return binding.source, binding.destination, binding.routing_key, repr(binding.arguments.identity)
+
+    bindings = [
+        binding._replace(arguments=_sorted(binding.arguments)) if binding.arguments else binding
+        for binding in topology.bindings
+    ]
+    return Topology(
+        [_with_sorted(part) for _, part in sorted(topology.exchanges.items())],
+        [_with_sorted(part) for _, part in sorted(topology.queues.items())],
+        sorted(bindings, key=place),
+        topology.policies.values(),
+        vhost=topology.vhost,
+        profile=topology.profile,
+    )
+
+
+Declared = TypeVar("Declared", Exchange, Queue)
+
+
+def _with_sorted(part: Declared) -> Declared:
+    return replace(part, arguments=_sorted(part.arguments)) if part.arguments else part
+
+
+def _sorted(arguments: Mapping[str, Any]) -> FieldTable:
+    return FieldTable(dict(sorted(arguments.items())))

@@ -1,0 +1,191 @@
+"""From text to a `Document`: statements in their order, ``for`` and ``let`` and ``vhost`` carried out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from bindings.sources.document import Document, Section
+from bindings.sources.extensions import profile_said
+from bindings.sources.language import statements as declare
+from bindings.sources.language.blocks import levels
+from bindings.sources.language.errors import LanguageError, Mistake
+from bindings.sources.language.expectations import Expectation
+from bindings.sources.language.syntax import Node, Shapes, parse
+from bindings.sources.language.tokens import Statement, Token, rows, statements
+from bindings.sources.language.values import Budget, Item, Terms
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+from exchange.entities.profile import RELEASES, Profile
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["read"]
+
+DEFAULT_VHOST: Final = "/"
+
+
+def read(text: str, name: str = "bindings") -> Document:
+    """The document that a text describes; errors call it ``name``. Raises LanguageError for the first mistake."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    reader = _Reader()
+    try:
+        reader.run(levels(statements(rows(lines))), {})
+    except Mistake as mistake:
+        line = mistake.first.line
+        raise LanguageError(mistake.message, name, line, lines[line - 1], mistake.columns) from None
+    except RecursionError:
+        raise InputError(f"{name}: nested too deeply") from None
+    return reader.document(name)
+
+
+class _Vhost:
+    """What has been declared in one virtual host, and in which lines."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[str, str], tuple[Exchange | Queue | Policy, int]] = {}
+        self.bindings: dict[Binding, int] = {}
+        self.expectations: list[Expectation] = []
+
+    def section(self, vhost: str, profile: Profile | None) -> Section:
+        parts = [part for part, _ in self.parts.values()]
+        topology = Topology(
+            [part for part in parts if isinstance(part, Exchange)],
+            [part for part in parts if isinstance(part, Queue)],
+            self.bindings,
+            [part for part in parts if isinstance(part, Policy)],
+            vhost=vhost,
+        )
+        lines = {named: line for named, (_, line) in self.parts.items()}
+        return Section(
+            topology if profile is None else topology.with_profile(profile),
+            tuple(self.expectations),
+            lines,
+            self.bindings,
+        )
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._vhosts: dict[str, _Vhost] = {}
+        self._vhost = DEFAULT_VHOST
+        self._profile: Profile | None = None
+        self._again: list[tuple[int, str]] = []
+        self._shapes: Shapes = {}
+        self._destinations: dict[tuple[str, str], Destination] = {}
+        self._budget = Budget()
+        self._loops = 0
+
+    def document(self, name: str) -> Document:
+        """All that has been read."""
+        vhosts = self._vhosts or {DEFAULT_VHOST: _Vhost()}
+        sections = {vhost: declared.section(vhost, self._profile) for vhost, declared in vhosts.items()}
+        return Document(sections, self._profile, name, tuple(self._again))
+
+    def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[Item, ...]]) -> None:
+        """Carry out statements of one level; deeper ones are repeated by the ``for`` above them."""
+        loop: tuple[Node, list[Token]] | None = None
+        block: list[tuple[int, Statement]] = []
+        named: dict[str, int] = {}
+        level: int | None = None
+        for depth, statement in lines:
+            tokens = statement.tokens
+            if not tokens:
+                continue
+            if level is None:
+                level = depth
+            if depth > level:
+                block.append((depth, statement))
+                continue
+            if loop is not None:
+                self._repeat(*loop, block, scope)
+                loop, block = None, []
+            if self._loops:
+                self._budget.repeat(tokens[0])
+            node = parse(tokens, self._shapes)
+            if node.rule == "for":
+                loop = node, tokens
+            elif node.rule == "let":
+                self._let(node, tokens, scope, named)
+            else:
+                self._declare(node, Terms(tokens, scope, self._budget))
+        if loop is not None:
+            self._repeat(*loop, block, scope)
+
+    def _repeat(
+        self,
+        node: Node,
+        tokens: list[Token],
+        block: list[tuple[int, Statement]],
+        scope: dict[str, tuple[Item, ...]],
+    ) -> None:
+        variable = tokens[1].text
+        _check_variable(tokens[1])
+        terms = Terms(tokens, scope, self._budget)
+        (listed,) = node.nodes("items")
+        first = tokens[listed.children[0]]
+        if len(listed.children) == 1 and first.kind == "NAME" and "{" not in first.text:
+            items = terms.variable(first.text, first)
+        else:
+            items = declare.items(listed, terms)
+        around = self._vhost
+        self._loops += 1
+        for item in items:
+            try:
+                self.run(block, {**scope, variable: (item,)})
+            except Mistake as mistake:
+                mistake.message += f" (where {variable} is {item.text})"
+                raise
+        self._vhost = around
+        self._loops -= 1
+
+    def _let(self, node: Node, tokens: list[Token], scope: dict[str, tuple[Item, ...]], named: dict[str, int]) -> None:
+        token = tokens[1]
+        _check_variable(token)
+        if token.text in named:
+            raise Mistake(f"{token.text} has values already, from line {named[token.text]}", token)
+        named[token.text] = token.line
+        scope[token.text] = declare.items(node.nodes("items")[0], Terms(tokens, scope, self._budget))
+
+    def _declare(self, node: Node, terms: Terms) -> None:
+        rule, line = node.rule, terms.tokens[0].line
+        if rule == "binding":
+            known = self._here.bindings
+            for number, binding in enumerate(declare.bindings(node, terms, self._destinations)):
+                if number:
+                    self._budget.repeat(terms.tokens[0])
+                first = known.setdefault(binding, line)
+                if first != line:
+                    self._again.append((line, f"this binding is there already, from line {first}"))
+        elif rule == "expect":
+            self._here.expectations.extend(declare.expectations(node, terms))
+        elif rule == "vhost":
+            self._vhost = terms.text(node.children[1])
+            self._vhosts.setdefault(self._vhost, _Vhost())
+        elif rule == "profile":
+            self._set_profile(terms, node.children[1])
+        else:
+            part = declare.DECLARED[rule](node, terms)
+            known_part = self._here.parts.get((rule, part.name))
+            if known_part is not None:
+                raise Mistake(f"{rule} {part.name!r} is declared already, in line {known_part[1]}", terms.tokens[1])
+            self._here.parts[rule, part.name] = part, line
+
+    @property
+    def _here(self) -> _Vhost:
+        if self._vhost not in self._vhosts:
+            self._vhosts[self._vhost] = _Vhost()
+        return self._vhosts[self._vhost]
+
+    def _set_profile(self, terms: Terms, position: int) -> None:
+        name, token = terms.text(position), terms.tokens[position]
+        if self._profile is not None:
+            raise Mistake("the profile is said already; a file has one", token)
+        self._profile = profile_said(name)
+        if self._profile is None:
+            raise Mistake(f"no profile {name!r}; there are {RELEASES}", token)
+
+
+def _check_variable(token: Token) -> None:
+    if not re.fullmatch(r"[^\W\d]\w*", token.text):
+        raise Mistake(f"{token.text!r} cannot be a variable: letters, digits and _, no digit first", token)

@@ -1,0 +1,61 @@
+"""What is wrong with a text in the language, and where: file, line, column, and a caret under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from bindings.sources.language.tokens import Token
+from exchange.errors import InputError, TextError
+
+__all__ = ["LanguageError", "Mistake", "nearest"]
+
+WIDEST: Final = 160
+"""Of a longer line only so many characters around the mistake are shown."""
+
+
+class Mistake(Exception):
+    """Something is wrong from the token ``first`` on, up to ``last``; ``within`` narrows one token to a part of it."""
+
+    def __init__(
+        self, message: str, first: Token, last: Token | None = None, *, within: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.first = first
+        self.last = first if last is None else last
+        self.within = within
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Where it is in the line of the first token: a half-open range that counts from 0."""
+        start = self.first.column
+        if self.within is not None:
+            return start + self.within[0], start + self.within[1]
+        end = self.last if self.last.line == self.first.line else self.first
+        return start, max(start + 1, end.column + len(end.text))
+
+
+class LanguageError(TextError, InputError):
+    """A text in the language that cannot be read; ``name:line:column`` is its place, both counted from 1."""
+
+    def __init__(self, message: str, name: str, line: int, source: str, span: tuple[int, int]) -> None:
+        self.place = f"{name}:{line}:{span[0] + 1}"
+        self.line = line
+        if len(source) > WIDEST:
+            start = max(0, min(span[0] - WIDEST // 2, len(source) - WIDEST))
+            source, span = source[start : start + WIDEST], (span[0] - start, min(span[1] - start, WIDEST))
+        super().__init__(message, source, span)
+
+    def __str__(self) -> str:
+        return f"{self.place}: {super().__str__()}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean ...?`` with the known words that look like this one, or what there is if none does."""
+    words = list(known)
+    near = get_close_matches(word, words, n=2, cutoff=0.6) or get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; there is {', '.join(words)}" if words else ""

@@ -1,0 +1,105 @@
+"""What the owner of a topology says must happen to a message, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from exchange.errors import BrokerError, InputError
+from exchange.field_json import decode_table, encode_table
+from exchange.field_values import EMPTY, FieldTable
+from exchange.message import Message
+from exchange.notation import write_table
+from exchange.routing.router import Router
+
+__all__ = ["Expectation", "Relation"]
+
+Relation: TypeAlias = Literal["exactly", "includes", "excludes"]
+RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Which queues get a message: ``exactly`` these (none: unroutable), these and maybe others, or none of these."""
+
+    exchange: str
+    routing_key: str
+    queues: tuple[str, ...] = ()
+    relation: Relation = "exactly"
+    headers: FieldTable = EMPTY
+    line: int | None = field(default=None, compare=False)
+    """Where in its file it stands, if it has been read from one that people write."""
+
+    @property
+    def message(self) -> Message:
+        """The message it is about."""
+        return Message(self.exchange, self.routing_key, dict(self.headers))
+
+    def failure(self, router: Router) -> str | None:
+        """Why it does not hold, in a sentence; None when it does.
+
+        Where an exchange of unknown type may decide otherwise, it does not hold.
+        """
+        try:
+            route = router.route(self.message)
+        except BrokerError as error:
+            return str(error)
+        got, wanted = set(route.queues), set(self.queues)
+        if self.relation == "excludes":
+            unwanted, missing = got & wanted, set[str]()
+        else:
+            unwanted = got - wanted if self.relation == "exactly" else set[str]()
+            missing = wanted - got
+        reasons = []
+        if missing:
+            reasons.append(f"{_listed(missing)} {_verb(missing)} not get it")
+        if unwanted:
+            reasons.append(f"{_listed(unwanted)} {'gets' if len(unwanted) == 1 else 'get'} it")
+        if not reasons and route.undecided and self.relation != "includes":
+            reasons.append(f"it is not known what {_listed(route.undecided)} would do, whose type is unknown")
+        return " and ".join(reasons) or None
+
+    def to_json(self) -> dict[str, Any]:
+        """As an object; `from_json` undoes it."""
+        told: dict[str, Any] = {"exchange": self.exchange, "routing_key": self.routing_key}
+        if self.headers:
+            told["headers"] = encode_table(self.headers)
+        return {**told, self.relation: list(self.queues)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Expectation:
+        """Read an object that `to_json` wrote. Raises InputError saying what is wrong with it."""
+        relation = next((name for name in RELATIONS if name in value), None)
+        if relation is None:
+            raise InputError(f"it has none of {', '.join(RELATIONS)}")
+        queues = value[relation]
+        texts = [value.get("exchange"), value.get("routing_key"), *(queues if isinstance(queues, list) else [None])]
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f'"exchange" and "routing_key" are strings, "{relation}" is an array of strings')
+        headers = decode_table(value.get("headers", {}), "headers")
+        return cls(
+            value["exchange"], value["routing_key"], tuple(queues), relation, FieldTable(headers) if headers else EMPTY
+        )
+
+    def __str__(self) -> str:
+        headers = f" with {write_table(self.headers)}" if self.headers else ""
+        told = f"{self.exchange!r} <- {self.routing_key!r}{headers}"
+        if self.relation == "exactly" and not self.queues:
+            return f"{told} is unroutable"
+        return f"{told} reaches {RELATION_WORDS[self.relation]} {_listed(self.queues)}"
+
+
+RELATION_WORDS: Final[Mapping[Relation, str]] = {
+    "exactly": "exactly",
+    "includes": "at least",
+    "excludes": "none of",
+}
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _verb(names: set[str]) -> str:
+    return "does" if len(names) == 1 else "do"

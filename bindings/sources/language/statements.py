@@ -1,0 +1,345 @@
+"""What each statement declares: its tree and tokens become exchanges, queues, policies, bindings and expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal, cast
+
+from bindings.sources.language.errors import Mistake, nearest
+from bindings.sources.language.expectations import Expectation, Relation
+from bindings.sources.language.syntax import Node
+from bindings.sources.language.tokens import Token
+from bindings.sources.language.values import Item, Terms
+from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Policy, Queue
+from exchange.errors import HashstarError, PatternError, TextError
+from exchange.field_json import decode_table
+from exchange.field_values import EMPTY, FieldTable
+from exchange.limits import INTEGER_DIGITS
+from exchange.notation import MATCH_MODES, VARIABLE
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.patterns.pattern import AMQP, DIALECTS, Pattern
+
+__all__ = ["APPLY_TO", "QUEUE_TYPES", "SAID_BARE", "bindings", "exchange", "expectations", "items", "policy",
+           "queue"]  # fmt: skip
+
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
+DURABILITY: Final = {"durable": True, "transient": False}
+LONGEST_RANGE: Final = 100_000
+
+SAID_BARE: Final = {
+    "durable": "durable or transient",
+    "transient": "durable or transient",
+    "auto-delete": "auto-delete",
+    "internal": "internal",
+    "alternate": "alternate NAME",
+    "priority": "priority 5",
+    "apply-to": "queues, exchanges or all",
+    "partitioned": "partitioned kafka.murmur2 over 12",
+}
+"""Attributes that are said without an equals sign -> how; a key of the same name needs quotes."""
+
+
+class _Attributes:
+    """The attributes of a statement, sorted into words, phrases, arguments and how it is partitioned."""
+
+    def __init__(self, node: Node, terms: Terms, what: str) -> None:
+        self.terms = terms
+        self.words: dict[str, int] = {}  # those without quotes -> their position
+        self.quoted: list[int] = []
+        self.phrases: dict[str, tuple[int, int]] = {}
+        self.arguments: list[Node] = []
+        self.partitioned: int | None = None
+        self._what = what
+        for attribute in [child for attributes in node.nodes("attributes") for child in attributes.children]:
+            position = attribute.children[0]
+            token = terms.tokens[position]
+            if attribute.rule == "argument":
+                if terms.is_bare(position) and token.text in SAID_BARE:
+                    message = f'write {SAID_BARE[token.text]}; for an argument of this name, "{token.text}" = ...'
+                    raise Mistake(message, token)
+                self.arguments.append(attribute)
+            elif attribute.rule == "partitioned":
+                self._once(self.partitioned is None, "partitioned", token)
+                self.partitioned = position
+            elif attribute.rule == "phrase":
+                self._once(token.text not in self.phrases, token.text, token)
+                self.phrases[token.text] = position, attribute.children[1]
+            elif terms.is_bare(position) and "{" not in token.text:
+                self._once(token.text not in self.words, token.text, token)
+                self.words[token.text] = position
+            else:
+                self.quoted.append(position)
+
+    def flag(self, word: str) -> bool:
+        """Whether it is said."""
+        return self.words.pop(word, None) is not None
+
+    def one_of(self, words: Mapping[str, Any] | tuple[str, ...], default: str) -> str:
+        """The one of these words that is said."""
+        said = {word: self.words.pop(word) for word in words if word in self.words}
+        if len(said) > 1:
+            first, second, *_ = sorted(said, key=lambda word: said[word])
+            raise Mistake(f"{self._what} is {first} or {second}, not both", self.terms.tokens[said[second]])
+        return next(iter(said), default)
+
+    def phrase(self, name: str) -> int | None:
+        """The position of what the phrase says."""
+        found = self.phrases.pop(name, None)
+        return None if found is None else found[1]
+
+    def table(self, said: Mapping[str, str] | None = None) -> FieldTable:
+        """The arguments; ``said`` are those that words have said."""
+        fields = dict(said or {})
+        for key, value in decode_table(self.terms.entries(self.arguments)).items():
+            if key in fields:
+                raise Mistake(f"{key!r} is said twice", self._token(key))
+            fields[key] = value
+        return FieldTable(fields) if fields else EMPTY
+
+    def nothing_else(self, known: tuple[str, ...]) -> None:
+        """Raise Mistake for what nobody has asked for."""
+        for word, position in self.words.items():
+            if word in SAID_BARE and word in known:
+                raise Mistake(f"write {SAID_BARE[word]}", self.terms.tokens[position])
+            raise Mistake(f"{self._what} is not {word!r}{nearest(word, known)}", self.terms.tokens[position])
+        for position in self.quoted:
+            raise Mistake(f"{self._what} has no use for a text here", self.terms.tokens[position])
+        for word, (position, said) in self.phrases.items():
+            token, value = self.terms.tokens[position], self.terms.tokens[said].text
+            if word in SAID_BARE and word not in known:
+                raise Mistake(f"{self._what} has no {word}", token)
+            if word not in known:
+                near = nearest(word, known)
+                hint = near if "did you mean" in near else f"; an argument has an equals sign: {word} = {value}"
+                raise Mistake(f"{self._what} has no {word}{hint}", token)
+            raise Mistake(f"{word} stands alone, without {value!r}", token)
+        if self.partitioned is not None:
+            raise Mistake(f"{self._what} cannot be partitioned; queues can", self.terms.tokens[self.partitioned])
+
+    def _once(self, first: bool, word: str, token: Token) -> None:
+        if not first:
+            raise Mistake(f"{word} is said twice", token)
+
+    def _token(self, key: str) -> Token:
+        positions = [argument.children[0] for argument in self.arguments]
+        position: int = next(position for position in positions if self.terms.text(position) == key)
+        return self.terms.tokens[position]
+
+
+def exchange(node: Node, terms: Terms) -> Exchange:
+    """``exchange NAME: TYPE, FLAG, alternate NAME, KEY = VALUE ...``."""
+    name = terms.text(node.children[1])
+    token = terms.tokens[node.children[1]]
+    if any(name == predeclared.name for predeclared in PREDECLARED):
+        raise Mistake(f"every virtual host has the exchange {name!r}; it is not declared", token)
+    first = _first_attribute(node)
+    if first is None or first.rule != "word":
+        raise Mistake(f"exchange {name!r} has no type; it comes first, as in: exchange {token.text}: topic", token)
+    kind = terms.text(first.children[0])
+    if terms.is_bare(first.children[0]) and kind in SAID_BARE:
+        message = f"the type of the exchange comes first, as in: exchange {token.text}: topic, {kind}"
+        raise Mistake(message, terms.tokens[first.children[0]])
+    said = _Attributes(_without_first(node), terms, "an exchange")
+    durable = DURABILITY[said.one_of(DURABILITY, "durable")]
+    auto_delete, internal = said.flag("auto-delete"), said.flag("internal")
+    alternate = said.phrase("alternate")
+    said.nothing_else(("durable", "transient", "auto-delete", "internal", "alternate"))
+    arguments = said.table(None if alternate is None else {"alternate-exchange": terms.text(alternate)})
+    return Exchange(name, kind, durable, auto_delete, internal, arguments)
+
+
+def queue(node: Node, terms: Terms) -> Queue:
+    """``queue NAME: TYPE, FLAG, KEY = VALUE, partitioned STRATEGY over PARTITIONS by KEY``."""
+    said = _Attributes(node, terms, "a queue")
+    kind = said.one_of(QUEUE_TYPES, "")
+    durable = DURABILITY[said.one_of(DURABILITY, "durable")]
+    auto_delete = said.flag("auto-delete")
+    quoted = said.phrase("partitioned")
+    partitioning = None
+    if said.partitioned is not None:
+        partitioning = _partitioning(terms, said.partitioned, bare=True)
+        said.partitioned = None
+    elif quoted is not None:
+        partitioning = _partitioning(terms, quoted, bare=False)
+    said.nothing_else((*QUEUE_TYPES, *DURABILITY, "auto-delete", "partitioned"))
+    arguments = said.table({"x-queue-type": kind} if kind else None)
+    return Queue(terms.text(node.children[1]), durable, auto_delete, arguments, partitioning)
+
+
+def policy(node: Node, terms: Terms) -> Policy:
+    """``policy NAME: "PATTERN", queues, priority 5, KEY = VALUE ...``."""
+    name, token = terms.text(node.children[1]), terms.tokens[node.children[1]]
+    first = _first_attribute(node)
+    if first is None or first.rule != "word" or terms.is_bare(first.children[0]):
+        raise Mistake(f'policy {name!r} has no pattern; it comes first: policy {token.text}: "^orders", queues', token)
+    said = _Attributes(_without_first(node), terms, "a policy")
+    apply_to = said.one_of(APPLY_TO, "all")
+    other, priority = said.phrase("apply-to"), said.phrase("priority")
+    said.nothing_else((*APPLY_TO, "priority"))
+    return Policy(
+        name,
+        terms.text(first.children[0]),
+        terms.entries(said.arguments, typed=False),
+        apply_to if other is None else terms.text(other),
+        0 if priority is None else _number(terms, priority),
+    )
+
+
+def _number(terms: Terms, position: int) -> int:
+    token = terms.tokens[position]
+    if token.kind == "NUMBER" or VARIABLE.fullmatch(token.text):
+        value = terms.value(Node("plain", (position,)), typed=False)
+        if not isinstance(value, str):
+            return cast("int", value)
+    raise Mistake("a priority is a number: priority 5", token)
+
+
+def bindings(node: Node, terms: Terms, shared: dict[tuple[str, str], Destination]) -> Iterator[Binding]:
+    """``SOURCE -> DESTINATIONS: KEYS``: one for each destination and key. Equal destinations are one, in ``shared``."""
+    children = node.children
+    source = terms.text(children[0])
+    if not source:
+        message = "the default exchange has no bindings but those to each queue by its name, which are always there"
+        raise Mistake(message, terms.tokens[children[0]])
+    matchers = [_matcher(matcher, terms) for matcher in children[3].children] if len(children) > 3 else [("", EMPTY)]
+    for destination in children[2].children:
+        *kinds, position = destination.children
+        kind: Literal["exchange", "queue"] = (
+            "exchange" if kinds and terms.tokens[kinds[0]].kind == "EXCHANGE" else "queue"
+        )
+        name = terms.text(position)
+        target = shared.get((kind, name))
+        if target is None:
+            target = shared[kind, name] = Destination(kind, name)
+        for key, arguments in matchers:
+            yield Binding(source, target, key, arguments)
+
+
+def _matcher(node: Node, terms: Terms) -> tuple[str, FieldTable]:
+    key, arguments = "", EMPTY
+    for child in node.children:
+        if child.rule == "condition":
+            arguments = _condition(child, terms)
+        elif len(child.children) == 1:
+            key = terms.text(child.children[0])
+        else:
+            key = _translated(child, terms)
+    return key, arguments
+
+
+def _translated(node: Node, terms: Terms) -> str:
+    dialect, position = node.children
+    name, token = terms.tokens[dialect].text, terms.tokens[position]
+    if name not in DIALECTS:
+        raise Mistake(f"no dialect {name!r}{nearest(name, DIALECTS)}", terms.tokens[dialect])
+    text = terms.text(position)
+    try:
+        return Pattern(text, name).to(AMQP).text
+    except PatternError as error:
+        raise Mistake(error.message, token, within=_within(token, text, error)) from None
+
+
+def _condition(node: Node, terms: Terms) -> FieldTable:
+    position, table = node.children
+    word, token = terms.tokens[position].text, terms.tokens[position]
+    if word != "with" and word not in MATCH_MODES:
+        raise Mistake(f"no condition {word!r}{nearest(word, (*MATCH_MODES, 'with'))}", token)
+    fields = terms.fields(table)
+    if word != "with":
+        if "x-match" in fields:
+            raise Mistake(f"{word} says x-match already; with {{ ... }} leaves it to you", token)
+        fields = {"x-match": word, **fields}
+    return FieldTable(fields) if fields else EMPTY
+
+
+def expectations(node: Node, terms: Terms) -> Iterator[Expectation]:
+    """``expect EXCHANGE KEYS with { ... } OUTCOME``: one for each key."""
+    exchange, keys, outcome = node.children[1], node.nodes("keys")[0], node.nodes("outcome")[0]
+    headers = EMPTY
+    for condition in node.nodes("condition"):
+        word = terms.tokens[condition.children[0]]
+        if word.text != "with":
+            raise Mistake(f"the headers of a message are given with {{ ... }}, not {word.text!r}", word)
+        headers = _condition(condition, terms)
+    position, *names = outcome.children
+    token = terms.tokens[position]
+    queues = tuple([terms.text(name) for name in names[0].children]) if names else ()
+    relation: Relation = "exactly"
+    if token.kind == "NAME":
+        if token.text not in OUTCOMES:
+            raise Mistake(f"no outcome {token.text!r}{nearest(token.text, ('->', *OUTCOMES))}", token)
+        relation, wants = OUTCOMES[token.text]
+        if wants != bool(names):
+            raise Mistake(f"{token.text} {'needs the names of queues' if wants else 'stands alone'}", token)
+    for key in keys.children:
+        routing_key = terms.text(key)
+        yield Expectation(terms.text(exchange), routing_key, queues, relation, headers, terms.tokens[0].line)
+
+
+OUTCOMES: Final[Mapping[str, tuple[Relation, bool]]] = {
+    "unroutable": ("exactly", False),
+    "includes": ("includes", True),
+    "excludes": ("excludes", True),
+}
+"""A word -> what it claims of the queues, and whether it names any."""
+
+
+def items(node: Node, terms: Terms) -> tuple[Item, ...]:
+    """The values of ``let NAME = ...`` and of ``for NAME in ...``, ranges written out."""
+    found: list[Item] = []
+    for position in node.children:
+        token = terms.tokens[position]
+        text = terms.text(position)
+        if token.kind == "RANGE":
+            if len(text) > INTEGER_DIGITS:
+                raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
+            low, high = map(int, text.split(".."))
+            if not low <= high < low + LONGEST_RANGE:
+                raise Mistake(f"a range goes up, by less than {LONGEST_RANGE} steps", token)
+            found += [Item(str(number), number) for number in range(low, high + 1)]
+        elif token.kind == "NUMBER":
+            found.append(Item(text, terms.value(Node("plain", (position,)))))
+        else:
+            found.append(Item(text, text))
+    return tuple(found)
+
+
+def _partitioning(terms: Terms, position: int, *, bare: bool) -> Partitioning:
+    token = terms.tokens[position]
+    start = len(token.text) - len(token.text.removeprefix("partitioned").lstrip()) if bare else 0
+    text = terms.filled(position, start) if bare else terms.text(position)
+    try:
+        return Partitioning.parse(text)
+    except TextError as error:
+        raise Mistake(error.message, token, within=_within(token, text, error)) from None
+    except HashstarError as error:
+        raise Mistake(str(error), token, within=_within(token, text, None)) from None
+
+
+def _within(token: Token, text: str, error: TextError | None) -> tuple[int, int]:
+    """Where in the token the text's error is; the whole text when the token does not hold it as it is."""
+    start = token.text.find(text)
+    if start < 0:
+        return 0, len(token.text)
+    if error is None:
+        return start, start + len(text)
+    return start + error.span[0], start + max(error.span[1], error.span[0] + 1)
+
+
+def _first_attribute(node: Node) -> Node | None:
+    attributes = node.nodes("attributes")
+    return attributes[0].children[0] if attributes else None
+
+
+def _without_first(node: Node) -> Node:
+    attributes = node.nodes("attributes")[0]
+    return Node(node.rule, (Node("attributes", attributes.children[1:]),))
+
+
+DECLARED: Final[Mapping[str, Callable[[Node, Terms], Exchange | Queue | Policy]]] = {
+    "exchange": exchange,
+    "queue": queue,
+    "policy": policy,
+}
+"""The statements that declare one part, by their rule."""

@@ -1,0 +1,151 @@
+"""From text to statements: lines of tokens, and which lines belong together.
+
+The terminals are those of ``grammar.lark``, tried at each place in the order of their priority; a line is cut up on its
+own, since no token spans lines. A statement is a line and those that continue it: all up to the closing bracket while
+one is open, else the lines right below that are indented deeper, unless it is a ``for``, whose deeper lines are
+statements themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from exchange.notation import KEYWORDS
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+__all__ = ["KEYWORD_KINDS", "Row", "Statement", "Token", "grammar", "rows", "scanner", "statements"]
+
+KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
+
+TAB: Final = 4
+"""A tab in the indentation goes on to the next multiple of so many columns."""
+
+
+class Token(NamedTuple):
+    """A token as it is written; ``kind`` is a terminal of the grammar, or ``BAD`` for what is none."""
+
+    kind: str
+    text: str
+    line: int  # from 1
+    column: int  # from 0, in characters
+
+
+class Row(NamedTuple):
+    """One line of the text; ``opens`` is how many more brackets it opens than it closes."""
+
+    number: int
+    indent: int
+    tokens: list[Token]
+    comment: str
+    opens: int
+
+
+class Statement(NamedTuple):
+    """The rows of one statement; or a row that is none, blank or a comment, which has no tokens."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def tokens(self) -> list[Token]:
+        """All tokens, without the comments."""
+        if len(self.rows) == 1:
+            return self.rows[0].tokens
+        return [token for row in self.rows for token in row.tokens]
+
+    @property
+    def indent(self) -> int:
+        """That of the first row."""
+        return self.rows[0].indent
+
+
+@cache
+def grammar() -> Lark:
+    """The grammar and its tables, made once."""
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
+    from lark import Lark  # only those who read the language need it
+
+    source = files("bindings.sources.language").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False, regex=False)
+
+
+@cache
+def scanner() -> Callable[[str, int], tuple[list[Token], str]]:
+    """What cuts a line, given with its number, into its tokens and its comment, which is "" where there is none."""
+    # A keyword is a NAME of a certain text: to look that up takes half the time of trying all of them first.
+    elsewhere = {*grammar().ignore_tokens, *KEYWORD_KINDS}
+    terminals = sorted((t for t in grammar().terminals if t.name not in elsewhere), key=lambda t: -t.priority)
+    keywords = dict(zip(KEYWORDS, map(str.upper, KEYWORDS), strict=True))
+    known = "|".join(f"(?P<{terminal.name}>{terminal.pattern.to_regexp()})" for terminal in terminals)
+    find = re.compile(rf"[ \t\r]*(?:{known}|(?P<COMMENT>#.*)|(?P<BAD>[^ \t\r]))").finditer
+
+    def scan(line: str, number: int) -> tuple[list[Token], str]:
+        tokens = []
+        for match in find(line):
+            kind = match.lastgroup or ""
+            text = match[kind]
+            if kind == "NAME" and text in keywords:
+                kind = keywords[text]
+            tokens.append(Token(kind, text, number, match.start(match.lastindex or 0)))
+            if kind == "BAD":
+                break  # no need to read on: a text that has no end would be looked for from each of its quotes
+        if tokens and tokens[-1].kind == "COMMENT":
+            return tokens, tokens.pop().text.rstrip()
+        return tokens, ""
+
+    return scan
+
+
+def rows(lines: Iterable[str]) -> Iterator[Row]:
+    """The rows of the lines."""
+    scan = scanner()
+    for number, line in enumerate(lines, 1):
+        tokens, comment = scan(line, number)
+        indent = 0
+        if line[:1] in (" ", "\t"):
+            blank = len(line) - len(line.lstrip(" \t"))
+            indent = len(line[:blank].expandtabs(TAB))
+        opens = 0
+        if "{" in line or "[" in line or "}" in line or "]" in line:
+            opens = sum((kind in ("LBRACE", "LSQB")) - (kind in ("RBRACE", "RSQB")) for kind, *_ in tokens)
+        yield Row(number, indent, tokens, comment, opens)
+
+
+def statements(lines: Iterable[Row]) -> Iterator[Statement]:
+    """The statements, and each row between them that is none; all rows, in their order."""
+    current: list[Row] = []
+    comments: list[Row] = []  # below the current statement, which they belong to if it goes on after them
+    depth = 0
+    for row in lines:
+        if current and _goes_on(current[0], depth, row):
+            current += comments
+            comments = []
+            current.append(row)
+            depth += row.opens
+        elif current and depth <= 0 and not row.tokens and row.comment:
+            comments.append(row)
+        else:
+            if current:
+                yield Statement(tuple(current))
+            yield from (Statement((comment,)) for comment in comments)
+            comments = []
+            if row.tokens:
+                current, depth = [row], row.opens
+            else:
+                current = []
+                yield Statement((row,))
+    if current:
+        yield Statement(tuple(current))
+    yield from (Statement((comment,)) for comment in comments)
+
+
+def _goes_on(first: Row, depth: int, row: Row) -> bool:
+    if depth > 0:
+        # No keyword stands in brackets: whoever forgot to close one hears of it here and not at the end of the file.
+        return not row.tokens or row.tokens[0].kind not in KEYWORD_KINDS
+    return bool(row.tokens) and row.indent > first.indent and first.tokens[0].kind != "FOR"

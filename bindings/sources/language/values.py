@@ -1,0 +1,197 @@
+"""What tokens say: texts with variables in them, and values with an AMQP type or without."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from bindings.sources.language.errors import Mistake, nearest
+from bindings.sources.language.syntax import Node
+from bindings.sources.language.tokens import Token
+from exchange.errors import InputError
+from exchange.field_json import READERS, decode, decode_table
+from exchange.limits import INTEGER_DIGITS, STATEMENTS, TEXT_BYTES
+from exchange.notation import VARIABLE
+
+__all__ = ["Budget", "Item", "Scope", "Terms"]
+
+
+class Item(NamedTuple):
+    """One value of a variable: as text, and what it is where a value is wanted."""
+
+    text: str
+    value: Any
+
+
+Scope: TypeAlias = Mapping[str, tuple[Item, ...]]
+"""The variables, each with its values."""
+
+ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/", "{": "{"}
+HIGH, LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+SPECIAL: Final = re.compile(rf"{HIGH}{LOW}|\\u[0-9a-fA-F]{{4}}|\\.|\{{[^\W\d]\w*\}}")
+CONSTANTS: Final = {"true": True, "false": False, "null": None}
+TYPES: Final = tuple(name[1:] for name in READERS)
+
+
+class Budget:
+    """How much a file may still expand to, in all: products of ``for`` and doublings of ``let`` have no other bound."""
+
+    __slots__ = ("_characters", "_statements")
+
+    def __init__(self) -> None:
+        self._statements = STATEMENTS
+        self._characters = TEXT_BYTES
+
+    def repeat(self, token: Token) -> None:
+        """Count a statement of a loop, or one more binding of a list. Raises Mistake."""
+        self._statements -= 1
+        if self._statements < 0:
+            raise Mistake(f"loops and lists expand to more than {STATEMENTS:,} statements; make fewer of them", token)
+
+    def insert(self, text: str, token: Token) -> None:
+        """Count what a variable is replaced with. Raises Mistake."""
+        self._characters -= len(text)
+        if self._characters < 0:
+            raise Mistake(f"variables expand to more than {TEXT_BYTES >> 20} MiB in this file; shorten them", token)
+
+
+class Terms(NamedTuple):
+    """The tokens of a statement, the variables that count there, and what the file may still expand to."""
+
+    tokens: Sequence[Token]
+    scope: Scope
+    budget: Budget
+
+    def text(self, position: int) -> str:
+        """The text that a token says. Raises Mistake."""
+        token = self.tokens[position]
+        kind, text = token[0], token[1]
+        if kind == "STRING":
+            text = text[1:-1]
+            return SPECIAL.sub(self._special(token, 1), text) if "\\" in text or "{" in text else text
+        if kind == "NAME":
+            return VARIABLE.sub(self._special(token, 0), text) if "{" in text else text
+        return text[1:-1] if kind == "RAW" else text
+
+    def filled(self, position: int, start: int) -> str:
+        """The token from its character ``start`` on, with variables and without escapes."""
+        token = self.tokens[position]
+        return VARIABLE.sub(self._special(token, start), token.text[start:])
+
+    def is_bare(self, position: int) -> bool:
+        """Whether the token has no quotes, and so may be a word of the language."""
+        return self.tokens[position].kind == "NAME"
+
+    def value(self, node: Node, *, typed: bool = True) -> Any:
+        """The value as JSON, in which typed values are ``{"!type": value}`` for `exchange.field_json.decode`."""
+        if node.rule == "plain":
+            return self._plain(node.children[0], typed=typed)
+        if node.rule == "array":
+            return [self.value(child, typed=typed) for child in node.children]
+        if node.rule == "table":
+            entries = self.table(node, typed=typed)
+            return {"!table": entries} if typed and len(entries) == 1 and next(iter(entries))[:1] == "!" else entries
+        position, inner = node.children
+        token = self.tokens[position]
+        kind = token.text[1:]
+        if not typed:
+            raise Mistake("a policy's values have JSON's types only; AMQP's are for arguments and headers", token)
+        if kind not in TYPES:
+            raise Mistake(f"no AMQP type {token.text}{nearest(kind, TYPES)}", token)
+        said = self.value(inner)
+        if kind == "decimal" and type(said) in (int, float):
+            said = self.tokens[inner.children[0]].text
+        if kind == "table" and type(said) is dict and list(said) == ["!table"]:
+            said = said["!table"]
+        value = {token.text: said}
+        try:
+            decode(value)
+        except InputError as error:
+            raise Mistake(str(error).rpartition("does not fit: ")[2], token, self.last(inner, token)) from None
+        return value
+
+    def table(self, node: Node, *, typed: bool = True) -> dict[str, Any]:
+        """The entries of a table, each as `value`."""
+        return self.entries(node.children, typed=typed)
+
+    def entries(self, nodes: Sequence[Node], *, typed: bool = True) -> dict[str, Any]:
+        """``key = value`` one by one."""
+        entries: dict[str, Any] = {}
+        for position, value in (node.children for node in nodes):
+            key = self.text(position)
+            if key in entries:
+                raise Mistake(f"{key!r} is here twice", self.tokens[position])
+            entries[key] = self.value(value, typed=typed)
+        return entries
+
+    def fields(self, node: Node) -> dict[str, Any]:
+        """The AMQP field values of a table."""
+        return decode_table(self.table(node))
+
+    def last(self, node: Node, default: Token) -> Token:
+        """The last token of a node that the tree has."""
+        for child in reversed(node.children):
+            return self.last(child, default) if type(child) is Node else self.tokens[child]
+        return default
+
+    def variable(self, name: str, token: Token, within: tuple[int, int] | None = None) -> tuple[Item, ...]:
+        """The values of a variable. Raises Mistake when there is none."""
+        if name not in self.scope:
+            itself = "" if within is None or token.kind == "NAME" else f"; the text itself is written \\{{{name}}}"
+            raise Mistake(f"no variable {name!r}{nearest(name, self.scope)}{itself}", token, within=within)
+        return self.scope[name]
+
+    def _single(self, name: str, token: Token, within: tuple[int, int]) -> Item:
+        items = self.variable(name, token, within)
+        if len(items) != 1:
+            message = f"{name} has {len(items)} values; go through them with: for each in {name}:"
+            raise Mistake(message, token, within=within)
+        return items[0]
+
+    def _special(self, token: Token, start: int) -> Callable[[re.Match[str]], str]:
+        def replaced(match: re.Match[str]) -> str:
+            said = match[0]
+            within = (start + match.start(), start + match.end())
+            if said[0] == "{":
+                inserted = self._single(said[1:-1], token, within).text
+                self.budget.insert(inserted, token)
+                return inserted
+            if len(said) > 2:
+                return str(json.loads(f'"{said}"'))
+            if said[1] not in ESCAPES:
+                message = (
+                    f"{said} is no escape; a backslash is written \\\\ in \"...\", and as it is in '...'"
+                    if said[1] != "u"
+                    else "\\u has four hexadecimal digits: \\u00e9"
+                )
+                raise Mistake(message, token, within=within)
+            return ESCAPES[said[1]]
+
+        return replaced
+
+    def _plain(self, position: int, *, typed: bool) -> Any:
+        token = self.tokens[position]
+        if token.kind == "NUMBER":
+            if len(token.text) > INTEGER_DIGITS:
+                raise Mistake(f"a number has {INTEGER_DIGITS:,} digits at most", token)
+            number = number_of(token.text)
+            if isinstance(number, float) and not math.isfinite(number):
+                raise Mistake("too large for a number of 64 bits", token)
+            if typed and isinstance(number, int) and not -(2**63) <= number < 2**63:
+                raise Mistake("an integer has at most 64 bits; others are !decimal or text", token)
+            return number
+        if token.kind != "NAME":
+            return self.text(position)
+        if token.text in CONSTANTS:
+            return CONSTANTS[token.text]
+        if VARIABLE.fullmatch(token.text):
+            return self._single(token.text[1:-1], token, (0, len(token.text))).value
+        raise Mistake(f'a text is written in quotes: "{token.text}"', token)
+
+
+def number_of(text: str) -> int | float:
+    """The number, an integer if it is written as one."""
+    return float(text) if any(mark in text for mark in ".eE") else int(text)

@@ -1,0 +1,229 @@
+"""A live broker's management API: the definitions it exports, and requests of one's own.
+
+The password comes from the address, else from the environment, else from whoever sits at the terminal; it goes to the
+server that was named and nowhere else: no message has it, redirections are not followed, and proxies are not asked.
+"""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import http.client
+import json
+import os
+import socket
+import ssl
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+from urllib.error import URLError
+
+from bindings.sources.address import has_scheme, parse_address
+from bindings.sources.definition_entries import read_section
+from bindings.sources.definitions import Definitions
+from bindings.sources.http_answer import Answer, Endless, read_answer
+from exchange.entities.entities import Exchange
+from exchange.errors import InputError
+from exchange.limits import ANSWER_BYTES, ANSWER_SECONDS
+from exchange.topology.topology import Topology
+
+__all__ = ["Management", "ask_at_terminal", "is_address"]
+
+USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
+EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+LOGIN: Final = f"{USER} and {PASSWORD}"
+EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
+
+Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
+"""The address and the user, if that is known -> user and password; raises InputError when nobody can be asked."""
+
+
+def is_address(where: str) -> bool:
+    """Whether it names a broker and not a file."""
+    return has_scheme(where, ("http", "https"))
+
+
+def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
+    """Ask whoever sits at the terminal. Raises InputError when nobody does."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{address}: it wants a user and a password, and nobody is here to be asked: set {LOGIN}")
+    try:
+        if user is None:
+            sys.stderr.write(f"user for {address}: ")
+            sys.stderr.flush()
+            user = sys.stdin.readline().strip()
+        return user, getpass.getpass(f"password of {user!r} for {address}: ", sys.stderr)
+    except (EOFError, KeyboardInterrupt):
+        raise InputError(f"{address}: no password was given") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """The management API of one broker, as one user."""
+
+    address: str
+    """``http://host:15672``, without user and password."""
+    user: str
+    password: str = field(repr=False)
+    vhost: str | None = None
+    """The virtual host that the address names."""
+    seconds: float = ANSWER_SECONDS
+    """Maximum duration of one answer, from the request to its last byte."""
+
+    @classmethod
+    def at(
+        cls,
+        where: str,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        ask: Ask = ask_at_terminal,
+        seconds: float = ANSWER_SECONDS,
+    ) -> Management:
+        """The API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
+
+        Raises InputError for an address that is none, or when nobody gives a password.
+        """
+        parsed = parse_address(where, ("http", "https"), EXAMPLE)
+        if "," in parsed.hosts:
+            raise InputError(f"an address with several hosts; write {EXAMPLE}")
+        address = f"{parsed.scheme}://{parsed.host.lower()}{'' if parsed.port is None else f':{parsed.port}'}"
+        vhost = urllib.parse.unquote(parsed.path[1:]) or None
+        user = environ.get(USER) if parsed.user is None else parsed.user
+        password = environ.get(PASSWORD) if parsed.password is None else parsed.password
+        if user is None or password is None:
+            user, password = ask(address, user)
+        return cls(address, user, password, vhost, seconds)
+
+    def definitions(self, vhost: str | None = None) -> Definitions:
+        """What it exports: of this virtual host, else of the address's, else of all. Raises InputError."""
+        if None not in (vhost, self.vhost) and vhost != self.vhost:
+            raise InputError(f"{self.address}: virtual host {self.vhost!r} by its address, {vhost!r} by --vhost")
+        vhost = self.vhost if vhost is None else vhost
+        return self._with_internal_exchanges(self._exported(vhost), vhost)
+
+    def _exported(self, vhost: str | None) -> Definitions:
+        if vhost is None:
+            return Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
+        if vhost.isascii():
+            path = f"/api/definitions/{urllib.parse.quote(vhost, safe='')}"
+            return Definitions.loads(self._bytes("GET", path), self.address, vhost)
+        # The export of one virtual host whose name is not ASCII breaks off in the middle (seen with 4.3.6).
+        everything = Definitions.loads(self._bytes("GET", "/api/definitions"), self.address)
+        if vhost not in everything.vhosts:
+            raise InputError(f"{self.address}: there is no virtual host {vhost!r}")
+        return Definitions(vhost).with_topology(everything.topology(vhost))
+
+    def _with_internal_exchanges(self, definitions: Definitions, vhost: str | None) -> Definitions:
+        """The definitions and the exchanges that RabbitMQ leaves out of its exports although messages pass them."""
+        path = "/api/exchanges" if vhost is None else f"/api/exchanges/{urllib.parse.quote(vhost, safe='')}"
+        listed: dict[str, list[Exchange]] = {}
+        exchanges = self.request("GET", path)
+        if not isinstance(exchanges, list) or not all(isinstance(item, dict) for item in exchanges):
+            raise InputError(f"{self.address}: what answers is no management API: it lists no exchanges")
+        for item in exchanges:
+            if item.get("internal"):
+                try:
+                    (entry,) = read_section("exchanges", [{key: item[key] for key in EXCHANGE if key in item}])
+                except InputError as error:
+                    raise InputError(f"{self.address}: {path}: {error}") from None
+                listed.setdefault(entry.vhost or vhost or "/", []).append(entry.part)
+        for name, internal in listed.items():
+            known = definitions.topology(name) if name in definitions.vhosts else Topology(vhost=name)
+            missing = [part for part in internal if part.name not in known.exchanges]
+            if missing:
+                exchanges = [*known.exchanges.values(), *missing]
+                parts = (known.queues.values(), known.bindings, known.policies.values())
+                definitions = definitions.with_topology(Topology(exchanges, *parts, vhost=name))
+        return definitions
+
+    def version(self) -> str:
+        """The broker's version, ``"4.0.5"``. Raises InputError."""
+        return self.overview("rabbitmq_version")
+
+    def overview(self, key: str) -> str:
+        """Return what the broker says of itself under a key, "" where it does not. Raises InputError."""
+        overview = self.request("GET", "/api/overview")
+        if not isinstance(overview, dict):
+            raise InputError(f"{self.address}: what answers is no management API: its overview is no object")
+        return str(overview.get(key, ""))
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON answer to a request, None if it is empty; a ``body`` is sent as JSON.
+
+        Raises InputError that says what is wrong and what to do about it.
+        """
+        data = self._bytes(method, path, body)
+        try:
+            return json.loads(data) if data.strip() else None
+        except (ValueError, RecursionError):
+            raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON") from None
+
+    def _bytes(self, method: str, path: str, body: Any = None) -> bytes:
+        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        request = urllib.request.Request(  # noqa: S310  http and https only: see is_address
+            self.address + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Basic {token}", "Accept": "application/json", "Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            answer = read_answer(request, self.seconds, ANSWER_BYTES)
+        except TimeoutError:
+            raise self._too_slow() from None
+        except Endless:
+            raise InputError(f"{self.address}: what answers is no management API: its answer does not end") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise InputError(f"{self.address}: {_trouble(error)}") from None
+        if not 200 <= answer.status < 300:
+            raise InputError(f"{self.address}: {self._refusal(answer, path)}")
+        if answer.body.lstrip()[:1] not in (b"", b"{", b"["):
+            raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
+        return answer.body
+
+    def _too_slow(self) -> InputError:
+        return InputError(f"{self.address}: no whole answer in {self.seconds:g} seconds; --timeout gives it more")
+
+    def _refusal(self, answer: Answer, path: str) -> str:
+        if answer.status == 401:
+            reason = _reason(answer)
+            if reason.endswith(" user"):  # the tag it has not: "Not administrator user"
+                return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
+            return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
+        if answer.status in (400, 404) and path.startswith("/api/definitions/"):
+            vhost = urllib.parse.unquote(path.rpartition("/")[2])
+            return f"there is no virtual host {vhost!r}"
+        if answer.status == 404:
+            return f"no management API here: {path} is not found; it is at port 15672 as a rule"
+        if 300 <= answer.status < 400:
+            return f"it sends elsewhere, to {_without_login(answer.headers.get('Location', '?'))}; use that address"
+        return f"it answers {answer.status} ({_reason(answer)})"
+
+
+def _reason(answer: Answer) -> str:
+    try:
+        reason = json.loads(answer.body)["reason"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return answer.reason
+    return reason if isinstance(reason, str) else answer.reason
+
+
+def _without_login(url: str) -> str:
+    return url.partition("?")[0].rpartition("@")[2]
+
+
+def _trouble(error: Exception) -> str:
+    reason = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, ConnectionRefusedError):
+        return "nothing answers there; is it the management API's port, and is the plugin rabbitmq_management enabled?"
+    if isinstance(reason, socket.gaierror):
+        return f"there is no such host ({reason.strerror})"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names a file of authorities"
+    if isinstance(reason, ssl.SSLError):
+        return f"it does not speak TLS as it should ({reason.reason}); is it http:// and not https://?"
+    if isinstance(reason, http.client.HTTPException | ConnectionError):
+        return "what answers does not speak HTTP; the management API is at port 15672 as a rule, AMQP at 5672"
+    return str(reason)

@@ -1,0 +1,144 @@
+"""Where topologies come from: a ``.bindings`` file, definitions of RabbitMQ, standard input or a live broker.
+
+What a file is, its content says, not its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from bindings.sources.definition_entries import Part
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.sources.files import content, decoded, gunzipped, whole
+from bindings.sources.language.expectations import Expectation
+from bindings.sources.management import Management, is_address
+from exchange.entities.profile import Profile, closest_profile
+from exchange.errors import InputError
+from exchange.json_text import JsonFault, parse
+from exchange.kinds import KeyUse, kind_of
+from exchange.limits import ANSWER_SECONDS
+from exchange.topology.topology import Topology
+
+__all__ = ["Source", "load", "open_source"]
+
+STDIN: Final = "-"
+BLANK: Final = b"\xef\xbb\xbf \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Topologies and what is expected of them, and what messages call the place they are from."""
+
+    name: str
+    content: Document | Definitions
+    profile: Profile | None = None
+    """The RabbitMQ it is for: a live broker's own, else what the file says."""
+
+    @property
+    def vhosts(self) -> tuple[str, ...]:
+        """The virtual hosts there are."""
+        return self.content.vhosts
+
+    def topology(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The topology of a virtual host, under the source's profile unless one is given; the newest if it has none.
+
+        Raises InputError, naming the source, when there is no such virtual host or several to choose from.
+        """
+        try:
+            return self.content.topology(vhost, self.profile if profile is None else profile)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}; choose with --vhost") from None
+
+    def routable(self, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+        """The same topology, which a router can be made of.
+
+        Raises InputError also when a topic exchange has a binding with a key longer than AMQP allows. No client can
+        make it, but the management API can, and a file can hold it.
+        """
+        topology = self.topology(vhost, profile)
+        for exchange in topology.exchanges.values():
+            kind = kind_of(exchange)
+            if kind.key_use is KeyUse.PATTERN:
+                for binding in topology.bindings_from(exchange.name):
+                    fault = kind.fault(binding)
+                    if fault is not None:
+                        raise InputError(f"{self.name}: {fault}")
+        return topology
+
+    def expectations(self, vhost: str) -> tuple[Expectation, ...]:
+        """What is expected of a virtual host."""
+        return self.content.expectations(vhost)
+
+    def line_of(self, vhost: str, part: Part) -> int | None:
+        """The line that declares a part, from 1, where the source is a file that people write."""
+        return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What RabbitMQ would read otherwise or refuse, and what routing cannot follow, each with its place."""
+        return self.content.warnings
+
+    @property
+    def chosen_by(self) -> str | None:
+        """Why its topologies have the profile that they have; None where the source names it, or is a broker."""
+        if is_address(self.name) or (isinstance(self.content, Definitions) and self.content.names_profile):
+            return None
+        if isinstance(self.content, Document):
+            return None if self.profile is not None else "the newest, as it names no profile"
+        if self.profile is not None:
+            return f"as its rabbitmq_version is {self.content.rabbitmq_version}"
+        return "the newest, as it names no release of RabbitMQ"
+
+    @property
+    def document(self) -> Document:
+        """All of it as a document: users, permissions and the like are left out."""
+        if isinstance(self.content, Document):
+            return self.content
+        document = Document.of_definitions(self.content, self.name)
+        return document if self.profile is None else document.with_profile(self.profile)
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text that is no object is to be read as JSON: a value, or nothing at all."""
+    try:
+        parse(text)
+    except JsonFault:
+        return True
+    except ValueError:
+        return not text.strip()
+    return True
+
+
+def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER_SECONDS) -> Source:
+    """Read a source: a path, ``-``, or a live broker's ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``.
+
+    ``vhost`` also names the virtual host of an export that does not say, and is all that is asked of a broker, whose
+    every answer must be whole within ``seconds``. Raises
+    InputError naming the source, without a password in it, and the place in it.
+    """
+    if is_address(where):
+        broker = Management.at(where, seconds=seconds)
+        definitions = broker.definitions(vhost)
+        return Source(broker.address, definitions, closest_profile(definitions.rabbitmq_version or broker.version()))
+    scheme, separator, _ = where.partition("://")
+    if separator and scheme.isalpha():  # the rest may have a password
+        raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
+    name = "standard input" if where == STDIN else where
+    data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
+    text = decoded(data, name)
+    if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
+        definitions = Definitions.loads(text, name, vhost)
+        return Source(name, definitions, definitions.profile)
+    if not data.strip() and where == STDIN:
+        raise InputError(f"{name}: there is nothing")
+    document = Document.loads(text, name)
+    return Source(name, document, document.profile)
+
+
+def load(where: str, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
+    """The topology of a source, see `open_source`; ``vhost`` and ``profile`` as in `Source.topology`."""
+    source = open_source(where, vhost)
+    return source.topology(vhost, profile)

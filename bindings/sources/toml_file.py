@@ -1,0 +1,90 @@
+"""Read configuration files of TOML, bounded: Python's parser is quadratic in the parts of a key, and recursive."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final
+
+from bindings.sources.files import open_file
+from exchange.errors import InputError
+from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
+
+__all__ = ["read_toml"]
+
+TOKEN: Final = re.compile(
+    r'''"""(?:[^"\\]|\\.|""?(?!"))*+(?:"{3,5}|\\?\Z)''' + "|"
+    r"'''.*?(?:'{3,5}|\Z)" + "|"
+    r""""(?:[^"\\\n]|\\[^\n])*+"?""" + "|"
+    r"'[^'\n]*'?" + "|"
+    r"#[^\n]*" + "|"
+    r"[.\[\]{}=,\n]",
+    re.DOTALL,
+)  # fmt: skip
+"""A string of each kind, a comment, or a character that begins or ends a key or a value. Each alternative matches to
+the end of what it begins, closed or not, so that the scan is linear; what is not closed is an error for the parser."""
+DIGITS: Final = re.compile(rf"[0-9](?:_?[0-9]){{{INTEGER_DIGITS}}}")
+
+
+def read_toml(path: Path, parse_float: Callable[[str], float | Decimal] = float) -> dict[str, Any]:
+    """Return what a file of TOML holds; `parse_float` reads numbers with a point. Raises InputError."""
+    try:
+        with open_file(path) as file:
+            data = file.read(CONFIG_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(f"{str(path)!r}: cannot be read: {error}") from None
+    if len(data) > CONFIG_BYTES:
+        raise InputError(f"{path}: too large: a configuration has {CONFIG_BYTES >> 20} MiB at most")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}: not TOML: line {line} is not UTF-8; save it as UTF-8") from None
+    _check_shape(text, path)
+    try:
+        return tomllib.loads(text, parse_float=parse_float)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not TOML: {error}") from None
+    except InvalidOperation:
+        raise InputError(f"{path}: a number has an exponent that is out of range; write a smaller one") from None
+    except ValueError:  # of int()
+        found = DIGITS.search(text)
+        place = _place(text, found.start()) if found else ""
+        raise InputError(f"{path}: a number has more than {INTEGER_DIGITS:,} digits{place}; shorten it") from None
+
+
+def _check_shape(text: str, path: Path) -> None:
+    """Raise InputError for keys with too many parts and for values that are nested too deeply."""
+    dots = depth = 0
+    for token in TOKEN.finditer(text):
+        match token[0]:
+            case ".":
+                dots += 1
+                if dots >= CONFIG_KEY_PARTS:
+                    place = _place(text, token.start())
+                    raise InputError(f"{path}: a key has more than {CONFIG_KEY_PARTS} parts{place}; shorten it")
+                continue
+            case "[" | "{":
+                depth += 1
+                if depth > NESTING:
+                    place = _place(text, token.start())
+                    raise InputError(
+                        f"{path}: nested too deeply, beyond {NESTING} arrays and tables{place}; flatten it"
+                    )
+            case "]" | "}":
+                depth -= 1
+            case "=" | "," | "\n":
+                pass
+            case _:  # a string, which may be a part of a key, or a comment
+                continue
+        dots = 0
+
+
+def _place(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f" (at line {line}, column {position - text.rfind(chr(10), 0, position)})"

@@ -1,0 +1,1 @@
+"""Testing against a topology without a broker."""

@@ -1,0 +1,1 @@
+"""The process around the pump: configuration, workers, HTTP, metrics and the log."""

@@ -1,0 +1,129 @@
+"""``hashstar bridge``: messages from sources through a topology to targets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from exchange.commands.console import echo_error
+from exchange.display import escape_line
+from exchange.errors import HashstarError
+
+__all__ = ["bridge_command"]
+
+
+LEAVING: Final = 5.0
+"""Seconds that the threads of clients may keep a process that has nothing more to do."""
+
+
+@click.group("bridge")
+def bridge_command() -> None:
+    """Move messages between RabbitMQ, Kafka, RocketMQ and archives."""
+
+
+@bridge_command.command("run")
+@click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Which of the workers this is.")
+@click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+def run_command(worker: int | None, config: Path) -> None:
+    """Run a bridge: at least once, in order, nothing lost.
+
+    It runs until its sources end, or until SIGTERM or Ctrl-C; a second one, a second later or more, ends it at once.
+    SIGUSR1 pauses it, SIGUSR2 has it go on. SIGHUP is logged: nothing is reloaded.
+
+    What its endpoints lack (a broker, a queue, a right) is logged and waited for; "bridge check" finds it before.
+
+    Exit codes: 0 all that was read is settled, 1 some is not and will be read again, 2 bad usage or configuration.
+    """
+    hangups = _hold_hangups()
+    leaving: list[threading.Timer] = []
+    try:
+        from bridge.daemon.config import read_config
+        from bridge.daemon.daemon import run
+        from bridge.daemon.journal import Journal
+        from bridge.daemon.metrics import Metrics
+        from bridge.daemon.signals import end_process_within
+        from bridge.daemon.workers import command_for, run_workers
+
+        async def started() -> int:
+            found = read_config(config, worker=worker)
+            journal = Journal(found.log_format, found.log_level, worker=worker)
+            if hangups:
+                journal.hung_up()
+            if found.workers > 1 and worker is None:
+                return await run_workers(found, journal, command_for(str(config)))
+            settled = await run(found, journal, Metrics(), is_worker=worker is not None, owns_process=True)
+            leaving.append(end_process_within(LEAVING, 0 if settled else 1))
+            return 0 if settled else 1
+
+        code = asyncio.run(started())
+    except HashstarError as error:
+        _fail(error)
+    finally:
+        for timer in leaving:
+            timer.cancel()
+    sys.exit(code)
+
+
+def _fail(error: HashstarError) -> NoReturn:
+    """Print an error, or each of the mistakes of a configuration in a line, and end with 2."""
+    from bridge.table import ConfigError
+
+    for each in error.mistakes if isinstance(error, ConfigError) else (error,):
+        echo_error(each)
+    sys.exit(2)
+
+
+def _hold_hangups() -> list[int]:
+    """Have SIGHUP do nothing but be noted in the list that is returned; until the event loop runs, which logs it."""
+    held: list[int] = []
+    signal.signal(signal.SIGHUP, lambda number, _: held.append(number))
+    return held
+
+
+@bridge_command.command("check")
+@click.option("--offline", is_flag=True, help="Look at the file only, and connect to nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; docs/bridge.md describes it.")
+@click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+def check_command(offline: bool, as_json: bool, config: Path) -> None:
+    """Find what is wrong with a configuration and with what it names.
+
+    Looks at brokers from outside: no message is read or written, no group is joined, nothing is declared. It may run
+    beside the bridge, and as often as you like.
+
+    Exit codes: 0 ready to run (warnings included), 1 something is missing or wrong, 2 bad usage or configuration.
+    """
+    leaving: list[threading.Timer] = []
+    try:
+        from bridge.daemon.config import read_config
+        from bridge.daemon.probe import as_object, as_text, check
+        from bridge.daemon.signals import end_process_within
+
+        # What clients log at every try to connect is in the findings once.
+        logging.getLogger("bridge").addHandler(logging.NullHandler())
+        found = read_config(config)
+
+        async def look() -> int:
+            report = await check(found, offline=offline)
+            code = 1 if report.errors else 0
+            click.echo(
+                json.dumps(as_object(report), indent=2) if as_json else "\n".join(map(escape_line, as_text(report)))
+            )
+            sys.stdout.flush()
+            leaving.append(end_process_within(LEAVING, code))
+            return code
+
+        code = asyncio.run(look())
+    except HashstarError as error:
+        _fail(error)
+    finally:
+        for timer in leaving:
+            timer.cancel()
+    sys.exit(code)

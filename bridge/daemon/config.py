@@ -1,0 +1,350 @@
+"""``bridge.toml``: the topology, where messages come from, where each queue's messages go, and the owner's decisions.
+
+A configuration is checked as a whole before anything is connected to: each queue of the topology that can get a message
+has a target or is ignored by name, no target feeds its own source, and whatever is wrong is told with its key. What is
+allowed and will cost something one day is among the warnings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bindings.sources.open import open_source
+from bindings.sources.toml_file import read_toml
+from bridge.endpoint import Layout, Misfit, Place, Source, Target
+from bridge.endpoints import dead_letter_target_of, source_of, target_of
+from bridge.pump.filtering import filter_of
+from bridge.pump.loops import dead_letter_loop, feedback, near_exchange
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.pump.pump import Inlet
+from bridge.table import Mistakes, Table, Warned
+from exchange.entities.profile import RELEASES, profile_by_name
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+__all__ = ["Config", "Http", "read_config"]
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where health, metrics and the status page are served."""
+
+    host: str
+    port: int
+    names: tuple[str, ...] = ()
+    """Names besides ``localhost`` and the host by which clients may ask for it; ``*`` stands for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration that is right in itself; what it needs of others is not known yet."""
+
+    path: str
+    topology: Topology
+    policy: Policy
+    inlets: tuple[Inlet, ...]
+    targets: Mapping[str, Target]
+    """Queue of the topology -> the target of its messages."""
+    dead_letters: Target | None
+    ignored: frozenset[str]
+    http: Http | None
+    coverage: bool
+    """Whether bindings are counted while it runs."""
+    workers: int
+    log_format: str
+    log_level: str
+    warnings: tuple[Warned, ...] = ()
+    """What the file alone shows that will cost something one day."""
+
+    @property
+    def endpoints(self) -> tuple[Source | Target, ...]:
+        """All of them, each once."""
+        dead = () if self.dead_letters is None else (self.dead_letters,)
+        return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
+
+
+DEAD_LETTERS: Final = "dead_letters"
+DEFAULT_HTTP: Final = "127.0.0.1:9410"
+
+LEAST_WINDOW: Final = 1 << 16
+"""Minimum of ``window_bytes``; with less, hardly a message would be read."""
+
+KEYS: Final = (
+    "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
+    "coverage", "workers", "log_format", "log_level",
+)  # fmt: skip
+"""Keys of the file itself. They are looked at first: a table that is misspelt is often one that is missing, too."""
+
+
+def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
+    """The configuration in a file; of one of several workers, its own.
+
+    Raises InputError naming the key, and the way out; ConfigError with all mistakes if there are several. What needs
+    right endpoints, as queues without a target, is looked at once all of them are.
+    """
+    table = Table(read_toml(path), str(path), environment=environment)
+    table.mistakes = mistakes = Mistakes()
+    topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
+    table.only(KEYS)
+    with mistakes.kept():
+        topology = _topology(table, path.parent)
+    with mistakes.kept():
+        policy = _policy(table.table("policy"))
+    workers = table.integer("workers", 1, least=1)
+    described, inlets = _read_sources(table, mistakes, policy, topology)
+    shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
+    if workers > 1 and not shared and len(inlets) == len(described):
+        mistakes.keep(table.error("workers", "its sources are archives, and those are read by one; write workers = 1"))
+    if worker is not None and worker > 1:
+        inlets = shared
+    described_targets, writing, targets = _read_targets(table, mistakes, described, topology)
+    with mistakes.kept():
+        ignored = frozenset(table.texts("ignore", ()))
+    with mistakes.kept():
+        dead = table.maybe_table(DEAD_LETTERS)
+        dead_letters = None if dead is None else dead_letter_target_of(dead)
+    with mistakes.kept():
+        http = _http(table, worker or 1)
+    has_coverage = table.flag("coverage", default=False)
+    log_format = table.choice("log_format", ("text", "json"), "text")
+    log_level = table.choice("log_level", ("debug", "info", "warning", "error"), "info")
+    table.done()
+    mistakes.check()  # from here on there is a topology
+    _check_queues(table, mistakes, topology, targets, ignored)
+    layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
+    for name, inlet in inlets.items():
+        with mistakes.kept():
+            _introduce(inlet.source, described[name], layout)
+    for name, target in writing.items():
+        with mistakes.kept():
+            _introduce(target, described_targets[name], layout)
+    mistakes.check()
+    _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
+    _look_for_rivals(table, inlets)
+    if dead_letters is None:
+        table.warn(
+            DEAD_LETTERS,
+            "there is no [dead_letters]: a message that cannot be delivered is held, and in time all behind it waits; "
+            'write [dead_letters] with url = "..." and where',
+        )
+    return Config(
+        str(path),
+        topology,
+        policy,
+        tuple(inlets.values()),
+        targets,
+        dead_letters,
+        ignored,
+        http,
+        has_coverage,
+        workers,
+        log_format,
+        log_level,
+        tuple(table.warnings),
+    )
+
+
+def _read_sources(
+    table: Table, mistakes: Mistakes, policy: Policy, topology: Topology | None
+) -> tuple[dict[str, Table], dict[str, Inlet]]:
+    """Return the tables of all sources, and those of the sources that are right."""
+    described: dict[str, Table] = {}
+    inlets: dict[str, Inlet] = {}
+    with mistakes.kept():
+        described = table.tables("sources")
+        if not described:
+            raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
+    for name, each in described.items():
+        with mistakes.kept():
+            inlets[name] = _inlet(name, each, policy, topology)
+    return described, inlets
+
+
+def _read_targets(
+    table: Table, mistakes: Mistakes, sources: Mapping[str, Table], topology: Topology | None
+) -> tuple[dict[str, Table], dict[str, Target], dict[str, Target]]:
+    """Return the tables of all targets, the targets that are right by name, and by the queues that they are for."""
+    described: dict[str, Table] = {}
+    named: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
+    with mistakes.kept():
+        described = table.tables("targets")
+    for name, each in described.items():
+        with mistakes.kept():
+            if name in sources or name == DEAD_LETTERS:
+                raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
+            named[name], queues = target_of(name, each)
+            for queue in queues:
+                with mistakes.kept(queue):
+                    if topology is not None and queue not in topology.queues:
+                        raise each.error("queues", f"the topology has no queue {queue!r}")
+                    if queue in targets:
+                        raise each.error("queues", f"queue {queue!r} has a target already, {targets[queue].name}")
+                    targets[queue] = named[name]
+    return described, named, targets
+
+
+def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
+    """Warn of sources that take each other's messages: of a queue each message is read by one of them."""
+    readers: dict[Place, str] = {}
+    for name, inlet in inlets.items():
+        for place in inlet.source.places:
+            other = readers.setdefault(place, name)
+            if place.system == "rabbitmq" and other != name:
+                problem = f"[sources.{other}] reads {place.name}, too: each gets some of its messages, in no order"
+                table.warnings.append(Warned(f"sources.{name}", "queue", problem))
+
+
+def _look_for_loops(
+    table: Table,
+    inlets: Mapping[str, Inlet],
+    writing: Mapping[str, Target],
+    targets: Mapping[str, Target],
+    topology: Topology,
+    dead_letters: Target | None,
+) -> None:
+    """Refuse what feeds itself, and warn of what may. Raises InputError."""
+    if dead_letters is not None and (fed := dead_letter_loop(inlets.values(), dead_letters)) is not None:
+        raise table.error(
+            DEAD_LETTERS,
+            f"its {fed.where} is what [sources.{fed.source}] reads: a dead letter would be read again, for ever; "
+            "give dead letters a place that no source of this bridge reads",
+        )
+    for loop in feedback(inlets.values(), targets, topology):
+        name = next(name for name, target in writing.items() if target is loop.target)
+        problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
+        if loop.certain:
+            raise table.error(
+                f"[targets.{name}] queues",
+                f"{problem}: they would go round for ever; write to another place, read another, or let the source "
+                "enter the topology at an exchange that does not lead there",
+            )
+        table.warnings.append(
+            Warned(f"targets.{name}", "queues", f"{problem}, unless {loop.unless}; [policy] max_hops ends such a loop")
+        )
+    described = {f"targets.{name}": target for name, target in writing.items()}
+    if dead_letters is not None:
+        described[DEAD_LETTERS] = dead_letters
+    for name, target in described.items():
+        if (near := near_exchange(inlets.values(), target)) is not None:
+            table.warnings.append(
+                Warned(
+                    name,
+                    "exchange" if name == DEAD_LETTERS else "queues",
+                    f"{near[0].name} is in the RabbitMQ that [sources.{near[1]}] reads from: if its bindings lead to "
+                    "that queue, messages go round; [policy] max_hops ends such a loop",
+                )
+            )
+
+
+def _topology(table: Table, folder: Path) -> Topology:
+    where = table.text("topology")
+    vhost = table.maybe("vhost")
+    profile = _profile(table)
+    if "://" not in where:
+        where = str(folder / where)
+    try:
+        source = open_source(where, vhost)
+        if vhost is None and len(source.vhosts) > 1 and "/" not in source.vhosts:
+            names = ", ".join(map(repr, source.vhosts))
+            raise table.error(
+                "vhost", f'is missing, and {source.name} has several; write vhost = "..." for one of {names}'
+            )
+        if vhost is not None and vhost not in source.vhosts:
+            names = ", ".join(map(repr, source.vhosts)) or "none"
+            raise table.error("vhost", f"{source.name} has no virtual host {vhost!r}; it has {names}")
+        return source.content.topology(vhost, profile or source.profile)
+    except InputError as error:
+        if str(error).startswith(table.source):
+            raise
+        raise table.error("topology", str(error)) from None
+
+
+def _profile(table: Table) -> str | None:
+    """Return the profile that is named. Raises InputError for a name that is no release."""
+    name = table.maybe("profile")
+    if name is None or profile_by_name(name) is not None:
+        return name
+    raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
+
+
+def _window_bytes(table: Table, base: Policy) -> int:
+    size = table.size("window_bytes", base.window_bytes)
+    if size < LEAST_WINDOW:
+        raise table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}")
+    return size
+
+
+def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
+    choices = {each.value: each for each in Unroutable}
+    policy = Policy(
+        table.integer("window", base.window, least=1),
+        _window_bytes(table, base),
+        table.integer("tries", base.tries, least=1),
+        Backoff(table.seconds("backoff", base.backoff.first), table.seconds("backoff_most", base.backoff.most)),
+        Backoff(table.seconds("reconnect", base.reconnect.first), table.seconds("reconnect_most", base.reconnect.most)),
+        choices[table.choice("unroutable", choices, base.unroutable.value)],
+        table.flag("one_at_a_time", base.one_at_a_time),
+        table.maybe_number("rate") or base.rate,
+        table.seconds("drain", base.drain),
+        table.seconds("stalled_after", base.stalled_after),
+        table.integer("max_hops", base.max_hops, least=1),
+        table.seconds("give_up_after") if table.has("give_up_after") else base.give_up_after,
+    )
+    table.done()
+    return policy
+
+
+def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
+    exchange, routing_key = table.maybe("exchange"), table.maybe("routing_key")
+    if exchange and topology is not None and exchange not in topology.exchanges:
+        raise table.error("exchange", f"the topology has no exchange {exchange!r}")
+    own_policy = table.maybe_table("policy")
+    own = policy if own_policy is None else _policy(own_policy, policy)
+    wanted = filter_of(table)
+    source = source_of(name, table, own)
+    return Inlet(source, exchange, routing_key, own, wanted)
+
+
+def _introduce(endpoint: Source | Target, table: Table, layout: Layout) -> None:
+    try:
+        endpoint.meet(layout)
+    except Misfit as misfit:
+        raise table.error(misfit.key, misfit.problem) from None
+
+
+def _check_queues(
+    table: Table, mistakes: Mistakes, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]
+) -> None:
+    """Keep the mistake of each queue that is ignored and must not be, or has nowhere to go."""
+    for queue in sorted(ignored):
+        with mistakes.kept(queue):
+            if queue not in topology.queues:
+                raise table.error("ignore", f"the topology has no queue {queue!r}")
+            if queue in targets:
+                raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
+    for queue in sorted(topology.queues):
+        with mistakes.kept(queue):
+            if queue not in targets and queue not in ignored:
+                raise table.error(
+                    "targets",
+                    f"queue {queue!r} has none; add it to the queues of a target, or to ignore = [...] if its messages "
+                    "shall go nowhere",
+                )
+
+
+def _http(table: Table, worker: int) -> Http | None:
+    listen = table.text("http", DEFAULT_HTTP)
+    if listen == "off":
+        table.texts("http_hosts", ())
+        return None
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
+    # Each worker has the port behind the one before; 0 is any that is free.
+    names = tuple(table.texts("http_hosts", ()))
+    return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

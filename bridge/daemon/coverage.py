@@ -1,0 +1,85 @@
+"""Which bindings are used, counted while a bridge runs: the audit's own tally of what enters the topology.
+
+Messages are counted as they enter, by the kernel of the audit over batches of Arrow, so the numbers are those that an
+audit of the same messages gives; what is delivered twice is counted twice. It costs some microseconds a message, which
+is why it has to be asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Iterator, Sequence
+from time import time
+from typing import Final
+
+from bindings.archive.record import Rows
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.coverage import coverage
+from bindings.counts.tally import Tally, fingerprint
+from bindings.report.build import Sources, reported
+from bindings.report.forms.as_json import written
+from bridge.daemon.metrics import labels_of
+from bridge.endpoint import Delivery
+from bridge.pump.pump import Inlet
+from exchange.topology.topology import Topology
+
+__all__ = ["Coverage"]
+
+ROWS: Final = 1 << 12
+"""So many messages are counted at once; what is asked for counts those that are fewer."""
+SERIES: Final = 1_000
+"""Bindings that Prometheus is told of, at most; all are in the report."""
+
+
+class Coverage:
+    """Counts what is read; on the event loop's thread, but for `report` and `lines`."""
+
+    def __init__(self, name: str, topology: Topology) -> None:
+        self._name = name
+        self._topology = topology
+        self._counter = Counter(topology)
+        self._rows = Rows("", self._counter.columns)
+        self._total = Tally(fingerprint(topology))
+        self._bad: Counts[str] = Counts()
+
+    def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
+        """Count these as they enter the topology."""
+        add, enter, wanted = self._rows.add, inlet.enter, inlet.filter
+        now = int(time() * 1_000_000)
+        for delivery in deliveries:
+            try:
+                if wanted is None or wanted.objection(delivery.message) is None:
+                    add(enter(delivery.message), delivery.time or now)
+            except Exception as error:  # noqa: BLE001  a broker would refuse it, and the pump does; see there
+                self._bad[str(error)] += 1
+        if len(self._rows) >= ROWS:
+            self._counter.add(self._rows.batch())
+
+    def tally(self) -> Tally:
+        """All that was counted so far."""
+        if len(self._rows):
+            self._counter.add(self._rows.batch())
+        self._total = self._total + self._counter.result() + Tally(self._total.topology, bad=dict(self._bad))
+        self._bad.clear()
+        return self._total
+
+    def report(self, tally: Tally) -> bytes:
+        """The audit's report as JSON, see docs/audit-json.md."""
+        return written(reported(self._topology, tally, Sources(self._name), int(time() * 1_000_000)))
+
+    def lines(self, tally: Tally) -> Iterator[str]:
+        """For Prometheus: messages by binding."""
+        uses = coverage(tally, self._topology).bindings
+        yield "# HELP hashstar_binding_messages_total Messages that matched a binding."
+        yield "# TYPE hashstar_binding_messages_total counter"
+        for use in uses[:SERIES]:
+            binding = use.binding
+            yield "hashstar_binding_messages_total" + labels_of((
+                ("binding", str(use.number)), ("source", binding.source), ("kind", binding.destination.kind),
+                ("destination", binding.destination.name), ("routing_key", binding.routing_key),
+            )) + f" {use.messages}"  # fmt: skip
+        yield "# HELP hashstar_bindings Bindings, and those that a message matched."
+        yield "# TYPE hashstar_bindings gauge"
+        hit = sum([bool(use.messages or use.possible) for use in uses])
+        yield f'hashstar_bindings{{state="all"}} {len(uses)}'
+        yield f'hashstar_bindings{{state="hit"}} {hit}'

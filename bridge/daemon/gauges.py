@@ -1,0 +1,89 @@
+"""What only the moment knows of a bridge, for Prometheus: what is under way, for how long, and what keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridge.daemon.config import Config
+from bridge.daemon.health import KINDS, Health
+from bridge.daemon.metrics import Gauges, Metrics
+from bridge.pump.pump import Pump
+
+__all__ = ["gauges_of"]
+
+Labels = tuple[tuple[str, str], ...]
+
+OF_THE_BRIDGE = ("paused", "draining")
+OF_TARGETS = ("disconnected", "trouble", "backpressure")
+OF_SOURCES = tuple([kind for kind in KINDS if kind not in (*OF_THE_BRIDGE, "backpressure")])
+
+
+def gauges_of(config: Config, pump: Pump, metrics: Metrics, health: Health, *, alive: bool) -> Gauges:
+    """Return the gauges; from any thread."""
+    conditions = health.current()
+    stalled: dict[Labels, float] = {
+        (("endpoint", name), ("kind", kind)): 0
+        for names, kinds in (
+            ([inlet.source.name for inlet in config.inlets], OF_SOURCES),
+            ([outlet.target.name for outlet in pump.outlets], OF_TARGETS),
+            ([""], OF_THE_BRIDGE),
+        )
+        for name in names
+        for kind in kinds
+    }
+    stalled.update({(("endpoint", each.endpoint), ("kind", each.kind)): 1 for each in conditions})
+    blocked = {each.endpoint for each in conditions if each.kind in ("trouble", "backpressure")}
+    up = {name: state.up for name, state in health.sources.items()}
+    up |= {name: state.up for name, state in health.targets.items()}
+    sources = [(inlet, health.sources[inlet.source.name]) for inlet in config.inlets]
+    targets = [(outlet, health.targets[outlet.target.name]) for outlet in pump.outlets]
+
+    def by_source(values: Iterable[float]) -> dict[Labels, float]:
+        return {
+            (("source", inlet.source.name),): value for (inlet, _), value in zip(sources, values, strict=True)
+        }  # fmt: skip
+
+    def by_target(values: Iterable[float]) -> dict[Labels, float]:
+        return {(("target", outlet.target.name),): value for (outlet, _), value in zip(targets, values, strict=True)}
+
+    return {
+        "hashstar_ready": ("gauge", "Whether there is no condition.", {(): int(alive and not conditions)}),
+        "hashstar_up": ("gauge", "Whether it is connected, and its system answers.", {
+            (("endpoint", name),): int(is_up) for name, is_up in up.items()
+        }),
+        "hashstar_stalled": ("gauge", "Whether there is this condition.", stalled),
+        "hashstar_blocked": ("gauge", "Whether it is connected and takes or gives nothing.", {
+            (("endpoint", name),): int(name in blocked) for name in up
+        }),
+        "hashstar_unsettled_messages": ("gauge", "Messages read and not settled.", by_source(
+            inlet.window.messages for inlet, _ in sources
+        )),
+        "hashstar_unsettled_bytes": ("gauge", "Bytes of messages read and not settled.", by_source(
+            inlet.window.bytes for inlet, _ in sources
+        )),
+        "hashstar_window_fill_ratio": ("gauge", "Part of the window that is full.", by_source(
+            state.fill for _, state in sources
+        )),
+        "hashstar_oldest_unsettled_seconds": ("gauge", "Age of the oldest message not settled.", by_source(
+            state.oldest_age for _, state in sources
+        )),
+        "hashstar_on_hold_messages": ("gauge", "Messages neither routed nor dead-lettered.", by_source(
+            state.on_hold for _, state in sources
+        )),
+        "hashstar_lag_messages": ("gauge", "Messages waiting at the system that were not read.", {
+            (("source", inlet.source.name),): state.lag for inlet, state in sources if state.lag is not None
+        }),
+        "hashstar_most_deliveries": ("gauge", "Earlier deliveries of a message near its delivery limit.", by_source(
+            inlet.source.most_deliveries for inlet, _ in sources
+        )),
+        "hashstar_in_flight_messages": ("gauge", "Messages sent and not confirmed.", by_target(
+            outlet.in_flight for outlet, _ in targets
+        )),
+        "hashstar_held_messages": ("gauge", "Messages of keys that are held back.", by_target(
+            outlet.held for outlet, _ in targets
+        )),
+        "hashstar_oldest_in_flight_seconds": ("gauge", "Age of the oldest message without an answer.", by_target(
+            state.oldest_age for _, state in targets
+        )),
+        "hashstar_paused": ("gauge", "Whether nothing is read for now.", {(): int(pump.paused)}),
+    }  # fmt: skip

@@ -1,0 +1,389 @@
+"""Why a bridge does not move messages, or soon will not: conditions, each with a reason, since when, and a way out.
+
+==================  ================================================================================================
+kind                what it means
+==================  ================================================================================================
+``disconnected``    an endpoint is not connected
+``trouble``         it is connected, and its system is silent or has blocked publishers
+``backpressure``    a queue of a target takes nothing: it is missing, full, or a right is
+``held``            a message can be neither routed nor dead-lettered; what was read after it waits for it
+``waiting``         a source is not open yet, as a target is not
+``stalled``         the oldest message that is not settled is older than ``stalled_after``
+``window-full``     nothing is read for ``stalled_after``, as too much is not settled
+``paused``          somebody asked for it
+``draining``        it is about to end
+==================  ================================================================================================
+
+`Health.look` is called once a second on the event loop, and when a connection is made or lost. It replaces its findings
+by new values, so that the threads that answer HTTP read them without a lock. The bridge is ready while there are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter, time
+from typing import Any, Final
+
+from bridge.daemon.history import History
+from bridge.daemon.journal import Journal
+from bridge.daemon.metrics import Metrics
+from bridge.daemon.views import InletLike, OutletLike, PumpLike
+from bridge.endpoint import Endpoint, Outgoing
+from bridge.pump.policy import Policy
+from bridge.pump.window import Pending
+
+__all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
+
+KINDS: Final = (
+    "disconnected", "trouble", "backpressure", "held", "waiting", "stalled", "window-full", "paused", "draining",
+)  # fmt: skip
+"""In the order in which they are shown: causes before what they bring about."""
+
+LEVELS: Final = {"paused": "info", "draining": "info", "waiting": "warning"}
+"""Kind -> the level at which it is logged; the others are errors."""
+LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
+"""Kind -> number of seconds that a condition lasts before it is logged: most connections come back at once, and the log
+has a line for each that is lost as it is."""
+BACKPRESSURE_AFTER: Final = 3.0
+"""Number of seconds for which a queue takes nothing before that is a condition: a full one takes some now and then."""
+REMIND_AFTER: Final = 60.0
+REMIND_AT_MOST: Final = 600.0
+"""Seconds between reminders in the log: from the first to the second, doubling."""
+LOOK_EVERY: Final = 1.0
+SCAN_AFTER: Final = 0.5
+"""Number of seconds that a message is not settled before it is worth to look through all that is under way."""
+SCAN_CHEAP: Final = 0.005
+SCAN_SHARE: Final = 0.01
+SCAN_EVERY_AT_MOST: Final = 4.0
+"""A scan that takes more than the first, in seconds, is made so seldom that it takes the second part of the time only;
+yet this often, in seconds, that what it finds shows in time."""
+SHOWN: Final = 3
+"""Maximum number of queues or messages that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that keeps messages from moving."""
+
+    endpoint: str
+    """"" is the bridge."""
+    kind: str
+    """One of `KINDS`."""
+    reason: str
+    since: float
+    """In seconds since 1970."""
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join([part for part in (self.endpoint, self.reason) if part])
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A source at the last look."""
+
+    up: bool
+    """Connected, and without trouble."""
+    lag: int | None
+    unsettled_bytes: int
+    fill: float
+    """The part of the window that is full, of messages or of bytes, whichever is more; 1 is full."""
+    oldest_age: float
+    """Seconds since the oldest unsettled message was read; 0: there is none."""
+    oldest: str
+    """Its origin."""
+    on_hold: int
+    held: tuple[tuple[str, str], ...]
+    """Origin and reason of the first messages on hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """A target at the last look."""
+
+    up: bool
+    oldest_age: float
+    """Seconds since the oldest message without an answer was read; 0: there is none that is worth a scan."""
+    waiting: Mapping[str, str]
+    """Queue of the topology -> why it takes nothing now."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A condition since it began."""
+
+    condition: Condition
+    begun: float
+    """By the loop's clock."""
+    logged: bool = False
+    remind_at: float = 0.0
+    remind_after: float = REMIND_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What a look through all that is under way found."""
+
+    copies: Mapping[str, Outgoing | None] = field(default_factory=dict)
+    """Target -> the oldest copy without an answer."""
+    held: Mapping[str, Sequence[Pending]] = field(default_factory=dict)
+    """Source -> the messages on hold, the oldest first."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """The conditions of one look: endpoint and kind -> reason, since when by the loop's clock if known, and way out."""
+
+    all: dict[tuple[str, str], tuple[str, float | None, str]] = field(default_factory=dict)
+
+    def add(self, endpoint: str, kind: str, reason: str, since: float | None = None, way_out: str = "") -> None:
+        self.all[endpoint, kind] = reason, since, way_out
+
+
+class Health:
+    """Looks at a pump. ``config`` is its path, for ways out; ``clock`` gives seconds since 1970, ``loop_clock`` the
+    loop's time.
+    """
+
+    def __init__(
+        self,
+        pump: PumpLike,
+        inlets: Sequence[InletLike],
+        metrics: Metrics,
+        journal: Journal,
+        policy: Policy = Policy(),  # noqa: B008  a frozen value
+        *,
+        config: str = "",
+        has_dead_letters: bool = False,
+        loop_clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._pump = pump
+        self._inlets = inlets
+        self._metrics = metrics
+        self._journal = journal
+        self._policy = policy
+        self._check = f"hashstar bridge check {config}".rstrip()
+        self._has_dead_letters = has_dead_letters
+        self._loop_clock = loop_clock or asyncio.get_running_loop().time
+        self._clock = clock
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._scan = _Scan()
+        self._scan_at = float("-inf")
+        """When to scan again at the soonest, by the loop's clock."""
+        self._refusing: dict[tuple[str, str], float] = {}
+        """Target and queue -> since when it takes nothing, by the loop's clock."""
+        self.conditions: tuple[Condition, ...] = ()
+        self.sources: Mapping[str, SourceState] = {}
+        self.targets: Mapping[str, TargetState] = {}
+        self.history = History()
+        self.look()
+
+    async def run(self) -> None:
+        """Look once a second, and at each connection made or lost, until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._metrics.on_change = lambda: loop.call_soon(self._look_safely)
+        while True:
+            self._look_safely()
+            self._journal.catch_up()
+            await asyncio.sleep(LOOK_EVERY)
+
+    def current(self) -> tuple[Condition, ...]:
+        """Return the conditions; from any thread. What was asked of the bridge counts at once, not at the next look."""
+        found = [each for each in self.conditions if each.kind not in ("paused", "draining")]
+        for kind, applies, reason, way_out in self._asked():
+            if applies:
+                known = next((each for each in self.conditions if each.kind == kind), None)
+                found.append(known or Condition("", kind, reason, self._clock(), way_out))
+        return tuple(found)
+
+    def _asked(self) -> tuple[tuple[str, bool, str, str], ...]:
+        return (
+            ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
+            ("draining", self._pump.draining, "stopping when all that was read is settled", ""),
+        )
+
+    def look(self) -> None:
+        """Find the conditions of this moment, and log those that began, last or ended."""
+        now = self._loop_clock()
+        found = _Found()
+        self._scan_if_due(now)
+        self.targets = {outlet.target.name: self._look_at_target(outlet, found, now) for outlet in self._pump.outlets}
+        self.sources = {inlet.source.name: self._look_at_source(inlet, found, now) for inlet in self._inlets}
+        for kind, applies, reason, way_out in self._asked():
+            if applies:
+                found.add("", kind, reason, way_out=way_out)
+        self._compare(found, now)
+        self.history.add(now, self._metrics)
+
+    def _look_safely(self) -> None:
+        try:
+            self.look()
+        except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
+            self._journal.tell_rarely("error", "health failed", ("", repr(error)), error=repr(error))
+
+    def _scan_if_due(self, now: float) -> None:
+        """Look through all that is under way where some of it stays, and that is not too much to do it every second."""
+        oldest = [inlet.window.oldest() for inlet in self._inlets]
+        if not any(pending is not None and now - pending.since >= SCAN_AFTER for pending in oldest):
+            self._scan, self._scan_at = _Scan(), now
+        elif now >= self._scan_at:
+            began = perf_counter()
+            self._scan = _Scan(
+                {outlet.target.name: outlet.oldest() for outlet in self._pump.outlets},
+                {
+                    inlet.source.name: sorted(inlet.window.on_hold(), key=lambda pending: pending.since)
+                    for inlet in self._inlets
+                },
+            )
+            took = perf_counter() - began
+            self._scan_at = now + (min(SCAN_EVERY_AT_MOST, took / SCAN_SHARE) if took > SCAN_CHEAP else 0.0)
+
+    # Endpoints.
+
+    def _is_up(self, endpoint: Endpoint, found: _Found) -> bool:
+        """Whether it is connected and without trouble."""
+        name = endpoint.name
+        if not self._metrics.up.get(name):
+            reason = self._metrics.last_error.get(name, "not connected yet")
+            found.add(name, "disconnected", reason, way_out=f"{self._check} says what is wrong")
+            return False
+        try:
+            trouble = endpoint.trouble
+        except Exception as error:  # noqa: BLE001  what an endpoint cannot say about itself is trouble as well
+            trouble = f"its state cannot be read: {error!r}"
+        if trouble is not None:
+            found.add(name, "trouble", trouble, way_out="look at the broker; the bridge goes on when it does")
+        return trouble is None
+
+    def _look_at_target(self, outlet: OutletLike, found: _Found, now: float) -> TargetState:
+        name = outlet.target.name
+        up = self._is_up(outlet.target, found)
+        waiting = {queue: failure.reason for queue, failure in outlet.waiting.items()}
+        for key in [key for key in self._refusing if key[0] == name and key[1] not in waiting]:
+            del self._refusing[key]
+        patience = min(BACKPRESSURE_AFTER, self._policy.stalled_after)
+        lasting = []
+        for queue in sorted(waiting):
+            since = self._refusing.setdefault((name, queue), now)
+            if now - since >= patience:
+                lasting.append((queue, since))
+        if lasting:
+            reasons = [f"queue {queue} takes nothing: {waiting[queue]}" for queue, _ in lasting]
+            found.add(
+                name, "backpressure", _some(reasons), min([since for _, since in lasting]),
+                "its messages wait in order; see that the queue is there, has room, and may be written",
+            )  # fmt: skip
+        oldest = self._scan.copies.get(name)
+        return TargetState(up, max(0.0, now - oldest.context.since) if oldest is not None else 0.0, waiting)
+
+    def _look_at_source(self, inlet: InletLike, found: _Found, now: float) -> SourceState:
+        source, window = inlet.source, inlet.window
+        name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
+        if name in self._metrics.ended_sources:
+            up = self._metrics.up.get(name, False)
+        elif not self._metrics.up.get(name) and (waits := self._pump.waiting_for(inlet)) is not None:
+            up = False
+            found.add(name, "waiting", waits, way_out="it opens when its targets are open")
+        else:
+            up = self._is_up(source, found)
+        oldest = window.oldest()
+        age = max(0.0, now - oldest.since) if oldest is not None else 0.0
+        held = self._scan.held.get(name, ())
+        if held:
+            self._add_held(inlet, held, found)
+        if oldest is not None and age >= stalled_after and oldest.held_reason is None:
+            found.add(name, "stalled", self._stall(oldest, stalled_after, now), oldest.since, "see its target")
+        if window.full_since is not None and now - window.full_since >= stalled_after:
+            found.add(
+                name, "window-full", f"nothing is read: {window.messages:,} messages of {window.bytes:,} bytes are not "
+                "settled", window.full_since, "see what the oldest waits for; window and window_bytes bound it",
+            )  # fmt: skip
+        fill = max(window.messages / window.capacity, window.bytes / max(1, window.capacity_bytes))
+        return SourceState(
+            up, None if name in self._metrics.ended_sources else source.lag, window.bytes, fill, age,
+            oldest.delivery.origin if oldest is not None else "", len(held),
+            tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
+        )  # fmt: skip
+
+    def _add_held(self, inlet: InletLike, held: Sequence[Pending], found: _Found) -> None:
+        first, window = held[0], inlet.window
+        behind = window.messages - len(held)
+        reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
+        if len(held) > 1:
+            reason += f"; so are {len(held) - 1:,} more"
+        reason += f"; {behind:,} messages read after it wait to be settled" if behind else ""
+        reason += ", and nothing more is read" if window.room <= 0 else ""
+        ways = []
+        if first.delivery.message.exchange == "" and inlet.exchange is None:
+            ways.append(f'it was published to the default exchange: write exchange = "..." in [sources.{_name(inlet)}]')
+        if not self._has_dead_letters:
+            ways.append("write [dead_letters] to have such messages put aside")
+        found.add(_name(inlet), "held", reason, first.since, "; or ".join(ways) or "see the dead letters' target")
+
+    def _stall(self, oldest: Pending, stalled_after: float, now: float) -> str:
+        """Return what the oldest message waits for."""
+        copies = self._scan.copies.items()
+        names = [name for name, copy in copies if copy is not None and copy.context is oldest]
+        if not names:  # it stands behind others of their targets
+            names = [name for name, copy in copies if copy is not None and now - copy.context.since >= stalled_after]
+        waits = f"it waits for {_some([f'target {name}' for name in names])}" if names else "no target has it any more"
+        return f"the oldest message, {oldest.delivery.origin}, is not settled: {waits}"
+
+    # What began, lasts and ended.
+
+    def _compare(self, found: _Found, now: float) -> None:
+        wall = self._clock()
+        for key in [key for key in self._known if key not in found.all]:
+            self._end(self._known.pop(key), now)
+        for (endpoint, kind), (reason, since, way_out) in found.all.items():
+            known = self._known.get((endpoint, kind))
+            if known is None:
+                begun = now if since is None else since
+                known = _Known(Condition(endpoint, kind, reason, wall - (now - begun), way_out), begun)
+                self._known[endpoint, kind] = known
+            elif (known.condition.reason, known.condition.way_out) != (reason, way_out):
+                known.condition = Condition(endpoint, kind, reason, known.condition.since, way_out)
+            self._log(known, now)
+        self.conditions = tuple(
+            sorted([known.condition for known in self._known.values()], key=lambda each: KINDS.index(each.kind))
+        )
+
+    def _log(self, known: _Known, now: float) -> None:
+        condition, lasts = known.condition, now - known.begun
+        if not known.logged:
+            if lasts >= LOGGED_AFTER.get(condition.kind, 0.0):
+                known.logged = True
+                known.remind_at = now + known.remind_after
+                self._tell("condition began", condition)
+        elif now >= known.remind_at:
+            known.remind_after = min(REMIND_AT_MOST, 2 * known.remind_after)
+            known.remind_at = now + known.remind_after
+            self._tell("condition lasts", condition, seconds=round(lasts))
+
+    def _end(self, known: _Known, now: float) -> None:
+        if known.logged:
+            condition = known.condition
+            self._journal.tell_rarely(
+                "info", "condition ended", (condition.endpoint, condition.kind), endpoint=condition.endpoint,
+                kind=condition.kind, reason=condition.reason, seconds=round(now - known.begun, 1),
+            )  # fmt: skip
+
+    def _tell(self, event: str, condition: Condition, **fields: Any) -> None:
+        self._journal.tell_rarely(
+            LEVELS.get(condition.kind, "error"), event, (condition.endpoint, condition.kind),
+            endpoint=condition.endpoint, kind=condition.kind, reason=condition.reason, **fields,
+            way_out=condition.way_out,
+        )  # fmt: skip
+
+
+def _name(inlet: InletLike) -> str:
+    return inlet.source.name
+
+
+def _some(texts: Sequence[str]) -> str:
+    """Return the first of some texts, and how many more there are."""
+    more = len(texts) - SHOWN
+    return ", ".join(texts[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")

@@ -1,0 +1,191 @@
+"""What is counted of a bridge, for Prometheus and for the status page.
+
+Counters are plain integers that the event loop's thread adds to; they are read from others, at worst a message late.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf, isinf, isnan
+from typing import Any, Final, Literal
+
+from bridge.endpoint import Delivery, Failure, Outgoing
+
+__all__ = ["BUCKETS", "FATES", "Gauges", "Metrics", "labels_of"]
+
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of latencies, in seconds."""
+
+
+FATES: Final = ("dead-letter", "hold", "drop")
+
+FILTERED: Final = ("no match", "fails")
+
+Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]]
+"""Name -> its kind, what it is, and its values by their labels."""
+
+
+class Metrics:
+    """Counts events, as `bridge.pump.pump.PumpEvents` has them."""
+
+    def __init__(self) -> None:
+        self.read_messages = Counter[str]()
+        """Source -> messages."""
+        self.read_bytes = Counter[str]()
+        self.redelivered = Counter[str]()
+        self.written = Counter[tuple[str, str]]()
+        """Target and queue -> messages confirmed."""
+        self.refusals = Counter[tuple[str, str]]()
+        """Target and reason -> how often."""
+        self.fates = Counter[tuple[str, str]]()
+        """Source or target, and dead-letter, hold or drop -> messages."""
+        self.filtered_messages = Counter[tuple[str, str]]()
+        """Source, and ``no match`` or ``fails`` -> messages that its filter does not want."""
+        self.connections = Counter[str]()
+        self.disconnections = Counter[str]()
+        self.up: dict[str, bool] = {}
+        self.last_error: dict[str, str] = {}
+        self.ended_sources: set[str] = set()
+        self.latencies: dict[str, list[int]] = {}
+        """Target -> how many confirmations took so long, from reading to confirmation; the last for all above."""
+        self.latency_sums: dict[str, float] = {}
+        """Target -> seconds."""
+        self.unreadable: dict[str, Counter[str]] = {}
+        """Source -> why records could not be read -> how many; the sources that read archives count themselves."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when a connection is made or lost, and when a source ends."""
+
+    def prepare(self, sources: Mapping[str, bool], targets: Mapping[str, Iterable[str]]) -> None:
+        """Have the series of these endpoints at 0: source -> whether it has a filter, target -> its queues.
+
+        Prometheus's increase() does not see the first event of a series that begins with it.
+        """
+        for name in sources:
+            for counts in (self.read_messages, self.read_bytes, self.redelivered):
+                counts[name] += 0
+        for name, queues in targets.items():
+            for queue in queues:
+                self.written[name, queue] += 0
+            self.latencies.setdefault(name, [0] * (len(BUCKETS) + 1))
+            self.latency_sums.setdefault(name, 0.0)
+        for name in (*sources, *targets):
+            self.connections[name] += 0
+            self.disconnections[name] += 0
+            for fate in FATES:
+                self.fates[name, fate] += 0
+        for name, has_filter in sources.items():
+            for reason in FILTERED if has_filter else ():
+                self.filtered_messages[name, reason] += 0
+
+    def connected(self, name: str) -> None:
+        self.up[name] = True
+        self.connections[name] += 1
+        self.last_error.pop(name, None)
+        self.on_change()
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        self.up[name] = False
+        self.disconnections[name] += 1
+        self.last_error[name] = str(error)
+        self.on_change()
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        self.read_messages[source] += len(deliveries)
+        self.read_bytes[source] += sum([len(delivery.message.body) for delivery in deliveries])
+        again = sum([delivery.redelivered for delivery in deliveries])
+        if again:
+            self.redelivered[source] += again
+
+    def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
+        counts = self.latencies.get(target)
+        if counts is None:
+            counts = self.latencies[target] = [0] * (len(BUCKETS) + 1)
+        written, total = self.written, 0.0
+        for outgoing in messages:
+            written[target, outgoing.queue] += 1
+            took = now - outgoing.context.since
+            total += took
+            counts[bisect_left(BUCKETS, took)] += 1
+        self.latency_sums[target] = self.latency_sums.get(target, 0.0) + total
+
+    def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
+        reason = failure.reason.partition(":")[0]  # the rest may name messages, of which there are very many
+        self.refusals[target, reason] += 1
+
+    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
+        self.fates[target, fate] += 1
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        self.fates[source, fate] += 1
+
+    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
+        self.filtered_messages[source, reason.partition(":")[0]] += 1
+
+    def ended(self, source: str) -> None:
+        self.ended_sources.add(source)
+        self.on_change()
+
+    def lines(self, gauges: Gauges) -> Iterator[str]:
+        """Return Prometheus's text format; ``gauges`` are what only the moment knows."""
+        unreadable = {
+            (source, reason): count for source, counts in self.unreadable.items() for reason, count in [*counts.items()]
+        }
+        for name, told, labels, counts in (
+            ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
+            ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
+            ("hashstar_redelivered_messages_total", "Messages read that had been read.", ("source",), self.redelivered),
+            ("hashstar_written_messages_total", "Messages confirmed.", ("target", "queue"), self.written),
+            ("hashstar_refusals_total", "Messages a target refused.", ("target", "reason"), self.refusals),
+            ("hashstar_fates_total", "Messages given up.", ("endpoint", "fate"), self.fates),
+            ("hashstar_filtered_messages_total", "Messages not wanted.", ("source", "reason"), self.filtered_messages),
+            ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
+            ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
+            ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
+        ):
+            yield from _family(name, "counter", told, labels, dict(counts))
+        for name, (kind, meaning, values) in gauges.items():
+            yield f"# HELP {name} {meaning}"
+            yield f"# TYPE {name} {kind}"
+            for pairs, value in values.items():
+                yield f"{name}{labels_of(pairs)} {number_of(value)}"
+        yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
+        yield "# TYPE hashstar_latency_seconds histogram"
+        for target, counts_of in list(self.latencies.items()):
+            below = 0
+            for bound, count in zip((*BUCKETS, inf), list(counts_of), strict=True):
+                below += count
+                le = "+Inf" if bound == inf else f"{bound:g}"
+                yield f"hashstar_latency_seconds_bucket{labels_of((('target', target), ('le', le)))} {below}"
+            shown = labels_of((("target", target),))
+            yield f"hashstar_latency_seconds_sum{shown} {number_of(self.latency_sums.get(target, 0.0))}"
+            yield f"hashstar_latency_seconds_count{shown} {below}"
+
+
+def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict[Any, Any]) -> Iterator[str]:
+    yield f"# HELP {name} {told}"
+    yield f"# TYPE {name} {kind}"
+    for key, value in values.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        yield f"{name}{labels_of(tuple(zip(labels, parts, strict=True)))} {int(value)}"
+
+
+def number_of(value: float) -> str:
+    """Return a number as Prometheus reads it, exactly: a sum that is rounded to six digits stops growing one day."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if isinstance(value, int) else repr(value)
+
+
+def labels_of(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels as Prometheus's text format has them; bytes that are not UTF-8 stand for themselves as they can."""
+    escaped = [
+        f'{name}="{value}"'
+        for name, raw in pairs
+        for text in [raw.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")]
+        for value in [text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
+    ]
+    return "{" + ",".join(escaped) + "}" if escaped else ""

@@ -1,0 +1,46 @@
+"""How far replays are, for who sits at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, runtime_checkable
+
+from bridge.daemon.config import Config
+from bridge.daemon.metrics import Metrics
+
+__all__ = ["progress_of"]
+
+
+@runtime_checkable
+class Replaying(Protocol):
+    """A source that has an end."""
+
+    name: str
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """What was read of it and what there is, in bytes."""
+
+
+async def progress_of(config: Config, metrics: Metrics) -> None:
+    """Show the replays among the sources on standard error, until cancelled; nothing if there are none."""
+    replays = [inlet.source for inlet in config.inlets if isinstance(inlet.source, Replaying)]
+    if not replays:
+        return
+    from rich.console import Console  # what reads archives brings it with it
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+        TextColumn("{task.fields[messages]:,} messages"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks = {source.name: progress.add_task(source.name, total=None, messages=0) for source in replays}
+        while True:
+            for source in replays:
+                read, all_of_it = source.progress
+                progress.update(
+                    tasks[source.name], completed=read, total=all_of_it or None,
+                    messages=metrics.read_messages[source.name],
+                )  # fmt: skip
+            await asyncio.sleep(0.2)

@@ -1,0 +1,303 @@
+"""What a bridge shows on HTTP: whether it lives and is ready, its metrics, and a page that shows the flow as it is.
+
+====================  ==================================================================================
+``GET /``             the status page, which asks for ``/status`` every second
+``GET /status``       the same as JSON
+``GET /live``         200 as long as the event loop turns
+``GET /ready``        200 while there is no condition (`bridge.daemon.health`), else 503 and all of them
+``GET /metrics``      Prometheus's text format
+``GET /coverage``     which bindings are used, as `hashstar audit --json` tells it, where ``coverage = true``
+``POST /pause``       read nothing more; ``POST /resume``: go on; with the header ``X-Hashstar``, of whatever value
+====================  ==================================================================================
+
+HEAD works as GET. It is served by threads (`bridge.pump.listener`), which read counters and what the last look of
+`bridge.daemon.health` found, and never wait for the event loop but to see whether it turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from platform import python_version
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.daemon.config import Config
+from bridge.daemon.gauges import gauges_of
+from bridge.daemon.health import Condition, Health, SourceState, TargetState
+from bridge.daemon.metrics import BUCKETS, Metrics
+from bridge.daemon.process import build_info, hashstar_version, process_metrics
+from bridge.endpoint import Endpoint
+from bridge.pump.listener import NOTHING, Handler, HostCheck, Server, server_on
+from bridge.pump.outlet import Outlet
+from bridge.pump.pump import Inlet, Pump
+from exchange.errors import InputError
+
+if TYPE_CHECKING:  # they need pyarrow
+    from bindings.counts.tally import Tally
+    from bridge.daemon.coverage import Coverage
+
+__all__ = ["Web"]
+
+SLOW: Final = 5.0
+"""Seconds without a turn after which an event loop is taken for dead."""
+NOT_TURNING: Final = "the event loop does not turn"
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Web:
+    """The server of one pump."""
+
+    def __init__(
+        self,
+        config: Config,
+        pump: Pump,
+        metrics: Metrics,
+        health: Health,
+        loop: asyncio.AbstractEventLoop,
+        coverage: Coverage | None = None,
+    ) -> None:
+        self._coverage = coverage
+        self._config = config
+        self._pump = pump
+        self._metrics = metrics
+        self._health = health
+        self._loop = loop
+        self._turned = time.monotonic()
+        self._started = time.time()
+        self._beat: asyncio.TimerHandle | None = None
+        self._server: Server | None = None
+
+    def start(self) -> str:
+        """Serve; return the address. Raises InputError if it cannot be had."""
+        http = self._config.http
+        assert http is not None  # noqa: S101  whoever calls has looked
+        try:
+            self._server = server_on(http.host, http.port, _handler(self, HostCheck(http.host, http.names)))
+        except OSError as error:
+            raise InputError(f"http: {http.host}:{http.port} cannot be served: {error.strerror}") from None
+        self._server.start()
+        self._turn()
+        host = f"[{http.host}]" if ":" in http.host else http.host
+        return f"http://{host}:{self._server.server_address[1]}/"
+
+    def stop(self) -> None:
+        """Serve no more."""
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    def _turn(self) -> None:
+        self._turned = time.monotonic()
+        self._beat = self._loop.call_later(SLOW / 5, self._turn)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the event loop turns."""
+        return time.monotonic() - self._turned < SLOW
+
+    def missing(self) -> list[str]:
+        """Return why it is not ready, a line each."""
+        if not self.alive:
+            return [NOT_TURNING]
+        return [f"{each} ({each.kind} since {_moment(each.since)})" for each in self._health.current()]
+
+    def status(self) -> dict[str, Any]:
+        """Return everything that the page shows."""
+        metrics, health = self._metrics, self._health
+        conditions = health.current()
+        return {
+            "version": 1,
+            "hashstar": hashstar_version(),
+            "python": python_version(),
+            "config": self._config.path,
+            "started": self._started,
+            "now": time.time(),
+            "alive": self.alive,
+            "ready": self.alive and not conditions,
+            "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
+            "conditions": [_condition(each) for each in conditions],
+            "paused": self._pump.paused,
+            "draining": self._pump.draining,
+            "unsettled": self._pump.in_flight,
+            "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in self._config.inlets],
+            "targets": [self._target(outlet, health.targets[outlet.target.name]) for outlet in self._pump.outlets],
+            "fates": [
+                {"endpoint": name, "fate": fate, "messages": count}
+                for (name, fate), count in list(metrics.fates.items())
+                if count
+            ],
+            "latency_bounds": BUCKETS,
+            "history": health.history.as_json(),
+        }
+
+    def _source(self, inlet: Inlet, state: SourceState) -> dict[str, Any]:
+        metrics, name = self._metrics, inlet.source.name
+        return {
+            "name": name,
+            "up": state.up,
+            "ended": name in metrics.ended_sources,
+            "places": _places(inlet.source),
+            "messages": metrics.read_messages[name],
+            "bytes": metrics.read_bytes[name],
+            "redelivered": metrics.redelivered[name],
+            "filtered": sum(_of(name, metrics.filtered_messages).values()),
+            "unreadable": sum(metrics.unreadable.get(name, {}).values()),
+            "unsettled": inlet.window.messages,
+            "unsettled_bytes": state.unsettled_bytes,
+            "fill": round(state.fill, 4),
+            "oldest": state.oldest,
+            "oldest_age": round(state.oldest_age, 3),
+            "lag": state.lag,
+            "on_hold": state.on_hold,
+            "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
+        }
+
+    def _target(self, outlet: Outlet, state: TargetState) -> dict[str, Any]:
+        metrics, name = self._metrics, outlet.target.name
+        return {
+            "name": name,
+            "up": state.up,
+            "places": _places(outlet.target),
+            "dead_letters": outlet.target is self._config.dead_letters,
+            "in_flight": outlet.in_flight,
+            "held": outlet.held,
+            "oldest_age": round(state.oldest_age, 3),
+            "waiting": [{"queue": queue, "reason": reason} for queue, reason in state.waiting.items()],
+            "queues": _of(name, metrics.written),
+            "refusals": _of(name, metrics.refusals),
+            "latency": {
+                "seconds": metrics.latency_sums.get(name, 0.0),
+                "buckets": [*metrics.latencies.get(name, ())],
+            },
+        }
+
+    def metrics_text(self) -> str:
+        """Return what Prometheus reads."""
+        gauges = gauges_of(self._config, self._pump, self._metrics, self._health, alive=self.alive)
+        lines = [*self._metrics.lines({**gauges, **build_info(), **process_metrics()})]
+        if self._coverage is not None:
+            with suppress(TimeoutError):  # what is wrong is among the rest
+                lines += self._coverage.lines(self._tally(self._coverage))
+        return "\n".join(lines) + "\n"
+
+    def coverage(self) -> bytes | None:
+        """Return the report on the bindings, None if they are not counted. Raises TimeoutError if the loop is stuck."""
+        return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
+
+    def _tally(self, coverage: Coverage) -> Tally:
+        """Return what was counted so far, from the thread that counts; the rest of a report is made here."""
+        found: Future[Tally] = Future()
+
+        def take() -> None:
+            try:
+                found.set_result(coverage.tally())
+            except Exception as error:  # noqa: BLE001  it is raised again where it is asked for
+                found.set_exception(error)
+
+        self._loop.call_soon_threadsafe(take)
+        return found.result(SLOW)
+
+    def ask(self, what: str) -> None:
+        """Have the pump paused or resumed, on its own thread."""
+        self._loop.call_soon_threadsafe(self._pump.pause if what == "pause" else self._pump.resume)
+
+
+def _of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Return what is counted of one endpoint."""
+    return {what: count for (whose, what), count in list(counts.items()) if whose == name}
+
+
+def _places(endpoint: Endpoint) -> list[dict[str, str]]:
+    return [place._asdict() for place in sorted(endpoint.places)]
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "endpoint": condition.endpoint,
+        "kind": condition.kind,
+        "reason": condition.reason,
+        "since": condition.since,
+        "way_out": condition.way_out,
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _handler(web: Web, check: HostCheck) -> type[Handler]:
+    class Answers(Handler):
+        hosts = check
+
+        def answer_to(self, method: str, path: str) -> None:
+            if method == "POST":
+                self._do(path.strip("/"))
+            elif path == "/":
+                page, policy = page_and_policy()
+                self.answer(200, "text/html; charset=utf-8", page, policy)
+            elif path == "/status":
+                self.answer(200, "application/json", json.dumps(web.status()).encode())
+            elif path == "/live":
+                self._list([] if web.alive else [NOT_TURNING])
+            elif path == "/ready":
+                self._list(web.missing())
+            elif path == "/metrics":
+                self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
+            elif path == "/coverage":
+                self._cover()
+            else:
+                self.answer(404, TEXT, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
+
+        def _cover(self) -> None:
+            try:
+                report = web.coverage()
+            except TimeoutError:
+                self._list([NOT_TURNING])
+                return
+            if report is None:
+                self.answer(404, TEXT, b"write coverage = true in the configuration\n")
+            else:
+                self.answer(200, "application/json", report)
+
+        def _do(self, what: str) -> None:
+            # A page of another origin may send a form here, but not with this header, nor read the answer.
+            if what not in ("pause", "resume"):
+                self.answer(404, TEXT, b"there are /pause and /resume\n")
+            elif self.headers.get("X-Hashstar") is None:
+                self.answer(403, TEXT, b"send the header X-Hashstar: 1\n")
+            else:
+                web.ask(what)
+                self.answer(202, TEXT, f"{what}d\n".encode())
+
+        def _list(self, problems: list[str]) -> None:
+            # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.
+            text = "\n".join(problems or ["ok"]) + "\n"
+            self.answer(503 if problems else 200, TEXT, text.encode("utf-8", "backslashreplace"))
+
+    return Answers
+
+
+@cache
+def page_and_policy() -> tuple[bytes, str]:
+    """Return the status page, and the policy that has a browser run its own script and style only."""
+    page = files("bridge.daemon").joinpath("status.html").read_bytes()
+    hashes = {
+        name: " ".join([
+            f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+            for text in re.findall(rf"<{name}>(.*?)</{name}>".encode(), page, re.DOTALL)
+        ])
+        for name in ("script", "style")
+    }  # fmt: skip
+    allowed = f"script-src {hashes['script']}; style-src {hashes['style']}; connect-src 'self'; img-src data:"
+    return page, f"{NOTHING}; {allowed}"

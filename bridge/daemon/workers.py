@@ -1,0 +1,122 @@
+"""Several workers: processes that each run the whole configuration, started and watched by one that does nothing else.
+
+=============  ======================================================================================================
+source         what several workers make of it
+=============  ======================================================================================================
+RabbitMQ       each consumes from the queue, so the order of a key is kept only within a worker; a queue that has a
+               single active consumer keeps it, and is then served by one worker at a time
+Kafka          each joins the group and has its share of the partitions; the order of a key is kept
+archive        is read by the first worker alone
+=============  ======================================================================================================
+
+Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each is scraped and
+probed by itself. A worker that dies is started again; signals are sent on to all, but SIGHUP, which does nothing. The
+exit code 2 ends all workers only while none of that number has run yet: a configuration that was changed for the worse
+while the others work is logged, and tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from bridge.daemon.config import Config
+from bridge.daemon.journal import Journal
+from bridge.daemon.signals import Handlers
+from bridge.pump.policy import Backoff
+
+__all__ = ["run_workers"]
+
+AGAIN: Final = Backoff(0.5, 30.0)
+WELL: Final = 60.0
+"""Seconds after which a worker that dies has not been dying all the time."""
+SETTLED: Final = 0
+NOT_SETTLED: Final = 1
+WRONG: Final = 2
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+async def run_workers(config: Config, journal: Journal, command: Sequence[str]) -> int:
+    """Run ``command`` with ``--worker K`` for each worker until all have ended; the exit code of all together."""
+    workers = [_Worker(number, command, journal) for number in range(1, config.workers + 1)]
+
+    def send_on(number: signal.Signals) -> None:
+        for worker in workers:
+            worker.signal(number)
+
+    acts = {number: partial(send_on, number) for number in SIGNALS}
+    with Handlers({**acts, signal.SIGHUP: journal.hung_up}, keep=True):
+        for warning in config.warnings:
+            journal.tell("warning", "configuration", text=str(warning))
+        journal.tell("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        while True:
+            done, left = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if not left:
+                break
+            if any(task.result() == WRONG for task in done):
+                send_on(signal.SIGTERM)
+            running = [*left]
+    return max(worker.code for worker in workers)
+
+
+class _Worker:
+    """One of them."""
+
+    def __init__(self, number: int, command: Sequence[str], journal: Journal) -> None:
+        self.number = number
+        self.code = SETTLED
+        self._command = [*command, "--worker", str(number)]
+        self._journal = journal
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it on; once it is told to end it is not started again."""
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._stopping.set()
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def run(self) -> int:
+        """Until it ends by itself or is told to."""
+        loop, attempt, is_first = asyncio.get_running_loop(), 0, True
+        while True:
+            began = loop.time()
+            # Of a group of its own: Ctrl-C comes to it from here alone, once. Its standard input ends with us.
+            self._process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, start_new_session=True)
+            if self._stopping.is_set():
+                self._process.terminate()
+            code = await self._process.wait()
+            if code in (SETTLED, NOT_SETTLED) or (code == WRONG and (is_first or self._stopping.is_set())):
+                self.code = code
+                return code
+            if code == -signal.SIGTERM and self._stopping.is_set() and is_first:
+                # It had not come so far as to handle the signal, and had read nothing.
+                self.code = SETTLED
+                return SETTLED
+            is_first = False
+            self.code = NOT_SETTLED
+            if self._stopping.is_set():
+                return NOT_SETTLED
+            attempt = 1 if loop.time() - began > WELL else attempt + 1
+            wait = AGAIN.delay(attempt, 0.0)
+            self._journal.tell("error", "worker died", worker=self.number, code=code, again_in=wait)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._stopping.wait()
+            if self._stopping.is_set():
+                return NOT_SETTLED
+
+
+def command_for(config: str) -> list[str]:
+    """What a worker is started with."""
+    return [sys.executable, "-m", "bridge.cli", "bridge", "run", config]

@@ -1,0 +1,111 @@
+"""Messages as batches of a spool, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import time_ns
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from bindings.archive.names import text_array
+from bridge.endpoint import Failure, Outgoing
+from bridge.endpoints.archive.spool import SPOOLED
+from exchange.amqp.lazy import content_of
+
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "Spooled", "folder_name", "microseconds", "spooled"]
+
+FRAME_BYTES: Final = 32 << 20
+"""What the bodies of a batch have together, about; a single body may have more."""
+FRAME_ROWS: Final = 4_096
+"""The messages of a batch, at most: while they are made ready, nothing else is done."""
+
+
+class Spooled(NamedTuple):
+    """Messages made ready, and those that cannot be."""
+
+    batch: pa.RecordBatch
+    messages: Sequence[Outgoing]
+    """Those of the batch, in its order."""
+    refused: Sequence[tuple[Outgoing, Failure]]
+
+
+def microseconds() -> int:
+    """Since 1970, now."""
+    return time_ns() // 1_000
+
+
+def spooled(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> Spooled:
+    """A batch of these; ``folders`` maps the topology's queues to folders below the archive.
+
+    Messages whose source does not know when they were published get the time ``now``, in microseconds since 1970. A
+    message that cannot be written, for whatever reason that lies in it, is refused alone.
+    """
+    try:
+        return Spooled(_batch(messages, folders, now), messages, ())
+    except MemoryError:  # no fault of a message's
+        raise
+    except Exception:  # noqa: BLE001  publishers choose what is in a message, so there is no list of what it may raise
+        refused: list[tuple[Outgoing, Failure]] = []
+        taken = _sort_out(messages, folders, now, refused)
+        return Spooled(_batch(taken, folders, now), taken, refused)
+
+
+def _sort_out(
+    messages: Sequence[Outgoing], folders: Mapping[str, str], now: int, refused: list[tuple[Outgoing, Failure]]
+) -> list[Outgoing]:
+    """The messages of which a batch can be made; the others are added to ``refused``. By halves: few are refused."""
+    try:
+        _batch(messages, folders, now)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  as above
+        if len(messages) == 1:
+            refused.append(
+                (messages[0], Failure(f"cannot be archived: {str(error) or type(error).__name__}", final=True))
+            )
+            return []
+        half = len(messages) // 2
+        first = _sort_out(messages[:half], folders, now, refused)
+        return first + _sort_out(messages[half:], folders, now, refused)
+    return list(messages)
+
+
+def _batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> pa.RecordBatch:
+    deliveries = [outgoing.delivery for outgoing in messages]
+    bare = [outgoing.message for outgoing in messages]
+    columns = [
+        text_array([_folder(outgoing, folders) for outgoing in messages]),
+        _integers([delivery.time or now for delivery in deliveries], now),
+        text_array([message.exchange for message in bare]),
+        text_array([message.routing_key for message in bare]),
+        pa.array([content_of(message).raw for message in bare], pa.binary()),
+        pa.array([message.body for message in bare], pa.binary()),
+        text_array([delivery.identity for delivery in deliveries]),
+        text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),
+        _integers([d.position if type(d.position) is int else 0 for d in deliveries], 0),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SPOOLED)
+
+
+def _integers(values: list[int], otherwise: int) -> pa.Int64Array:
+    """A column of them, with ``otherwise`` in the place of those of more than 64 bits."""
+    try:
+        return pa.array(values, pa.int64())
+    except OverflowError:
+        return pa.array([value if -(1 << 63) <= value < 1 << 63 else otherwise for value in values], pa.int64())
+
+
+def _folder(outgoing: Outgoing, folders: Mapping[str, str]) -> str:
+    folder = folders[outgoing.queue]
+    placement = outgoing.placement
+    if placement is None:
+        return folder
+    number = "unknown" if placement.partition is None else placement.partition
+    return f"{folder}/partition={number}" if folder else f"partition={number}"
+
+
+def folder_name(name: str) -> str:
+    """A queue's name as a folder's, as Hive writes values: what paths cannot hold is written as in a URL."""
+    return quote(name.encode("utf-8", "surrogateescape"), safe=" !#$&'()+,;@[]{}~")

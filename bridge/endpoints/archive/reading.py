@@ -1,0 +1,291 @@
+"""An archive as a source: its records as deliveries, and what is settled of them kept in a file.
+
+All of it is one lane, as files are read one after the other; the records of the next chunk are made while those before
+are on their way: two chunks are in memory, each bounded by its number of records and by their bytes. A file is kept as
+settled as a whole when the last of its deliveries is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from bindings.archive.formats.detect import detect
+from bindings.archive.mapping import USUAL, Mapping
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
+from bridge.endpoints.archive.checking import check_source
+from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
+from bridge.endpoints.archive.rows import restored
+from bridge.interop import IDENTITY
+from exchange.errors import InputError
+
+__all__ = ["ArchiveSource"]
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class ArchiveSource(Source):
+    """An archive: a file or folder of any format that `bindings.archive.formats.detect` knows.
+
+    ``speed`` None: as fast as it is taken; 1.0: as its times say, 10.0: ten times as fast; a record that is earlier
+    than the one before comes at once. ``follow``: it does not end, but goes on when there is more. ``settled`` is the
+    file that says how far it is settled, without which each replay begins at the beginning. Records of which the
+    archive has no body are given only ``without_bodies``. ``mapping`` says what records of Kafka and RocketMQ are in
+    AMQP. About ``chunk_bytes`` of bodies are made ready at once, and as much again waits.
+
+    ``unreadable`` and ``skipped`` count records by why they were not given.
+    """
+
+    shared = False
+
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        settled: Path | None,
+        *,
+        speed: float | None = None,
+        window: Window = Window(),  # noqa: B008  a value
+        follow: bool = False,
+        without_bodies: bool = False,
+        mapping: Mapping = USUAL,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.name = name
+        self.unreadable: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self._path = path
+        self._settled_path = settled
+        self._speed = speed
+        self._window = window
+        self._follow = follow
+        self._without_bodies = without_bodies
+        self._mapping = mapping
+        self._chunk_bytes = chunk_bytes
+        self._prefix: Final = f"archive/{quote(name, safe='')}"
+        self._lane = 0
+        self._settled: Settled | None = None
+        self._replay: Replay | None = None
+        self._items: Iterator[Item] = iter(())
+        self._loading: asyncio.Task[Item | None] | None = None
+        self._ready: deque[Delivery] = deque()
+        self._given = 0
+        """Deliveries of this lane, which are numbered from 1."""
+        self._settled_number = 0
+        self._read_to_end: deque[tuple[int, Done]] = deque()
+        """Files, each with the number of its last delivery, that are not settled yet."""
+        self._keeping: asyncio.Task[None] | None = None
+        self._keep_now = asyncio.Event()
+        self._began: tuple[float, int] | None = None
+        """A moment of the loop's clock, in seconds, and the time of the record that was given then."""
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([Place("archive", str(Path(self._path).absolute()), "archive")])
+
+    def follows(self, folder: Path) -> bool:
+        """Whether it gives what is written to a folder while it reads."""
+        path = Path(self._path).resolve()
+        return self._follow and (path == folder or path in folder.parents or folder in path.parents)
+
+    async def check(self) -> Sequence[Finding]:
+        return await asyncio.to_thread(check_source, self._path, self._mapping, self._settled_path, follow=self._follow)
+
+    async def open(self) -> None:
+        self._lane += 1
+        try:
+            await self._find()
+        except (OSError, InputError) as error:  # what a disk has may change at any time
+            raise Disconnected(str(error)) from None
+        assert self._settled is not None  # noqa: S101  as found
+        self._replay = Replay(
+            self._path, self._window, self._settled.files, grows=self._follow, mapping=self._mapping,
+            chunk_bytes=self._chunk_bytes,
+        )  # fmt: skip
+        self._items = self._replay.items()
+        self._given = self._settled_number = 0
+        self._began = None
+        self._keep_now.clear()
+
+    async def _find(self) -> None:
+        """Look whether there is an archive, and how far it is settled. Raises OSError, InputError."""
+        if not await asyncio.to_thread(Path(self._path).exists):
+            raise InputError(f"{self._path}: there is no such file or folder")
+        if self._settled is None or self._settled_path is not None:
+            self._settled = await asyncio.to_thread(Settled.read, self._settled_path)
+        if self._settled.files:
+            count = sum([records for records, _ in self._settled.files.values()])
+            LOG.info("%s: goes on behind %s records, as %s says", self.name, f"{count:,}", self._settled_path)
+        if not self._follow:
+            await asyncio.to_thread(detect, self._path, self._mapping)  # raises if it is none
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of files that were read to their end, and of all files, as far as they are known."""
+        return (0, 0) if self._replay is None else self._replay.progress
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while not self._ready:
+            item = await self._next()
+            if isinstance(item, Chunk):
+                self._take(item)
+            elif isinstance(item, Done):
+                self._read_to_end.append((self._given, item))
+                self._note()
+            elif self._follow:
+                await asyncio.sleep(LOOK_AGAIN)
+            else:
+                self._note_nothing()
+                raise EndOfStream
+        if self._speed is not None:
+            limit = await self._due(limit, self._speed)
+        ready = self._ready
+        return [ready.popleft() for _ in range(min(limit, len(ready)))]
+
+    def _note_nothing(self) -> None:
+        """Count an archive that gave nothing, and nothing that could not be read, as one unreadable record."""
+        settled = self._settled.files.values() if self._settled is not None else ()
+        if not (self._given or self.unreadable or self.skipped or any(records for records, _ in settled)):
+            self._leave_out(NOTHING, self._path)
+
+    async def _next(self) -> Item | None:
+        """What the archive has next; None at its end. May be cancelled, losing nothing."""
+        if self._replay is None:
+            raise Disconnected(f"{self.name}: closed")
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
+        try:
+            item = await asyncio.shield(self._loading)
+        except Exception as error:  # a reader's own mistake is an end as others are
+            self._loading = None
+            if not isinstance(error, (OSError, InputError)):
+                LOG.exception("%s: %s: cannot be read", self.name, self._path)
+            raise Disconnected(f"{self._path}: cannot be read: {str(error) or type(error).__name__}") from None
+        self._loading = None
+        if item is None:
+            self._items = self._replay.items()
+        else:
+            self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
+        return item
+
+    def _take(self, chunk: Chunk) -> None:
+        for bad in chunk.unreadable:
+            self._leave_out(bad.reason, f"{bad.source} at {bad.offset}")
+        for reason, count in chunk.skipped:
+            self.skipped[reason] += count
+        lane, prefix, file = self._lane, f"{self._prefix}/{quote(chunk.file)}", chunk.file
+        for number, record in chunk.records:
+            if not (record.has_body or self._without_bodies):
+                self._leave_out(NO_BODY, f"{file} at {number}")
+                continue
+            try:
+                message = restored(record.message)
+                carried = record.message.headers.get(IDENTITY)
+            except Exception as error:  # noqa: BLE001  archives come from anywhere, and one record is to stop nothing
+                self._leave_out(f"cannot be restored: {str(error) or type(error).__name__}", f"{file} at {number}")
+                continue
+            identity = carried if isinstance(carried, str) else f"{prefix}/{number}"
+            self._given += 1
+            self._ready.append(
+                Delivery(
+                    message, lane, (self._given, file, number), identity, record.time, False,
+                    len(message.body) + FIXED_BYTES, f"{file} at {number}",
+                )
+            )  # fmt: skip
+
+    def _leave_out(self, reason: str, where: str) -> None:
+        """Count a record that cannot be given."""
+        reason = reason if reason in self.unreadable or len(self.unreadable) < REASONS else OTHER
+        self.unreadable[reason] += 1
+        if self.unreadable[reason] <= TOLD:
+            LOG.warning("%s: %s: %s: left out", self.name, where, reason)
+
+    async def _due(self, limit: int, speed: float) -> int:
+        """How many of those that are ready have their time; waits for the first."""
+        loop, ready = asyncio.get_running_loop(), self._ready
+        if self._began is None:
+            first = next((delivery.time for delivery in ready if delivery.time is not None), None)
+            if first is None:
+                return limit
+            self._began = loop.time(), first
+        began, first = self._began
+
+        def due(delivery: Delivery) -> float:
+            return began if delivery.time is None else began + (delivery.time - first) / (1_000_000 * speed)
+
+        wait = due(ready[0]) - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        now = max(loop.time(), due(ready[0]))
+        return next((n for n, each in enumerate(islice(ready, limit)) if due(each) > now), limit)
+
+    def settle(self, delivery: Delivery) -> None:
+        if delivery.lane != self._lane or self._settled is None:
+            return
+        self._settled_number, file, number = delivery.position
+        self._settled.files[file] = number + 1, None
+        self._note()
+
+    def _note(self) -> None:
+        """Files whose last delivery is settled are settled; and it is kept how far that is, a moment later."""
+        assert self._settled is not None  # noqa: S101  it is open
+        while self._read_to_end and self._read_to_end[0][0] <= self._settled_number:
+            _, (file, records, size) = self._read_to_end.popleft()
+            if records >= self._settled.files.get(file, (0, None))[0]:  # else it has grown since
+                self._settled.files[file] = records, size
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEEP_AFTER):
+                await self._keep_now.wait()
+        await self._write_settled()
+
+    async def _write_settled(self) -> None:
+        assert self._settled is not None  # noqa: S101  it is open
+        try:
+            await asyncio.to_thread(self._settled.write, dict(self._settled.files))
+        except Exception as error:  # noqa: BLE001  a replay that cannot be taken up is better than one that stops
+            LOG.warning("%s: %s: cannot be written: %s", self.name, self._settled_path, error)
+
+    async def close(self) -> None:
+        self._lane += 1
+        replay, self._replay = self._replay, None
+        if replay is None:
+            return
+        if self._loading is not None:
+            await asyncio.wait([self._loading])  # a thread reads, and cannot be stopped
+            if not self._loading.cancelled():
+                self._loading.exception()
+            self._loading = None
+        self._items = iter(())
+        self._ready.clear()
+        self._read_to_end.clear()
+        if self._keeping is not None:
+            self._keep_now.set()  # not cancelled: its thread may be writing the file, and two must not
+            await asyncio.wait([self._keeping])
+            self._keeping = None
+            await self._write_settled()
+
+
+NOTHING: Final = "there are no records in it"
+NO_BODY: Final = "the archive has no body of it, or only its beginning"
+TOLD: Final = 3
+"""Maximum number of unreadable records that are logged one by one, for each reason."""
+REASONS: Final = 100
+"""Maximum number of reasons that are counted apart: they are labels of a metric, and may quote what was read."""
+OTHER: Final = "for another reason"
+LOOK_AGAIN: Final = 0.25
+"""Seconds between looks for more."""
+KEEP_AFTER: Final = 0.1
+"""Seconds until it is kept how far a replay is settled."""
+FIXED_BYTES: Final = 1_024
+"""What a delivery takes beside its body, about."""

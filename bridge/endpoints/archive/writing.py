@@ -1,0 +1,329 @@
+"""An archive as a target: confirmed when synced to a spool, seen by others as parts of Parquet.
+
+One task writes batches to a spool, all that came while the last one was synced; another has spools that are large or
+old enough turned into parts, by a process beside this one. A full disk is a lost connection: nothing is answered that
+is not synced, and opening it again begins with what spools there are. So is whatever else ends one of these tasks.
+
+Somebody may move or remove the folder, or a spool in it, while it is written. That is looked for at each sync, before
+anything is confirmed, and before a spool is given up; the file of a spool is open until its rows are parts. What was
+confirmed becomes parts where the folder is now, and a spool without a name is written once more, when the target is
+opened again. Both are logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bridge.endpoint import Disconnected, Finding, Layout, Misfit, Outgoing, Place, Receiver, Target, disconnection
+from bridge.endpoints.archive.checking import check_target, make_folder
+from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, microseconds, spooled
+from bridge.endpoints.archive.reading import ArchiveSource
+from bridge.endpoints.archive.rotation import BadSpool, Rotated, Rotator
+from bridge.endpoints.archive.spool import Gone, Spool, spools_in
+
+__all__ = ["ArchiveTarget"]
+
+LOG: Final = logging.getLogger(__name__)
+
+FEW: Final = 256
+"""Fewer messages than these wait for more, for as long as `ArchiveTarget` is told."""
+BEHIND: Final = 4
+"""So many spools may wait to become parts; then writing waits too."""
+CLOSING: Final = 60.0
+"""Seconds that the last spool may take to become parts; else it is left to whoever opens the archive next."""
+
+
+@dataclass(slots=True, eq=False)
+class _Writing:
+    """The state of an open target."""
+
+    receiver: Receiver
+    rotator: Rotator
+    waiting: deque[Outgoing] = field(default_factory=deque)
+    """Not in a spool yet."""
+    full: deque[Spool] = field(default_factory=deque)
+    """Spools that become parts, the oldest first; released, and their files open."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """For who writes."""
+    handed_on: asyncio.Event = field(default_factory=asyncio.Event)
+    """For who rotates."""
+    closing: bool = False
+    trouble: Disconnected | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing more is to be written."""
+        return self.closing or self.trouble is not None
+
+
+class ArchiveTarget(Target):
+    """A folder. ``folders`` maps the topology's queues to folders below it, ``""`` being the folder itself.
+
+    A spool is turned into parts when it has ``rotate_bytes``, or after ``rotate_seconds``. A few messages wait up to
+    ``gather_seconds`` after the last sync for others to be synced with them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        folders: Mapping[str, str],
+        *,
+        rotate_bytes: int = 128 << 20,
+        rotate_seconds: float = 300.0,
+        gather_seconds: float = 0.01,
+        clock: Callable[[], int] = microseconds,
+    ) -> None:
+        self.name = name
+        self._root = root
+        self._folders = folders
+        self._rotate_bytes = rotate_bytes
+        self._rotate_seconds = rotate_seconds
+        self._gather_seconds = gather_seconds
+        self._clock = clock
+        self._state: _Writing | None = None
+        self._lost: list[Spool] = []
+        """Spools of before that are not where they were, and of which no parts are made."""
+
+    @property
+    def trouble(self) -> str | None:
+        state = self._state
+        if state is not None and len(state.full) > BEHIND and state.waiting:
+            return f"{self._root}: {len(state.full)} spools wait to become parts, and writing waits for them"
+        return None
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([Place("archive", str(self._root.absolute()), "archive")])
+
+    def meet(self, layout: Layout) -> None:
+        """Raises Misfit for a folder of which a source follows what is written."""
+        root = self._root.resolve()
+        for source in layout.sources:
+            if isinstance(source, ArchiveSource) and source.follows(root):
+                raise Misfit("url", f"source {source.name} follows this folder: it would read again what is written")
+
+    async def check(self) -> Sequence[Finding]:
+        return await asyncio.to_thread(check_target, self._root, self._rotate_bytes)
+
+    async def open(self, receiver: Receiver) -> None:
+        state = _Writing(receiver, Rotator(copies=len(self._folders) > 1))
+        try:
+            await asyncio.to_thread(make_folder, self._root)
+            await self._rescue(state.rotator)
+            for path in await asyncio.to_thread(spools_in, self._root):
+                await self._rotate(state.rotator, path)
+            spool = await asyncio.to_thread(Spool, self._root)
+        except Exception as error:  # noqa: BLE001  whatever it is, another try may find it gone
+            await state.rotator.close()
+            raise self._disconnected(error) from None
+        except asyncio.CancelledError:
+            state.rotator.kill()
+            await state.rotator.close()
+            raise
+        self._state = state
+        state.task = asyncio.create_task(self._work(state, spool))
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        state = self._state
+        if state is not None:
+            state.waiting += messages
+            state.news.set()
+
+    async def close(self) -> None:
+        state, self._state = self._state, None
+        if state is not None and state.task is not None:
+            state.closing = True
+            state.waiting.clear()
+            state.news.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await state.task
+        if self._lost:
+            await self._rescue_now()
+
+    async def _work(self, state: _Writing, spool: Spool) -> None:
+        """Write and rotate until the target is closed or there is trouble, and report that."""
+        rotating = asyncio.create_task(self._rotate_all(state))
+        try:
+            try:
+                await self._write_all(state, spool)
+            except Exception as error:  # noqa: BLE001  an end that nobody hears of would be a target that hangs
+                state.trouble = state.trouble or self._disconnected(error)
+            state.closing = True
+            state.handed_on.set()
+            await rotating
+            await self._leave(state)
+        except asyncio.CancelledError:  # it took too long, or is to stop at once: parts that are not made stay hidden
+            LOG.warning("%s: closed at once: what is confirmed is in a spool, and becomes parts later", self.name)
+            rotating.cancel()
+            state.rotator.kill()
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            state.trouble = state.trouble or self._disconnected(error)
+        finally:
+            await state.rotator.close()
+        if state.trouble is None:
+            return
+        if self._state is state:
+            self._state = None
+            state.receiver.lost(state.trouble)
+        else:
+            LOG.warning("%s: what is confirmed is in a spool, and becomes parts later: %s", self.name, state.trouble)
+
+    async def _write_all(self, state: _Writing, spool: Spool) -> None:
+        """Until the target is closed; the last spool is handed on too. Raises OSError, Gone."""
+        loop = asyncio.get_running_loop()
+        begun = synced = loop.time()
+        try:
+            while not state.ends:
+                if not state.waiting:
+                    state.news.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout_at(begun + self._rotate_seconds if spool.rows else None):
+                            await state.news.wait()
+                elif len(state.waiting) < FEW and loop.time() < synced + self._gather_seconds:
+                    await asyncio.sleep(synced + self._gather_seconds - loop.time())
+                if state.waiting:
+                    synced = loop.time()
+                    begun = begun if spool.rows else synced
+                    await self._write(state, spool, _some(state.waiting))
+                if spool.size >= self._rotate_bytes or (spool.rows and loop.time() - begun >= self._rotate_seconds):
+                    following = await asyncio.to_thread(Spool, self._root)
+                    _hand_on(state, spool)
+                    spool = following
+                    while len(state.full) > BEHIND and not state.ends:
+                        state.news.clear()
+                        await state.news.wait()
+        finally:
+            _hand_on(state, spool)
+
+    async def _write(self, state: _Writing, spool: Spool, messages: Sequence[Outgoing]) -> None:
+        batch, written, refused = spooled(messages, self._folders, self._clock())
+        if written:
+            appending = asyncio.ensure_future(asyncio.to_thread(spool.append, batch))
+            try:
+                await asyncio.shield(appending)
+            except asyncio.CancelledError:
+                await asyncio.wait([appending])  # it uses the file, which is closed next
+                raise
+        if self._state is state:
+            if written:
+                state.receiver.confirmed(written)
+            for outgoing, failure in refused:
+                state.receiver.failed(outgoing, failure)
+
+    async def _rotate_all(self, state: _Writing) -> None:
+        """Until nothing more is handed on."""
+        while state.trouble is None and (state.full or not state.closing):
+            if not state.full:
+                state.handed_on.clear()
+                await state.handed_on.wait()
+                continue
+            try:
+                await self._rotate_own(state, state.full[0])
+            except Exception as error:  # noqa: BLE001  as in `_work`
+                state.trouble = state.trouble or self._disconnected(error)
+            else:
+                state.full.popleft().close()
+            state.news.set()
+
+    async def _rotate_own(self, state: _Writing, spool: Spool) -> None:
+        """Make parts of a spool that this target wrote. Raises Gone where its rows are neither there nor parts."""
+        rotated = await self._rotate(state.rotator, spool.path)
+        if rotated is None and await asyncio.to_thread(spool.is_lost):
+            raise Gone(f"{spool.path}: it, or its folder, was moved or removed")
+
+    async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
+        try:
+            told = await rotator.rotate(path)
+        except BadSpool as error:
+            LOG.error(  # noqa: TRY400
+                "%s: %s: it stays there, and is tried again when the target is opened: %s", self.name, path, error
+            )
+            return None
+        if told is not None and told.torn:
+            LOG.info(
+                "%s: %s: the last %s bytes were written by halves and promised to nobody", self.name, path, told.torn
+            )
+        if told is not None and told.damaged:
+            LOG.error(
+                "%s: %s: %s bytes of it are damaged; what is whole is in the archive", self.name, path, told.damaged
+            )
+        return told
+
+    async def _leave(self, state: _Writing) -> None:
+        """Close what did not become parts: it does when the target is opened again, by whomever."""
+        while state.full:
+            spool = state.full.popleft()
+            if await asyncio.to_thread(spool.is_lost):
+                self._lost.append(spool)
+            else:
+                spool.close()
+
+    async def _rescue_now(self) -> None:
+        """As `_rescue`, when the target may not be opened again; what fails is logged."""
+        rotator = Rotator(copies=len(self._folders) > 1)
+        try:
+            await asyncio.to_thread(make_folder, self._root)
+            await self._rescue(rotator)
+        except Exception as error:  # noqa: BLE001  the files stay open, and opening the target tries again
+            rows = sum(spool.rows for spool in self._lost)
+            LOG.error("%s: %s confirmed messages are in spools that were removed: %s", self.name, rows, error)  # noqa: TRY400
+        finally:
+            await rotator.close()
+
+    async def _rescue(self, rotator: Rotator) -> None:
+        """Save the rows of spools that were moved or removed. Raises OSError, and as `Rotator.rotate`."""
+        while self._lost:
+            spool = self._lost[0]
+            path = await asyncio.to_thread(spool.find)
+            if path is not None and path.name == spool.path.name:
+                LOG.error(
+                    "%s: %s was moved to %s: %s confirmed messages become parts there",
+                    self.name, self._root, path.parent, spool.rows,
+                )  # fmt: skip
+            else:
+                path = await asyncio.to_thread(spool.copy_to, self._root)
+                LOG.error(
+                    "%s: %s was removed: its %s confirmed messages were written again, to %s",
+                    self.name, spool.path, spool.rows, path,
+                )  # fmt: skip
+            self._lost.pop(0).close()
+            await self._rotate(rotator, path)
+
+    def _disconnected(self, error: Exception) -> Disconnected:
+        if isinstance(error, OSError):
+            return Disconnected(f"{self._root}: cannot be written: {error.strerror or error}")
+        if isinstance(error, Gone):
+            return Disconnected(str(error))
+        return disconnection(error)
+
+
+def _hand_on(state: _Writing, spool: Spool) -> None:
+    """Release a spool, and have it become parts if something is in it."""
+    if spool.rows:
+        spool.release()
+        state.full.append(spool)
+        state.handed_on.set()
+    else:
+        spool.discard()
+
+
+def _some(waiting: deque[Outgoing]) -> list[Outgoing]:
+    """What is written at once."""
+    taken: list[Outgoing] = []
+    size = 0
+    while waiting and (size < FRAME_BYTES and len(taken) < FRAME_ROWS):
+        outgoing = waiting.popleft()
+        taken.append(outgoing)
+        size += len(outgoing.message.body)
+    return taken

@@ -1,0 +1,86 @@
+"""Kafka: topics as sources, with a consumer group, and as targets, with an idempotent producer or in transactions.
+
+`bridge.endpoints.kafka` has how; this is how a configuration tells of it::
+
+    [sources.orders]                       [targets.audit]
+    url = "kafka://HOST:9092,HOST:9092"    url = "kafka://HOST:9092"
+    topics = ["orders", "^eu-.*"]          queues = { audit = { topic = "audit", key = "word 2" } }
+    group = "bridge"                       transactional = true
+    until_end = false
+    transactional = true
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.endpoint import Target
+from bridge.endpoints.kafka.addresses import refuse_wrong, settings_of
+from bridge.endpoints.kafka.consuming import KafkaSource
+from bridge.endpoints.kafka.producing import KafkaTarget
+from bridge.endpoints.kafka.records import Destination
+from bridge.endpoints.kafka.transactions import TransactionalTarget
+from bridge.pump.policy import Policy
+from bridge.table import Table
+from exchange.errors import HashstarError
+from exchange.partition.partitioning.specification import key_from
+
+__all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "dead_letter_target", "source", "target"]
+
+
+def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
+    """The source of a configuration; see `bridge.endpoints`."""
+    topic = table.maybe("topic")
+    topics = table.texts("topics") if topic is None else [topic]
+    if not topics:
+        raise table.error("topics", 'there is none; write topics = ["..."]')
+    until_end = table.flag("until_end", default=False)
+    transactional = table.flag("transactional", default=False)
+    settings, group = settings_of(url, table), table.text("group", f"hashstar-{name}")
+    made = KafkaSource(
+        name,
+        lambda: {**settings(), "group.id": group},
+        topics,
+        until_end=until_end,
+        window=policy.window,
+        window_bytes=policy.window_bytes,
+        transactional=transactional,
+    )
+    refuse_wrong(table, made.make_offline)
+    return made
+
+
+def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
+    """The target of a configuration, and its queues; see `bridge.endpoints`."""
+    destinations = table.mapping("queues", destination_of, 'the name of a topic, or { topic = "...", key = "word 2" }')
+    settings = settings_of(url, table)
+    made: KafkaTarget | TransactionalTarget
+    if not table.flag("transactional", default=False):
+        made = KafkaTarget(name, settings, destinations)
+    else:
+        every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
+        own_id = table.maybe("transactional_id")
+        made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
+    refuse_wrong(table, made.make_offline)
+    return made, list(destinations)
+
+
+def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
+    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    made = KafkaTarget(name, settings_of(url, table), {"": Destination(table.text("topic"))})
+    refuse_wrong(table, made.make_offline)
+    return made
+
+
+def destination_of(value: Any) -> Destination:
+    """A destination as a configuration has it. Raises ValueError."""
+    if isinstance(value, str):
+        return Destination(value)
+    if not isinstance(value, dict) or not {"topic"} <= {*value} <= {"topic", "key"}:
+        raise ValueError
+    if not all(isinstance(each, str) for each in value.values()):
+        raise ValueError("each of them must be a text")
+    try:
+        return Destination(value["topic"], key_from(value["key"]) if "key" in value else None)
+    except HashstarError as error:
+        raise ValueError(str(error)) from None

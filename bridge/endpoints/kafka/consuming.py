@@ -1,0 +1,193 @@
+"""Topics as a source: a consumer group, which `bridge.endpoints.kafka.membership` keeps its place in.
+
+librdkafka reconnects by itself, so a source is disconnected only by what does not pass: a right that is missing, a
+topic that is gone, an exile from the group. A pump that does not read for long, paused or waiting for its targets,
+must not be exiled for it: the group is served all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
+from bridge.endpoints.kafka.addresses import QUIET, Settings, offline, place_of
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.checking import found_at_source, found_within
+from bridge.endpoints.kafka.errors import CONNECTING, LOG_LEVEL, Reasons
+from bridge.endpoints.kafka.health import MEASURE_EVERY
+from bridge.endpoints.kafka.membership import Lane, Member
+from bridge.endpoints.kafka.topics import checked, metadata_of
+
+__all__ = ["KafkaSource"]
+
+IDLE_FIRST: Final = 0.001
+IDLE_MOST: Final = 0.02
+"""Seconds between looks for news while there are none."""
+
+CLOSING: Final = 10.0
+"""Seconds that leaving the group may take."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    # A member that died is missed sooner than by the default of 45 s: its partitions stand still until then.
+    "session.timeout.ms": 10_000,
+    # A member hears at its heartbeats that others come and go, and all wait for the last to hear: by default 3 s.
+    "heartbeat.interval.ms": 1_000,
+    **CONNECTING,
+    # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers, and what was asked of a
+    # coordinator meanwhile is mostly never answered: commits, for which it waits before it joins its group again.
+    "metadata.recovery.strategy": "none",
+    # A partition that is added is read from within this time.
+    "topic.metadata.refresh.interval.ms": 10_000,
+    "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
+    "log_level": LOG_LEVEL,
+}
+
+FETCH_MOST: Final = 50 << 20
+"""Maximum number of bytes of one answer, unless the window is smaller."""
+FETCH_LEAST: Final = 1_000_000
+"""What librdkafka asks for at least: its ``message.max.bytes``."""
+QUEUE_MOST: Final = 64 << 20
+"""Maximum number of bytes that librdkafka keeps, unless the window is smaller."""
+
+TRANSACTIONAL: Final[Mapping[str, Any]] = {"isolation.level": "read_committed"}
+"""Of a source whose offsets are in transactions. The level also keeps it from beginning at an offset while a
+transaction that may move it is open."""
+
+
+class KafkaSource(Source):
+    """Topics, read with a consumer group; those that begin with ``^`` are regular expressions.
+
+    ``settings`` are librdkafka's, or a function that gives them anew for each connection. ``until_end`` ends when all
+    partitions were read to where they end. ``window`` bounds the messages that were read and are not committed;
+    ``window_bytes``, in bytes, what is read at once and what librdkafka fetches ahead. A ``transactional`` source
+    leaves commits to the transactions of its target.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        topics: Sequence[str],
+        *,
+        until_end: bool = False,
+        window: int = 2_000,
+        window_bytes: int = 256 << 20,
+        transactional: bool = False,
+    ) -> None:
+        self.name = name
+        self.transactional = transactional
+        self._settings = settings
+        self._window_bytes = window_bytes
+        self._topics = list(topics)
+        self._until_end = until_end
+        self._window = window
+        self._calls: Calls | None = None
+        self.member: Member | None = None
+        """While it is open."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of librdkafka, as of now. Raises InputError where a secret cannot be read any more."""
+        own = self._settings() if callable(self._settings) else self._settings
+        return {
+            **DEFAULTS,
+            # Half of the window is read ahead: what is fetched comes beside what is under way.
+            "queued.max.messages.kbytes": max(1, min(QUEUE_MOST, self._window_bytes // 2) >> 10),
+            "fetch.max.bytes": max(FETCH_LEAST, min(FETCH_MOST, self._window_bytes // 4)),
+            **own,
+            "enable.auto.offset.store": False,
+            "enable.auto.commit": False,
+            "enable.partition.eof": self._until_end,
+            **(TRANSACTIONAL if self.transactional else {}),
+        }
+
+    def make_offline(self) -> None:
+        """Make a consumer and end it, without an address. Raises KafkaException for settings that are wrong."""
+        Consumer(offline(self.settings), logger=QUIET).close()
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self.member is None else self.member.trouble
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return None if self.member is None else self.member.lost
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.member is None else self.member.lag
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([place_of(self.settings, topic) for topic in self._topics])
+
+    async def check(self) -> Sequence[Finding]:
+        return await found_within(lambda: found_at_source(self.settings, self._topics))
+
+    def meet(self, layout: Layout) -> None:
+        if not self.transactional:
+            return
+        writers = {id(target): target.name for target in layout.targets.values() if target.transactional}
+        if not writers:
+            raise Misfit(
+                "transactional",
+                "no target is transactional, and offsets are committed by transactions alone; write transactional = "
+                "true in the target of Kafka that its messages go to, or take it away here",
+            )
+        if len(writers) > 1:
+            raise Misfit(
+                "transactional",
+                f"{' and '.join(sorted(writers.values()))} are transactional targets, and no transaction spans two; "
+                "make one target of them, with the queues of both",
+            )
+
+    async def open(self) -> None:
+        self._calls = Calls()
+        reasons = Reasons()
+        try:
+            member = self.member = Member(
+                self.name, self.settings, reasons, window=self._window, transactional=self.transactional,
+                read_bytes=self._window_bytes // 8,
+            )  # fmt: skip
+            found = await self._calls.call(lambda: metadata_of(member.consumer, reasons))
+            checked(found, [topic for topic in self._topics if not topic.startswith("^")])
+            member.join(self._topics)
+        except KafkaException as error:
+            raise reasons.why(error) from None
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        wait = IDLE_FIRST
+        while True:
+            member = self.member
+            if member is None:
+                raise Disconnected(f"{self.name}: closed")
+            if found := member.take(limit):
+                return found
+            if self._until_end and member.at_end:
+                raise EndOfStream
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, IDLE_MOST)
+
+    def settle(self, delivery: Delivery) -> None:
+        lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
+        lane.member.settle(delivery)
+
+    async def close(self) -> None:
+        member, self.member = self.member, None
+        calls, self._calls = self._calls, None
+        if member is not None:
+            member.leave()
+        if calls is None:
+            return
+        if member is not None:
+            closing = calls.call(member.consumer.close)
+            await asyncio.wait([closing], timeout=CLOSING)
+            if closing.done():
+                closing.exception()
+        calls.end()

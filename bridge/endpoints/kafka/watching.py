@@ -1,0 +1,86 @@
+"""Looks at the topics that a producer writes to: whether brokers answer, and how many partitions there are.
+
+A producer that has nothing to write asks its brokers nothing, and would not notice that they are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import cycle
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from bridge.endpoint import Disconnected
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.errors import Reasons
+from bridge.endpoints.kafka.health import PATIENCE
+from bridge.endpoints.kafka.topics import Partitioned, Topic, agreed, checked
+
+__all__ = ["LOOK_EVERY", "Watch"]
+
+LOOK_EVERY: Final = 2.0
+"""Seconds between looks, at one of the topics after another."""
+
+ANSWER: Final = 4.0
+"""Seconds that brokers may take to answer a look."""
+
+MISSED: Final = 2
+"""Number of looks in a row that find a topic missing before it is: a broker that is starting may not know it yet."""
+
+
+class Watch:
+    """Looks at the topics of one producer, from its making to its end."""
+
+    def __init__(
+        self, producer: Producer, topics: Mapping[str, Topic], partitioned: Partitioned, reasons: Reasons
+    ) -> None:
+        self._producer = producer
+        self._topics = dict(topics)
+        self._partitioned = partitioned
+        self._reasons = reasons
+        self._asking_since: float | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Whether brokers have not answered for long; None: they have."""
+        since = self._asking_since
+        if since is None or asyncio.get_running_loop().time() - since < PATIENCE:
+            return None
+        reason = self._reasons.latest
+        return f"the brokers do not answer{': ' if reason else ''}{reason}"
+
+    async def run(self, changed: Callable[[Mapping[str, Topic]], None]) -> None:
+        """Look, until cancelled; ``changed`` is given all topics when one has other partitions than before.
+
+        Raises Disconnected for a topic that is missing, or does not fit the topology any more.
+        """
+        calls, loop = Calls(), asyncio.get_running_loop()
+        try:
+            for name in cycle(self._topics):
+                missed = 0
+                while True:
+                    await asyncio.sleep(LOOK_EVERY)
+                    if self._asking_since is None:
+                        self._asking_since = loop.time()
+                    try:
+                        found = await calls.call(partial(self._producer.list_topics, name, ANSWER))
+                    except KafkaException:
+                        continue
+                    self._asking_since = None
+                    try:
+                        count = checked(found, [name])[name]
+                    except Disconnected:
+                        missed += 1
+                        if missed < MISSED:
+                            continue
+                        raise
+                    break
+                if count and count != self._topics[name].partitions:
+                    self._topics[name] = self._topics[name]._replace(partitions=count)
+                    agreed(self._topics, self._partitioned)
+                    changed(dict(self._topics))
+        finally:
+            calls.end()

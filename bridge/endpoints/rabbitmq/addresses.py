@@ -1,0 +1,137 @@
+"""The brokers of a URL: hosts, user, virtual host, TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Final, overload
+from urllib.parse import quote, unquote
+
+import pika
+
+from bindings.sources.address import parse_address
+from bridge.table import Secret, Table, read_address
+from exchange.errors import InputError
+
+__all__ = ["broker_of", "brokers_of", "cluster_of", "management_of"]
+
+SECONDS: Final = 30.0
+"""How long connecting to a host may take."""
+
+EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
+
+PIKA: Final = "what stands behind its ? is nothing that pika can use"
+
+HEARTBEAT: Final = 10
+"""Seconds; after two of silence a connection is lost."""
+
+
+def broker_of(
+    url: str, name: str = "hashstar", user: str | None = None, password: Secret | None = None
+) -> pika.URLParameters:
+    """The broker of an AMQP URL, ``amqp://USER:PASSWORD@HOST:PORT/VHOST``; ``name`` is what it shows of us.
+
+    Without a path the virtual host is ``/``. Raises InputError, which never shows a password.
+    """
+    try:
+        address = parse_address(url, ("amqp", "amqps"), EXAMPLE)
+    except InputError as error:
+        raise InputError(str(error).replace("not an address", "not an AMQP address")) from None
+    if "," in address.hosts:
+        raise InputError(f'not an AMQP address: further hosts are hosts = ["..."]; write {EXAMPLE}')
+    query = f"?{address.query}" if address.query else ""
+    try:
+        # pika takes a user for one with a password, and no host for localhost.
+        parameters = pika.URLParameters(f"{address.scheme}://{address.hosts}{address.path}{query}")
+    except (ValueError, TypeError, KeyError, AttributeError, OSError):
+        raise InputError(f"not an AMQP address: {PIKA}; write {EXAMPLE}") from None
+    parameters.virtual_host = unquote(address.path[1:]) or "/"
+    parameters.credentials = pika.PlainCredentials(
+        user or address.user or "guest", str(password) if password else address.password or "guest"
+    )
+    parameters.client_properties = {"connection_name": name, "product": "hashstar"}
+    parameters.connection_attempts = 1
+    parameters.stack_timeout = parameters.socket_timeout = SECONDS
+    if "heartbeat" not in address.query:
+        parameters.heartbeat = HEARTBEAT
+    return parameters
+
+
+class Brokers(Sequence[pika.URLParameters]):
+    """The hosts of one cluster, in the order in which they are tried.
+
+    To go through them is to connect, so the password is read again then: one that was rotated needs no restart. Raises
+    Disconnected if it cannot be read.
+    """
+
+    def __init__(self, hosts: Sequence[pika.URLParameters], password: Secret | None) -> None:
+        self._hosts = hosts
+        self._password = password
+
+    def __iter__(self) -> Iterator[pika.URLParameters]:
+        if self._password is not None:
+            now = self._password.current()
+            for host in self._hosts:
+                host.credentials = pika.PlainCredentials(host.credentials.username, now)
+        return iter(self._hosts)
+
+    @overload
+    def __getitem__(self, index: int) -> pika.URLParameters: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[pika.URLParameters]: ...
+
+    def __getitem__(self, index: int | slice) -> pika.URLParameters | Sequence[pika.URLParameters]:
+        return self._hosts[index]
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+
+def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
+    """The brokers that a table of a configuration describes, in the order in which they are tried."""
+    user, password = table.maybe("user"), table.secret("password")
+    hosts = table.texts("hosts", ())
+    ca_file, cert_file, key_file = table.file("ca_file"), table.file("cert_file"), table.file("key_file")
+    server_name = table.maybe("server_name")
+    try:
+        first = broker_of(url, f"hashstar {name}", user, password)
+    except InputError as error:
+        raise table.error("url", str(error)) from None
+    if url.startswith("amqps:"):
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+            if cert_file is not None:
+                context.load_cert_chain(cert_file, key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise table.error("ca_file" if cert_file is None else "cert_file", f"cannot be used: {error}") from None
+        first.ssl_options = pika.SSLOptions(context, server_name or first.host)
+    elif ca_file or cert_file or key_file or server_name:
+        raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
+    found = [first]
+    for host in hosts:
+        other = copy(first)
+        other.host, _, port = host.rpartition(":") if ":" in host else (host, "", str(first.port))
+        if not port.isdigit():
+            raise table.error("hosts", f"must be HOST or HOST:PORT, and is {host!r}")
+        other.port = int(port)
+        found.append(other)
+    return Brokers(found, password)
+
+
+def cluster_of(parameters: pika.URLParameters) -> str:
+    """Return what a configuration has to tell clusters apart: ``HOST:PORT/VHOST``."""
+    return f"{parameters.host}:{parameters.port}/{quote(parameters.virtual_host, safe='')}"
+
+
+def management_of(table: Table) -> str | None:
+    """Return the address of the management API that a table names, or None. Raises InputError."""
+    url = table.maybe("management")
+    if url is None:
+        return None
+    example = "http://HOST:PORT or https://HOST:PORT; user and password are AMQP's"
+    address = read_address(table, url, ("http", "https"), example, "management")
+    if address.login or "," in address.hosts:
+        raise table.error("management", f"must be {example}")
+    return url.rstrip("/")

@@ -1,0 +1,387 @@
+"""What a broker has for a bridge, seen from outside: passive declares, which leave no trace, and the management API.
+
+Nothing is consumed: each delivery counts against a quorum queue's delivery limit, at which messages are dropped. What
+the management API alone knows is left out, with one finding that says so, where there is none or it does not answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pika
+
+from bridge.endpoint import Disconnected, Finding, Layout, Place
+from bridge.endpoints.rabbitmq.addresses import cluster_of
+from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.management import Management, Unknown
+from bridge.endpoints.rabbitmq.routes import Expected, Route
+from exchange.errors import BrokerError
+
+__all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
+
+DELIVERY_LIMIT: Final = 20
+"""Of quorum queues from RabbitMQ 4.0 on, where neither an argument nor a policy says another."""
+
+OUTAGE: Final = 1_800_000
+"""Milliseconds, RabbitMQ's own consumer_timeout: for as long as this a target may be away."""
+
+STEPS: Final = 8
+"""Maximum number of exchanges that are followed one to the next."""
+
+DEFAULT_EXCHANGE: Final = "amq.default"
+"""The name of the default exchange in the patterns of rights."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What a source's table says, as far as it matters to its queue."""
+
+    queue: str
+    exclusive: bool = False
+    keeps_offsets: bool = False
+    """Whether there is a file of offsets, of a stream."""
+
+
+@dataclass(slots=True)
+class Look:
+    """One look at a broker, and what it found."""
+
+    connection: Connection
+    management: Management
+    sources: frozenset[str]
+    """The queues of this broker that the bridge reads."""
+    findings: list[Finding] = field(default_factory=list)
+    knows_more: bool = False
+    """Whether the management API answers."""
+    rights: Mapping[str, Any] | None = None
+
+    def add(self, level: Any, text: str, key: str = "") -> None:
+        """Note a finding, once."""
+        finding = Finding(level, text, key)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The broker's version, as numbers to compare by."""
+        return tuple([int(number) for number in re.findall(r"\d+", str(self.connection.server.get("version", "")))[:2]])
+
+    async def begin(self) -> None:
+        """Find out whether the management API can be asked."""
+        try:
+            await self.management.recognise(self.connection.server.get("cluster_name"))
+            self.knows_more = True
+        except Unknown as error:
+            self.add(
+                "ok",
+                f"{error}: types, policies, rights and other consumers were not looked at; with the plugin "
+                'rabbitmq_management, a user with the tag monitoring and management = "http://HOST:PORT" they are',
+            )
+            return
+        try:
+            self.rights = await self.management.rights()
+        except Unknown:
+            self.add("ok", f"the rights of user {self.connection.user!r} were not looked at: only administrators may")
+
+    async def there(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
+        """Return what a passive declare answers; None if there is nothing to look at, which is a finding."""
+        try:
+            found = await self.connection.look("exchange" if kind == "exchange" else "queue", name)
+        except BrokerError as error:
+            if error.code == 404:
+                if not absent:
+                    why = f" ({reason})" if reason else ""
+                    self.add("error", f"{kind} {name!r}: there is none; declare it{why}", key)
+            elif error.code == 403:
+                if not absent:
+                    why = f"user {self.connection.user!r} has no right that would allow it"
+                    self.add("ok", f"{kind} {name!r}: not looked at, {why}", key)
+            else:
+                self.add("error", f"{kind} {name!r}: {error.text}", key)
+            return None
+        if absent:
+            self.add("error", f"{kind} {name!r} is one partition more than there should be: {reason}", key)
+            return None
+        return found
+
+    def check_right(self, right: str, name: str, what: str, key: str) -> None:
+        """Note whether the user has a right, where that is known."""
+        if self.rights is None:
+            return
+        user, pattern = self.connection.user, str(self.rights.get(right, ""))
+        try:
+            has = re.search(pattern, name) is not None
+        except re.error:
+            return
+        if not has:
+            self.add("error", f"{what}: user {user!r} may not {right} it; grant it: its pattern is {pattern!r}", key)
+
+    async def queue(self, name: str) -> Mapping[str, Any] | None:
+        """Return what the management API knows of a queue."""
+        if not self.knows_more:
+            return None
+        try:
+            return await self.management.queue(name)
+        except Unknown as error:
+            self.add("ok", f"queue {name!r}: {error}")
+            return None
+
+    async def queues_behind(self, exchange: str, routing_key: str | None, steps: int = STEPS) -> set[str]:
+        """Return the queues that an exchange may lead to; the default exchange leads to the one of the key."""
+        if not exchange:
+            return {routing_key} if routing_key is not None else set()
+        found: set[str] = set()
+        try:
+            bindings = await self.management.bindings(exchange)
+        except Unknown:
+            return found
+        for each in bindings:
+            if each.get("destination_type") == "queue":
+                found.add(str(each.get("destination")))
+            elif steps > 1 and each.get("destination") != exchange:
+                found |= await self.queues_behind(str(each.get("destination")), routing_key, steps - 1)
+        return found
+
+
+async def check_source(
+    brokers: Sequence[pika.URLParameters], settings: SourceSettings, management: str | None = None
+) -> Sequence[Finding]:
+    """Return what is right and wrong with the queue of a source; see `bridge.endpoint.Endpoint.check`."""
+    look = await _begun(brokers, management, frozenset([settings.queue]))
+    if isinstance(look, Finding):
+        return [look]
+    name = settings.queue
+    try:
+        answer = await look.there("queue", name, "queue")
+        if answer is not None:
+            count, consumers = answer.method.message_count, answer.method.consumer_count
+            look.add("ok", f"queue {name!r}: there, with {count:,} messages ready", "queue")
+            look.check_right("read", name, f"queue {name!r}", "queue")
+            known = await look.queue(name)
+            if known is not None:
+                await _check_read(look, settings, known)
+            elif consumers and not settings.exclusive:
+                _warn_of_consumers(look, name, consumers)
+    except (Disconnected, BrokerError) as error:
+        look.add("error", str(error), "url")
+    finally:
+        await look.connection.close()
+    return look.findings
+
+
+async def check_target(
+    brokers: Sequence[pika.URLParameters],
+    routes: Mapping[str, Route],
+    management: str | None = None,
+    layout: Layout | None = None,
+) -> Sequence[Finding]:
+    """Return what is right and wrong with what a target writes to; see `bridge.endpoint.Endpoint.check`."""
+    look = await _begun(brokers, management, _sources_of(brokers[0], layout))
+    if isinstance(look, Finding):
+        return [look]
+    try:
+        seen: set[tuple[str, str]] = set()
+        for queue, route in routes.items():
+            for expected in route.expected:
+                if (expected.kind, expected.name) not in seen:
+                    seen.add((expected.kind, expected.name))
+                    await _check_written(look, expected, queue, layout)
+            if not route.exchange:
+                key = f"queues.{queue}" if queue else "queue"
+                look.check_right("write", DEFAULT_EXCHANGE, "the default exchange", key)
+    except (Disconnected, BrokerError) as error:
+        look.add("error", str(error), "url")
+    finally:
+        await look.connection.close()
+    return look.findings
+
+
+def places_of_queue(brokers: Sequence[pika.URLParameters], queue: str) -> frozenset[Place]:
+    """Return the place of a queue that is read; see `bridge.endpoint.Endpoint.places`."""
+    return frozenset([Place("rabbitmq", cluster_of(brokers[0]), f"queue {queue}")])
+
+
+async def _begun(
+    brokers: Sequence[pika.URLParameters], management: str | None, sources: frozenset[str]
+) -> Look | Finding:
+    """Return a look at the broker, or why it cannot be looked at."""
+    try:
+        connection = await Connection.open(brokers, lambda _: None)
+    except Disconnected as error:
+        return Finding("error", str(error), "url")
+    parameters = connection.parameters
+    look = Look(connection, Management(parameters, management), sources)
+    try:
+        await look.begin()
+    except BaseException:
+        await connection.close()
+        raise
+    return look
+
+
+def _sources_of(broker: pika.URLParameters, layout: Layout | None) -> frozenset[str]:
+    """Return the queues of the target's own broker that the bridge reads."""
+    if layout is None:
+        return frozenset()
+    places = [place for source in layout.sources for place in source.places]
+    here = cluster_of(broker)
+    return frozenset(
+        [
+            place.name.removeprefix("queue ")
+            for place in places
+            if (place.system, place.cluster) == ("rabbitmq", here) and place.name.startswith("queue ")
+        ]
+    )
+
+
+async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, Any]) -> None:
+    """Look at a queue that is read."""
+    name, kind = settings.queue, str(known.get("type", "classic"))
+    said = f"{kind} queue {name!r}" if kind != "stream" else f"stream {name!r}"
+    if kind == "stream":
+        if not settings.keeps_offsets:
+            way_out = 'write offsets = "FILE" to go on instead'
+            look.add("warning", f"{said}: each start reads it all again; {way_out}", "offsets")
+        return
+    if kind == "quorum":
+        if settings.exclusive:
+            words = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
+            look.add("warning", f"{said}: {words}", "exclusive")
+        _check_limit(look, known, said)
+    exchange = _setting(known, "dead-letter-exchange")
+    if exchange is not None:
+        await _check_dead_letters(look, known, name, said, {name}, "queue")
+    timeout = _setting(known, "consumer-timeout")
+    if isinstance(timeout, int) and timeout < OUTAGE:
+        look.add(
+            "warning",
+            f"{said}: its consumer timeout is {timeout / 1_000:g} s; when targets are away for longer the broker takes "
+            "its messages back, and counts that as a delivery before 4.3; raise it",
+            "queue",
+        )
+    others = await _other_consumers(look, known)
+    if others and not settings.exclusive and _setting(known, "single-active-consumer") is not True:
+        _warn_of_consumers(look, name, others)
+
+
+def _check_limit(look: Look, known: Mapping[str, Any], said: str) -> None:
+    """Warn of a quorum queue that drops what was delivered too often."""
+    limit = _setting(known, "delivery-limit")
+    if limit is None and look.version >= (4,):
+        limit = DELIVERY_LIMIT
+    if not isinstance(limit, int) or limit < 0:
+        return
+    if _setting(known, "dead-letter-exchange") is None:
+        look.add(
+            "warning",
+            f"{said}: this queue drops a message when it was delivered {limit + 1} times and not settled, as after so "
+            "many restarts; give it a dead-letter exchange, or a policy with delivery-limit = -1",
+            "queue",
+        )
+
+
+async def _check_dead_letters(
+    look: Look, known: Mapping[str, Any], name: str, said: str, sources: set[str], key: str
+) -> None:
+    """Warn of dead letters of a queue that come back to what is read."""
+    exchange, routing_key = _setting(known, "dead-letter-exchange"), _setting(known, "dead-letter-routing-key")
+    leads_to = await look.queues_behind(str(exchange), str(routing_key) if routing_key is not None else None)
+    for queue in sorted(leads_to & sources):
+        look.add(
+            "warning",
+            f"{said}: its dead letters may go to queue {queue!r} (by exchange {exchange!r}), which the bridge reads: a "
+            "loop; have them go elsewhere",
+            key,
+        )
+
+
+async def _other_consumers(look: Look, known: Mapping[str, Any]) -> int:
+    """Return how many consumers of a queue are no bridge's."""
+    found = 0
+    for each in known.get("consumer_details") or ():
+        channel = each.get("channel_details") if isinstance(each, dict) else None
+        try:
+            product = await look.management.product(str((channel or {}).get("connection_name")))
+        except Unknown:
+            product = None
+        found += product != "hashstar"
+    return found
+
+
+def _warn_of_consumers(look: Look, name: str, count: int) -> None:
+    look.add(
+        "warning",
+        f"queue {name!r}: {count} consumer(s) read it beside this bridge, if they are not its own; each gets a share, "
+        "and order holds only with a single active consumer (x-single-active-consumer)",
+        "queue",
+    )
+
+
+async def _check_written(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
+    """Look at a queue or an exchange that is written to."""
+    kind, name, key = expected.kind, expected.name, expected.key
+    if await look.there(kind, name, key, expected.reason, absent=expected.absent) is None:
+        return
+    look.add("ok", f"{kind} {name!r}: there", key)
+    if kind == "exchange":
+        look.check_right("write", name, f"exchange {name!r}", key)
+        if look.knows_more:
+            await _check_exchange(look, expected, queue, layout)
+        return
+    if name in look.sources:
+        look.add("warning", f"queue {name!r}: the bridge reads it, too: a loop", key)
+    known = await look.queue(name)
+    if known is None:
+        return
+    said = f"queue {name!r}"
+    if _setting(known, "dead-letter-exchange") is not None and look.sources:
+        await _check_dead_letters(look, known, name, said, set(look.sources), key)
+    if (ttl := _setting(known, "message-ttl")) is not None:
+        look.add("warning", f"{said}: it drops or dead-letters messages that are not read within {ttl} ms", key)
+    limits = [limit for limit in ("max-length", "max-length-bytes") if _setting(known, limit) is not None]
+    overflow = _setting(known, "overflow") or "drop-head"
+    if limits and str(overflow).startswith("reject-publish"):
+        look.add(
+            "warning",
+            f"{said}: when it is full it refuses messages ({overflow}), and what is under way behind one overtakes it; "
+            "write one_at_a_time = true in [policy] if the order of a key must hold even then",
+            key,
+        )
+    elif limits:
+        look.add("warning", f"{said}: when it is full it drops its oldest messages ({limits[0]})", key)
+
+
+async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
+    """Look at an exchange that is written to: its type, its partitions, where it leads."""
+    name, key = expected.name, expected.key
+    try:
+        kind = (await look.management.exchange(name)).get("type")
+        bindings = await look.management.bindings(name)
+    except Unknown as error:
+        look.add("ok", f"exchange {name!r}: {error}")
+        return
+    if expected.is_type and kind != expected.is_type:
+        look.add("error", f"exchange {name!r}: it is of type {kind}, and would have to be {expected.is_type}", key)
+    partitioning = None if layout is None or not expected.is_type else layout.topology.queues[queue].partitioning
+    if partitioning is not None and len(bindings) != partitioning.partitions.count:
+        look.add(
+            "error",
+            f"exchange {name!r}: {len(bindings)} bindings, and the topology spreads {queue!r} over "
+            f"{partitioning.partitions.count}: change one of them",
+            key,
+        )
+    for each in sorted(await look.queues_behind(name, None) & look.sources):
+        look.add("warning", f"exchange {name!r}: it may lead to queue {each!r}, which the bridge reads: a loop", key)
+
+
+def _setting(known: Mapping[str, Any], name: str) -> Any:
+    """Return what is in force for a queue: its argument, else its policy's; of two numbers the smaller one."""
+    arguments, policy = known.get("arguments") or {}, known.get("effective_policy_definition") or {}
+    own = arguments.get(f"x-{name}") if isinstance(arguments, dict) else None
+    other = policy.get(name) if isinstance(policy, dict) else None
+    if type(own) is int and type(other) is int:
+        return min([each for each in (own, other) if each >= 0], default=-1)
+    return other if own is None else own

@@ -1,0 +1,92 @@
+"""RabbitMQ: a queue or a stream as a source, exchanges and queues as targets.
+
+`bridge.endpoints.rabbitmq` has how; this is how a configuration tells of it::
+
+    [sources.orders]                        [targets.audit]
+    url = "amqps://HOST"                    url = "amqp://USER@HOST/VHOST"
+    hosts = ["HOST", "HOST:5671"]           password = { env = "AUDIT_PASSWORD" }
+    ca_file = "ca.pem"                      queues = { audit = "queue", eu = { exchange = "eu", routing_key = "new" } }
+    queue = "orders"
+    prefetch = 1000
+    exclusive = true
+    offsets = "orders.offset"               # of a stream: the file that remembers how far it was read
+    offset = "first"                        # of a stream: where to begin
+                                            # of a queue that is partitioned, one for each partition:
+                                            # queues = { audit = "audit-{partition}" }
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from bridge.endpoints.rabbitmq.addresses import brokers_of, management_of
+from bridge.endpoints.rabbitmq.publishing import RabbitmqTarget
+from bridge.endpoints.rabbitmq.reading import RabbitmqSource
+from bridge.endpoints.rabbitmq.routes import PARTITION, Address
+from bridge.pump.policy import Policy
+from bridge.table import Table
+
+__all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", "source", "target"]
+
+
+OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
+"""Where reading a stream may begin, as RabbitMQ's ``x-stream-offset`` has it."""
+
+MOST_PREFETCH: Final = 65_535
+"""Maximum number of unacknowledged deliveries that AMQP can ask for."""
+
+
+def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
+    """The source of a configuration; see `bridge.endpoints`."""
+    brokers = brokers_of(name, url, table)
+    prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
+    if prefetch > MOST_PREFETCH:
+        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
+    begins = table.has("offset")
+    offsets, offset = table.maybe("offsets"), table.text("offset", "first")
+    if not OFFSET.fullmatch(offset):
+        raise table.error("offset", f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}')
+    if begins and offsets is None:
+        table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
+    return RabbitmqSource(
+        name,
+        brokers,
+        table.text("queue"),
+        prefetch=prefetch,
+        exclusive=table.flag("exclusive", default=False),
+        offsets=None if offsets is None else table.path_of(offsets),
+        offset=int(offset) if offset.isdigit() else offset,
+        window_bytes=policy.window_bytes,
+        management=management_of(table),
+    )
+
+
+def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
+    """The target of a configuration, and its queues; see `bridge.endpoints`."""
+    addresses = table.mapping("queues", address_of, 'the name of a queue, or { exchange = "...", routing_key = "..." }')
+    return RabbitmqTarget(name, brokers_of(name, url, table), addresses, management_of(table)), list(addresses)
+
+
+def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
+    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    queue, exchange = table.maybe("queue"), table.maybe("exchange")
+    if queue is None and exchange is None:
+        raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
+    if queue is not None and exchange is not None:
+        raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
+    address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe("routing_key"))
+    if address.is_template:
+        raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
+    return RabbitmqTarget(name, brokers_of(name, url, table), {"": address}, management_of(table))
+
+
+def address_of(value: Any) -> Address:
+    """An address as a configuration has it. Raises ValueError."""
+    if isinstance(value, str):
+        return Address.queue(value)
+    if not isinstance(value, dict) or not {*value} <= {"exchange", "routing_key"} or "exchange" not in value:
+        raise ValueError
+    if not all(isinstance(each, str) for each in value.values()):
+        raise ValueError
+    return Address(value["exchange"], value.get("routing_key"))

@@ -1,0 +1,101 @@
+"""Ask a broker's management API about queues, exchanges, policies and rights, for the checks of `bridge check`.
+
+It is asked with the user and the password of the AMQP connection, and never over a plainer connection than that: where
+AMQP has TLS, so has this. Redirects are not followed. A broker without it, or a user without its tag, is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+from urllib.request import Request
+
+import pika
+
+from bindings.sources.http_answer import read_answer
+from exchange.limits import CHECK_BYTES, CHECK_SECONDS
+
+__all__ = ["Management", "Unknown"]
+
+PORTS: Final = {"http": 15672, "https": 15671}
+
+
+class Unknown(Exception):
+    """The API does not say; the message says why."""
+
+
+class Management:
+    """The management API of a broker."""
+
+    def __init__(self, parameters: pika.URLParameters, url: str | None = None) -> None:
+        has_tls = parameters.ssl_options is not None
+        scheme = "https" if has_tls else "http"
+        host = f"[{parameters.host}]" if ":" in parameters.host else parameters.host
+        self.url: Final = url or f"{scheme}://{host}:{PORTS[scheme]}"
+        parts = urlsplit(self.url)
+        server = parts.netloc if parts.port is not None else f"{parts.netloc}:{PORTS[parts.scheme]}"
+        self._base: Final = f"{parts.scheme}://{server}{parts.path.rstrip('/')}"
+        self._tls: ssl.SSLContext | None = parameters.ssl_options.context if has_tls else None
+        credentials = parameters.credentials
+        self.user: Final = str(credentials.username)
+        token = b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
+        self._headers: Final = {"Authorization": f"Basic {token}", "Accept": "application/json"}
+        self._vhost: Final = quote(parameters.virtual_host, safe="")
+
+    async def recognise(self, cluster: object) -> None:
+        """Raise Unknown unless it is the API of the cluster of this name, which AMQP's handshake gives."""
+        found = await self._get("overview")
+        if not isinstance(found, dict) or found.get("cluster_name") != cluster:
+            raise Unknown(f"{self.url} is the management API of another cluster")
+
+    async def queue(self, name: str) -> Mapping[str, Any]:
+        """Return what is known of a queue. Raises Unknown."""
+        return self._table(await self._get("queues", self._vhost, quote(name, safe="")))
+
+    async def exchange(self, name: str) -> Mapping[str, Any]:
+        """Return what is known of an exchange. Raises Unknown."""
+        return self._table(await self._get("exchanges", self._vhost, quote(name, safe="")))
+
+    async def bindings(self, exchange: str) -> Sequence[Mapping[str, Any]]:
+        """Return the bindings of an exchange. Raises Unknown."""
+        found = await self._get("exchanges", self._vhost, quote(exchange, safe=""), "bindings", "source")
+        return [self._table(each) for each in found] if isinstance(found, list) else []
+
+    async def rights(self) -> Mapping[str, Any]:
+        """Return the patterns of the names that the user may configure, write and read. Raises Unknown."""
+        return self._table(await self._get("permissions", self._vhost, quote(self.user, safe="")))
+
+    async def product(self, connection: str) -> object:
+        """Return which client has a connection, as it introduced itself. Raises Unknown."""
+        found = self._table(await self._get("connections", quote(connection, safe="")))
+        return self._table(found.get("client_properties")).get("product")
+
+    def _table(self, value: object) -> Mapping[str, Any]:
+        return value if isinstance(value, dict) else {}
+
+    async def _get(self, *path: str) -> Any:
+        """Return an answer. Raises Unknown."""
+        return await asyncio.to_thread(self._ask, "/api/" + "/".join(path))
+
+    def _ask(self, path: str) -> Any:
+        request = Request(self._base + path, headers=self._headers)  # noqa: S310  http and https only: see config
+        try:
+            answer = read_answer(request, CHECK_SECONDS, CHECK_BYTES, self._tls)
+        except TimeoutError:
+            raise Unknown(f"the management API at {self.url} gives no whole answer in {CHECK_SECONDS:g} s") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise Unknown(f"the management API at {self.url} does not answer ({error})") from None
+        if answer.status in {401, 403}:
+            raise Unknown(f"the management API at {self.url} does not answer user {self.user!r} ({answer.status})")
+        if answer.status != 200:
+            raise Unknown(f"the management API at {self.url} answers {answer.status} {answer.reason}")
+        try:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError):
+            raise Unknown(f"what answers at {self.url} is no management API") from None

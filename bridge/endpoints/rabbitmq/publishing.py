@@ -1,0 +1,384 @@
+"""Exchanges and queues as a target.
+
+What is published is mandatory and confirmed: a returned message is a failure that says so, a nack one that may be tried
+again. A broker refuses some messages by closing the channel, or the connection, and does not say which it meant: a
+header that it cannot read. What was under way then is sent one by one when the target is opened again, so that the one
+that ends the channel another time is known, and refused to the pump. A right that is missing is no message's fault: the
+connection is lost over it, and made again until the right is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import pika
+
+from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.endpoints.rabbitmq.addresses import cluster_of
+from bridge.endpoints.rabbitmq.connection import Channel, Connection
+from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, publish
+from bridge.endpoints.rabbitmq.refusals import Refused
+from bridge.endpoints.rabbitmq.returns import Sent, returned_ones
+from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, routes_of
+from bridge.interop.marks import FIRST_HOP, place_of, published
+from exchange.amqp import ContentHeader, content_of
+from exchange.errors import BrokerError, InputError
+
+__all__ = ["Address", "RabbitmqTarget"]
+
+LOOK_EVERY: Final = 10.0
+"""Seconds between looks for the exchanges and queues that are written to."""
+
+NO_ROUTE: Final = 312
+
+UNROUTABLE: Final = f"returned: {NO_ROUTE} "
+
+LOOKED_AT: Final = 200
+"""Maximum number of messages under way that are looked at, of those without an answer for the longest time."""
+
+UNROUTED: Final = 10
+"""Number of messages that an exchange returns, and routes none in between, after which it is the exchange's fault."""
+
+NO_ACCESS: Final = 403
+NOT_FOUND: Final = 404
+
+ABOUT_A_MESSAGE: Final = frozenset({406, 501, 502, 503, 505, 506, 540, 541})
+"""Reply codes that may be one message's fault: with others it is a right, the exchange, the operator or the host."""
+
+NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, 405})
+"""Refusals of a passive declare that need not keep anybody from publishing: no right to look, and a queue that another
+connection has for itself."""
+
+SILENT: Final = 10.0
+"""Seconds without any confirm while there are publishes under way, after which that is told."""
+
+LONGEST_KEY: Final = 255
+
+CONTENT_BYTES: Final = 20
+"""Bytes of the frame of a content header beside flags and properties."""
+
+
+class RabbitmqTarget(Target):
+    """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
+
+    ``""`` among them is where messages of no queue are published: dead letters. Messages that do not say whether they
+    are persistent are made so. ``management`` is the address of the management API, for `check`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        brokers: Sequence[pika.URLParameters],
+        addresses: Mapping[str, Address],
+        management: str | None = None,
+    ) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._addresses = addresses
+        self._management = management
+        self._routes: Mapping[str, Route] = routes_of(addresses)
+        self._layout: Layout | None = None
+        self._connection: Connection | None = None
+        self._publishing: _Publishing | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._missing: str | None = None
+        """What is written to and was not there at the last look."""
+        self._suspects = 0
+
+    def meet(self, layout: Layout) -> None:
+        self._layout = layout
+        self._routes = routes_of(self._addresses, layout)
+
+    @property
+    def places(self) -> frozenset[Place]:
+        cluster = cluster_of(self._brokers[0])
+        return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self._publishing is None else self._publishing.trouble or self._missing
+
+    async def check(self) -> Sequence[Finding]:
+        from bridge.endpoints.rabbitmq.checking import check_target  # which only a check needs
+
+        return await check_target(self._brokers, self._routes, self._management, self._layout)
+
+    @property
+    def _expected(self) -> list[Expected]:
+        """What must be there, each once."""
+        return [each for each in self._all_expected if not each.absent]
+
+    @property
+    def _all_expected(self) -> list[Expected]:
+        found = [each for route in self._routes.values() for each in route.expected]
+        return list({(each.kind, each.name): each for each in found}.values())
+
+    async def open(self, receiver: Receiver) -> None:
+        def lost(error: Disconnected) -> None:
+            publishing, self._publishing = self._publishing, None
+            if publishing is not None and isinstance(error, Refused) and error.code in ABOUT_A_MESSAGE:
+                self._suspects = publishing.accuse(error)
+            if isinstance(error, Refused) and error.code == NO_ACCESS:
+                error = Disconnected(f"{error}; grant it: nothing can be published until then")
+            receiver.lost(error)
+
+        try:
+            connection = self._connection = await Connection.open(self._brokers, lost)
+            channel = await connection.channel()
+            for expected in self._all_expected:
+                await _look(connection, expected)
+            await channel.confirms()
+        except BrokerError as error:
+            await self.close()
+            raise Disconnected(f"{error.code} {error.text}") from None
+        except BaseException:
+            await self.close()
+            raise
+        self._publishing = _Publishing(connection, channel, receiver, self._routes, self._suspects)
+        self._suspects = 0
+        self._watching = asyncio.create_task(self._watch(connection))
+
+    async def _watch(self, connection: Connection) -> None:
+        """Look from time to time for what is written to: one that is gone shall be noticed before the next message."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            missing = None
+            for expected in self._all_expected:
+                try:
+                    await _look(connection, expected)
+                except (Disconnected, BrokerError) as error:  # of a connection that is gone others hear, too
+                    missing = str(error)
+                    break
+            self._missing = missing
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if self._publishing is not None and messages:
+            self._publishing.send(messages)
+
+    async def close(self) -> None:
+        connection, self._connection, self._publishing = self._connection, None, None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        self._missing = None
+        if connection is not None:
+            await connection.close()
+
+
+async def _look(connection: Connection, expected: Expected) -> None:
+    """Raise Disconnected if what is expected is not there, as far as this user may know that."""
+    kind, name = expected.kind, expected.name
+    try:
+        await connection.look("exchange" if kind == "exchange" else "queue", name)
+    except BrokerError as error:
+        if error.code == NOT_FOUND:
+            if not expected.absent:
+                why = f" ({expected.reason})" if expected.reason else ""
+                raise Disconnected(f"{kind} {name!r}: there is none; declare it{why}") from None
+        elif error.code not in NOT_OURS_TO_SEE:
+            raise Disconnected(f"{kind} {name!r}: {error.code} {error.text}") from None
+    else:
+        if expected.absent:
+            raise Disconnected(f"{kind} {name!r} is one partition more than there should be: {expected.reason}")
+
+
+class _Publishing:
+    """The publishes of one connection. While there are ``suspects``, so many, only one is under way."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        channel: Channel,
+        receiver: Receiver,
+        routes: Mapping[str, Route],
+        suspects: int,
+    ) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._receiver = receiver
+        self._routes = routes
+        self._user = connection.user
+        self._frame_max = connection.frame_max
+        self._suspects = suspects
+        self._number = 0  # of the last publish; the broker counts the same
+        self._under_way: dict[int, Outgoing] = {}
+        self._returned: dict[int, Failure] = {}
+        self._waiting: deque[Outgoing] = deque()  # while the broker has blocked publishers, or one is suspected
+        self._unrouted: dict[str, set[int]] = {}
+        """Queue of the topology -> numbers of the messages that were returned since one was routed."""
+        self._silent_since = 0.0  # the loop's time of the last answer, or of the first publish behind it
+        channel.on_events = self._hear
+        connection.on_unblocked = self._write_waiting
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing moves now; None: no reason is known."""
+        if self._connection.blocked:
+            reason = self._connection.blocked_reason
+            return f"blocked by the broker: {reason}" if reason else "blocked by the broker"
+        silent = asyncio.get_running_loop().time() - self._silent_since
+        if not self._under_way or silent < SILENT:
+            return self._connection.silence
+        return f"the broker has confirmed nothing for {silent:.0f} s, of {len(self._under_way):,} publishes"
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if self._connection.blocked or self._waiting or self._suspects:
+            self._waiting += messages
+            self._write_waiting()
+        else:
+            self._write(messages)
+
+    def accuse(self, error: Refused) -> int:
+        """The broker has ended it over one of the messages: refuse the one that it was, or say how many it may be."""
+        if self._suspects and len(self._under_way) == 1:
+            [outgoing] = self._under_way.values()
+            self._receiver.failed(outgoing, Failure(str(error), final=True))
+            return self._suspects - 1
+        return len(self._under_way)
+
+    def _write_waiting(self) -> None:
+        if self._connection.blocked:
+            return
+        if not self._suspects:
+            messages = list(self._waiting)
+            self._waiting.clear()
+            self._write(messages)
+        while self._suspects and self._waiting and not self._under_way:
+            self._write([self._waiting.popleft()])
+
+    def _write(self, messages: Sequence[Outgoing]) -> None:
+        number, under_way, framed = self._number, self._under_way, self._framed
+        frames, refused = [], []
+        if not under_way:
+            self._silent_since = asyncio.get_running_loop().time()
+        for outgoing in messages:
+            try:
+                frame = framed(outgoing)
+            except Exception as error:  # noqa: BLE001  what a message's data causes refuses that message alone
+                refused.append((outgoing, Failure(str(error) or repr(error), final=True)))
+                continue
+            number += 1
+            under_way[number] = outgoing
+            frames.append(frame)
+        self._number = number
+        if frames:
+            self._connection.write(b"".join(frames))
+        for outgoing, failure in refused:
+            # Not at once: whoever sends does not expect to be answered while it does.
+            asyncio.get_running_loop().call_soon(self._refuse, outgoing, failure)
+
+    def _framed(self, outgoing: Outgoing) -> bytes:
+        """The frames of a publish. Raises what a message that cannot be written causes."""
+        exchange, routing_key, marks = self._addressed(outgoing)
+        message, frame_max = outgoing.message, self._frame_max
+        raw = published(content_of(message), outgoing.delivery.identity, marks, self._user)
+        if len(raw) + CONTENT_BYTES > frame_max > 0:
+            raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
+        return publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
+
+    def _addressed(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
+        """Exchange and routing key on the wire, and the marks, with those for what the message loses by it."""
+        route, message = self._routes[outgoing.queue], outgoing.message
+        key = route.key if route.is_plain else route.key_for(outgoing)
+        if key is None:
+            key, marks = _bytes(message.routing_key), FIRST_HOP
+        else:
+            marks = place_of(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
+        if len(key) > LONGEST_KEY:
+            raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
+        return route.exchange, key, marks
+
+    def _refuse(self, outgoing: Outgoing, failure: Failure) -> None:
+        self._receiver.failed(outgoing, failure)
+        self._suspects -= self._suspects > 0
+        self._write_waiting()
+
+    def _hear(self, events: list[Event]) -> None:
+        self._silent_since = asyncio.get_running_loop().time()
+        returns = [event for event in events if type(event) is Returned]
+        if returns:
+            self._return(returns)
+        confirmed: list[Outgoing] = []
+        failed: list[tuple[Outgoing, Failure]] = []
+        for event in events:
+            if type(event) is Acked:
+                self._answered(event, confirmed, failed)
+        if self._suspects:
+            self._suspects = max(0, self._suspects - len(confirmed) - len(failed))
+        if confirmed:
+            self._receiver.confirmed(confirmed)
+        for outgoing, failure in failed:
+            self._receiver.failed(outgoing, failure)
+        if self._waiting:
+            self._write_waiting()
+
+    def _return(self, events: list[Returned]) -> None:
+        sent = {number: self._sent(outgoing) for number, outgoing in self._under_way.items()}
+        for event, numbers in returned_ones(sent, events, self._returned):
+            reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
+            if len(numbers) == 1:
+                self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
+            else:
+                unclear = Failure(f"{reason}, this message or one like it")
+                self._returned.update(dict.fromkeys(numbers, unclear))
+
+    def _leads_nowhere(self, number: int, outgoing: Outgoing) -> bool:
+        """Return whether it is the place that a message was returned for, and not its routing key.
+
+        An exchange that returns message after message, and routes none, has lost its queue or its bindings. What it
+        does route is confirmed later than what it returns, so older messages that have no answer yet speak for it.
+        """
+        queue = outgoing.queue
+        unrouted = self._unrouted.setdefault(queue, set())
+        if len(unrouted) < UNROUTED:
+            unrouted.add(outgoing.number)
+            return False
+        for older, each in islice(self._under_way.items(), LOOKED_AT):
+            if older > number:
+                break
+            if each.queue == queue and older not in self._returned:
+                return False
+        return True
+
+    def _sent(self, outgoing: Outgoing) -> Sent:
+        exchange, key, marks = self._addressed(outgoing)
+
+        def content() -> ContentHeader:
+            raw = published(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
+            return ContentHeader(raw)
+
+        return Sent(exchange, key, outgoing.message.body, content)
+
+    def _answered(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
+        under_way, returned = self._under_way, self._returned
+        if event.multiple:
+            numbers = []
+            for number in under_way:
+                if number > event.number:
+                    break
+                numbers.append(number)
+        else:
+            numbers = [event.number]
+        for number in numbers:
+            outgoing = under_way.pop(number, None)
+            if outgoing is None:
+                continue
+            failure = returned.pop(number, None) if returned else None
+            if failure is not None and failure.reason.startswith(UNROUTABLE) and not failure.busy:
+                failure = failure._replace(busy=self._leads_nowhere(number, outgoing))
+            if failure is None and event.nack:
+                failure = Failure("nack", busy=True)
+            if failure is None:
+                confirmed.append(outgoing)
+                if self._unrouted:
+                    self._unrouted.pop(outgoing.queue, None)
+            else:
+                failed.append((outgoing, failure))
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

@@ -1,0 +1,89 @@
+"""How often a queue has delivered a message before, and what that means for reading on.
+
+A quorum queue of RabbitMQ 4 counts how often a message came back to it unacknowledged. At the delivery limit, 20 unless
+the queue or a policy sets another, it drops the message, or dead-letters it if it has somewhere to. Every connection
+that ends, whatever the reason, counts for all that was prefetched over it. So when the counts come near the limit, the
+source is opened again more and more seldom: the messages wait in the queue, where nothing happens to them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from exchange.amqp import ContentHeader, MalformedHeader
+from exchange.field_values import type_and_value
+
+__all__ = ["LIMIT", "NEAR", "Redeliveries", "count_deliveries"]
+
+LIMIT: Final = 20
+"""RabbitMQ's default delivery limit: the 21st delivery does not take place."""
+
+NEAR: Final = 10
+"""Number of earlier deliveries from which on a message is in danger. Beyond `LIMIT` the queue has a higher limit."""
+
+FIRST_PAUSE: Final = 60.0
+"""Seconds before the source is opened again at `NEAR`; twice as long for each delivery more."""
+LONGEST_PAUSE: Final = 6 * 3_600.0
+
+FORGET: Final = 600.0
+"""Seconds without such a message after which the danger is over."""
+
+FEW: Final = 10
+"""Number of messages that are prefetched while there is danger."""
+
+
+def count_deliveries(content: ContentHeader) -> int:
+    """Return how often a message was delivered before, as a quorum queue counts it; 0 where nobody counts."""
+    try:
+        for name in ("x-delivery-count", "x-acquired-count"):
+            if content.find(name) is not None:
+                _, value = type_and_value(content.header(name))
+                return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    except MalformedHeader:
+        pass
+    return 0
+
+
+class Redeliveries:
+    """What a source remembers of the messages that it was given again. Times are the event loop's, in seconds."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._seen_at = 0.0
+        self.most = 0
+        """The highest number of earlier deliveries of a message lately."""
+
+    def see(self, count: int, now: float) -> bool:
+        """Take note of a message that was delivered ``count`` times before. Return whether that is news."""
+        if not NEAR <= count <= LIMIT:
+            return False
+        is_news = count > self.most
+        self.most = max(self.most, count)
+        self._seen_at = now
+        return is_news
+
+    def prefetch(self, wanted: int, now: float) -> int:
+        """Return how many messages may be unacknowledged."""
+        return min(wanted, FEW) if self.in_danger(now) else wanted
+
+    def in_danger(self, now: float) -> bool:
+        """Return whether messages come near the limit."""
+        if self.most and now - self._seen_at > max(FORGET, 2 * self._pause()):
+            self.most = 0
+        return self.most > 0
+
+    def wait(self, now: float) -> float:
+        """Return how long the source should not be opened again, in seconds."""
+        return max(0.0, self._seen_at + self._pause() - now) if self.in_danger(now) else 0.0
+
+    def _pause(self) -> float:
+        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self.most - NEAR)))
+
+    @property
+    def warning(self) -> str:
+        """What operators should know."""
+        return (
+            f"queue {self._queue!r} has delivered a message {self.most} times, and drops or dead-letters it after "
+            f"{LIMIT} unless it has another delivery-limit; find out why nothing settles it, or set a policy with "
+            "delivery-limit = -1 or a dead-letter-exchange"
+        )

@@ -1,0 +1,170 @@
+"""Where in a broker the messages of a topology's queue are published: the exchange, the routing key, one for each
+partition.
+
+A queue that the topology partitions is spread as it says there. `Address` names a queue for each partition by
+``{partition}``; a super stream by its name; an exchange whose bindings have the partitions' names as their keys by
+``routing_key = "{partition}"``; or an exchange that hashes as the topology does. All else would put messages where the
+topology does not, and is refused when the configuration is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bridge.endpoint import Layout, Misfit, Outgoing
+from exchange.kinds import KINDS
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitions import Partitions
+
+__all__ = ["PARTITION", "Address", "Expected", "Route", "routes_of"]
+
+PARTITION: Final = "{partition}"
+"""What a partition's name stands in for."""
+
+SUPER_STREAM: Final = "rabbitmq.super_stream"
+HASHING: Final = {kind.strategy: name for name, kind in KINDS.items() if kind.strategy is not None}
+"""Strategy -> the exchange type that does the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where in a broker messages of a topology's queue are published."""
+
+    exchange: str = ""
+    routing_key: str | None = None
+    """None: each message's own."""
+
+    @classmethod
+    def queue(cls, name: str) -> Address:
+        """A queue, by way of the default exchange."""
+        return cls("", name)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it differs from partition to partition."""
+        return self.routing_key is not None and PARTITION in self.routing_key
+
+    def __str__(self) -> str:
+        return f"exchange {self.exchange!r}" if self.exchange else f"queue {self.routing_key!r}"
+
+
+class Expected(NamedTuple):
+    """A queue or an exchange that a target needs, or that must not be there."""
+
+    kind: str
+    """``queue`` or ``exchange``."""
+    name: str
+    key: str
+    """The key of the target's table that names it."""
+    reason: str = ""
+    """Why it is needed, where that is not plain: it is a partition."""
+    absent: bool = False
+    """Whether it must not be there: it would be a partition that the topology does not have."""
+    is_type: str = ""
+    """The type of an exchange."""
+
+
+class Route:
+    """How messages of one queue of the topology are published."""
+
+    __slots__ = ("_keys", "_order", "exchange", "expected", "is_hashed", "is_plain", "key", "marks_place")
+
+    def __init__(self, queue: str, address: Address) -> None:
+        self.exchange: Final = _bytes(address.exchange)
+        self.key: Final = None if address.routing_key is None else _bytes(address.routing_key)
+        """The fixed key; None: the message's own, or the partition's."""
+        self.marks_place: Final = bool(queue)
+        """Whether messages say where they were published; dead letters have headers of their own for that."""
+        self.is_hashed = False
+        self.is_plain = True
+        """Whether the partition does not matter."""
+        self.expected: list[Expected] = []
+        self._keys: Mapping[int, bytes] = {}
+        self._order: tuple[bytes, ...] = ()
+        key = f"queues.{queue}" if queue else "queue"
+        if address.exchange:
+            self.expected.append(Expected("exchange", address.exchange, key if queue else "exchange"))
+        elif address.routing_key is not None:
+            self.expected.append(Expected("queue", address.routing_key, key))
+
+    @classmethod
+    def spread(cls, queue: str, address: Address, partitioning: Partitioning) -> Route:
+        """Return the route of a queue that is partitioned. Raises Misfit if its messages would go elsewhere."""
+        partitions, strategy = partitioning.partitions, partitioning.strategy.partition("(")[0]
+        key = f"queues.{queue}"
+        if address.is_template:
+            template = address.routing_key or ""
+        elif partitions.count == 1:
+            return cls(queue, address)
+        elif not address.exchange and strategy == SUPER_STREAM:
+            template = f"{address.routing_key}-{PARTITION}" if is_numbered(partitions) else PARTITION
+        elif address.exchange and address.routing_key is None and strategy in HASHING:
+            route = cls(queue, address)
+            route.is_hashed, route.is_plain = True, False
+            route.expected = [Expected("exchange", address.exchange, key, is_type=HASHING[strategy])]
+            return route
+        else:
+            raise Misfit(key, _way_out(queue, address, partitioning, strategy))
+        route = cls(queue, Address(address.exchange, None))
+        names = {each.id: template.replace(PARTITION, each.name) for each in partitions}
+        route._keys = {number: _bytes(name) for number, name in names.items()}
+        route._order = tuple(route._keys.values())
+        route.is_plain = False
+        if not address.exchange:
+            why = f"the topology spreads {queue!r} over {partitions.count}"
+            route.expected = [Expected("queue", name, key, why) for name in dict.fromkeys(names.values())]
+            if is_numbered(partitions):
+                more = template.replace(PARTITION, str(partitions.count))
+                route.expected.append(Expected("queue", more, key, why, absent=True))
+        return route
+
+    def key_for(self, outgoing: Outgoing) -> bytes | None:
+        """Return the routing key for a message of a queue that is partitioned; None: its own."""
+        placement = outgoing.placement
+        if self.is_hashed:
+            # What hashes a header finds that in the message; what hashes the routing key needs the key for it.
+            key = None if placement is None else placement.key
+            return _bytes(key) if isinstance(key, str) else None
+        if placement is None or placement.partition is None:  # any will do, and this one is the same in every run
+            return self._order[outgoing.number % len(self._order)]
+        return self._keys[placement.partition]
+
+
+def routes_of(addresses: Mapping[str, Address], layout: Layout | None = None) -> dict[str, Route]:
+    """Return the route of each queue of the topology. Raises Misfit for one that is spread as no broker would do it."""
+    routes = {}
+    for queue, address in addresses.items():
+        partitioning = None if layout is None else layout.topology.queues[queue].partitioning
+        if partitioning is not None:
+            routes[queue] = Route.spread(queue, address, partitioning)
+        elif layout is not None and address.is_template:
+            raise Misfit(
+                f"queues.{queue}",
+                f"has {PARTITION}, and the topology does not partition {queue!r}: write there, for instance, "
+                f"partitioned rabbitmq.super_stream over 3, or name one queue here",
+            )
+        else:
+            routes[queue] = Route(queue, address)
+    return routes
+
+
+def is_numbered(partitions: Partitions) -> bool:
+    """Return whether it only says how many there are."""
+    return partitions == Partitions.of(partitions.count)
+
+
+def _way_out(queue: str, address: Address, partitioning: Partitioning, strategy: str) -> str:
+    what = f"the topology spreads {queue!r} over {partitioning.partitions.count} partitions, and {address} is one place"
+    if not address.exchange:
+        return f'{what}; name a queue for each: "{address.routing_key}-{PARTITION}"'
+    out = f'{{ exchange = "{address.exchange}", routing_key = "{PARTITION}" }} for bindings with the partitions\' names'
+    if strategy == SUPER_STREAM:
+        return f"{what}; write {out}, or the name of the super stream"
+    kinds = ", ".join(f"{kind} with {name}" for name, kind in HASHING.items())
+    return f"{what}, for all that is known of it; write {out}, or let it hash as the topology does: {kinds}"
+
+
+def _bytes(name: Any) -> bytes:
+    return str(name).encode("utf-8", "surrogateescape")

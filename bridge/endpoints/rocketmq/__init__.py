@@ -1,0 +1,1 @@
+"""RocketMQ as a source and as a target."""

@@ -1,0 +1,90 @@
+"""``rocketmq://HOST:PORT,HOST:PORT`` and a table of a configuration -> a client's settings.
+
+Secrets and certificates are looked at when the configuration is read, and read again whenever a client is made: so who
+changes them need not restart the bridge.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from bridge.rocketmq.remoting.acl import Credentials
+from bridge.rocketmq.remoting.channel import ChannelSettings
+from bridge.rocketmq.remoting.client import ClientSettings
+from bridge.table import Secret, Table, read_address
+from exchange.errors import InputError
+
+__all__ = ["settings_of"]
+
+EXAMPLE: Final = "rocketmq://HOST:9876, several name servers with commas between"
+
+PORT: Final = 9876
+"""Of a name server, where the address does not say one."""
+
+
+def settings_of(url: str, table: Table) -> ClientSettings:
+    """Return the settings of the client that a table describes. Raises InputError."""
+    address = read_address(table, url, ("rocketmq",), EXAMPLE)
+    if address.path not in ("", "/") or address.query or address.fragment:
+        raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
+    servers = ";".join(_with_port(host) for host in address.hosts.split(","))
+    access_key = table.maybe("access_key") or address.user
+    secret_key = table.secret("secret_key") or address.password
+    token = table.secret("security_token")
+    if access_key and not secret_key:
+        raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
+    tls = _tls(table)
+
+    def channel() -> ChannelSettings:
+        credentials = None
+        if access_key and secret_key:
+            credentials = Credentials(access_key, _current(secret_key), None if token is None else _current(token))
+        return ChannelSettings(tls=tls(), credentials=credentials)
+
+    settings = ClientSettings(servers, channel=channel(), channel_now=channel)
+    try:
+        settings.name_servers  # noqa: B018  which looks at them
+    except InputError as error:
+        raise table.error("url", str(error)) from None
+    return settings
+
+
+def _with_port(host: str) -> str:
+    bare = host.rpartition("]")[2]
+    return host if ":" in bare else f"{host}:{PORT}"
+
+
+def _current(secret: str) -> str:
+    """Return a secret as it is now. Raises Disconnected where it cannot be read."""
+    return secret.current() if isinstance(secret, Secret) else secret
+
+
+def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
+    """Return what gives the settings of TLS as they are now."""
+    is_on = table.flag("tls", default=False)
+    verify = table.flag("verify", default=True)
+    if not is_on:
+        for key in ("ca_file", "cert_file", "key_file"):
+            if table.has(key):
+                raise table.error(key, "is for TLS, which is off; write tls = true")
+        return lambda: None
+    ca_file, cert_file, key_file = (table.file(key) for key in ("ca_file", "cert_file", "key_file"))
+
+    def context_now() -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise table.error("ca_file", f"{ca_file} cannot be read: {error}") from None
+        if not verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert_file is not None:
+            try:
+                context.load_cert_chain(cert_file, key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise table.error("cert_file", f"{cert_file} cannot be read: {error}") from None
+        return context
+
+    return context_now

@@ -1,0 +1,260 @@
+"""What a cluster has for a source or a target, looked at without a trace: routes, rights, groups.
+
+No producer or consumer registers, no heartbeat is sent, nothing is pulled or sent, and no question is asked whose
+answer brokers prepare by creating something: a broker makes files for a queue whose end is asked for, so only ends of
+queues that there are. Brokers tell of the right to read where they have access control; of the right to write they tell
+only who writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from bridge.endpoint import Disconnected, Finding, Place
+from bridge.endpoints.rocketmq.placing import Destination, Spread, route_of
+from bridge.interop.rocketmq_topics import name_of
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
+from bridge.rocketmq.remoting.command import read_json
+from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingError
+from exchange.errors import HashstarError, InputError
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, TopicRoute, subscribe_queues
+from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["check_source", "check_target", "places_of"]
+
+PATIENCE: Final = 20.0
+"""Seconds that a check may take."""
+CLOSING: Final = 2.0
+
+
+def places_of(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Place]:
+    """Return the topics of a cluster, which the first of its name servers stands for."""
+    return frozenset([Place("rocketmq", settings.name_servers[0], f"topic {name_of(topic)}") for topic in topics])
+
+
+async def check_source(settings: ClientSettings, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
+    """Return what is right and wrong for a group that reads these topics."""
+    return await _look(settings, lambda client, found: _look_at_source(client, found, group, subscriptions))
+
+
+async def check_target(
+    settings: ClientSettings, destinations: Mapping[str, Destination], partitioned: Mapping[str, Partitioning]
+) -> list[Finding]:
+    """Return what is right and wrong for messages to these topics, as the topology spreads its queues over them."""
+    return await _look(settings, lambda client, found: _look_at_target(client, found, destinations, partitioned))
+
+
+async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]], Awaitable[None]]) -> list[Finding]:
+    """Look with a client that no broker knows of; what keeps it from looking is a finding."""
+    found: list[Finding] = []
+    client: Client | None = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            client = Client(settings)
+            await client.open()
+            await look(client, found)
+    except TimeoutError:
+        found.append(Finding("error", f"{settings.namesrv_addr}: not all was answered in {PATIENCE:g} s", "url"))
+    except ConnectError as error:
+        text = f"{error}; is a name server there (its port is 9876), and does it speak TLS where tls = true says so?"
+        found.append(Finding("error", text, "url"))
+    except HashstarError as error:
+        found.append(Finding("error", str(error), "url"))
+    except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with what it found
+        found.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
+    finally:
+        if client is not None:
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await client.close()
+            except TimeoutError:
+                pass
+            finally:
+                client.abort()
+    return found
+
+
+async def _look_at_source(
+    client: Client, found: list[Finding], group: str, subscriptions: Sequence[Subscription]
+) -> None:
+    for each in subscriptions:
+        route = await _route(client, each.topic, found)
+        if route is None:
+            continue
+        topic = name_of(each.topic)
+        try:
+            queues = subscribe_queues(route).all
+        except InputError:
+            text = f"topic {topic!r} has no queue that may be read; give it read queues and perm 6"
+            found.append(Finding("error", text, "topics"))
+            continue
+        brokers = {MessageQueue.of(queue).broker for queue in queues}
+        found.append(Finding("ok", f"topic {topic!r}: {len(queues)} queues to read at {len(brokers)} broker(s)"))
+        found += _unread(topic, route)
+        for address, broker in _servers(route).items():
+            found += await _ask_broker(client, address, broker, each, group)
+    found += await _group(client, group, subscriptions)
+
+
+async def _look_at_target(
+    client: Client,
+    found: list[Finding],
+    destinations: Mapping[str, Destination],
+    partitioned: Mapping[str, Partitioning],
+) -> None:
+    for topic in sorted({destination.topic for destination in destinations.values()}):
+        route = await _route(client, topic, found)
+        if route is None:
+            continue
+        try:
+            spread = Spread.of(topic, route)
+        except Disconnected as error:
+            found.append(Finding("error", f"{error}; give it write queues, perm 6 and a master", "queues"))
+            continue
+        names = ", ".join([queue.name for queue in spread.queues])
+        found.append(Finding("ok", f"topic {name_of(topic)!r}: {len(spread.queues)} queues to write ({names})"))
+        for queue, partitioning in partitioned.items():
+            if destinations[queue].topic == topic:
+                found += _disagreement(spread, queue, partitioning)
+        found += _without_master(name_of(topic), route)
+        found += _unread(name_of(topic), route)
+        for address, broker in _servers(route).items():
+            found += await _ask_broker(client, address, broker, Subscription(topic), None)
+
+
+async def _route(client: Client, topic: str, found: list[Finding]) -> TopicRoute | None:
+    try:
+        return await route_of(client, topic)
+    except (Disconnected, BrokerError) as error:
+        found.append(Finding("error", str(error), "topics"))
+        return None
+
+
+def _unread(topic: str, route: TopicRoute) -> list[Finding]:
+    """Return a warning for each broker at which producers use queues that no consumer reads."""
+    return [
+        Finding(
+            "warning",
+            f"topic {topic!r} has {data.write_queues} write queues and {data.read_queues} read queues at broker "
+            f"{data.broker!r}: what is written to {data.write_queues - data.read_queues} of {data.write_queues} of "
+            "them is never read; set both to the same number (mqadmin updateTopic -r -w)",
+        )
+        for data in route.queues
+        if data.perm & WRITE and data.perm & READ and data.read_queues < data.write_queues
+    ]
+
+
+def _without_master(topic: str, route: TopicRoute) -> list[Finding]:
+    with_master = {data.broker for data in route.brokers if MASTER in dict(data.addresses)}
+    return [
+        Finding("warning", f"topic {topic!r}: broker {data.broker!r} has no master now; its queues are left out")
+        for data in route.queues
+        if data.perm & WRITE and data.write_queues and data.broker not in with_master
+    ]
+
+
+def _disagreement(spread: Spread, queue: str, partitioning: Partitioning) -> list[Finding]:
+    try:
+        spread.agree(queue, partitioning)
+        for number in range(partitioning.partitions.count):
+            spread.queue_of(queue, partitioning, number)
+    except Disconnected as error:
+        return [Finding("error", str(error), "queues")]
+    return [Finding("ok", f"queue {queue!r}: spread over {partitioning.partitions.count} queues, which are there")]
+
+
+def _servers(route: TopicRoute) -> dict[str, str]:
+    """Return the address to ask of each broker of a route, its master if there is one, and the broker's name."""
+    with_queues = {data.broker for data in route.queues}
+    return {
+        dict(data.addresses).get(MASTER, data.addresses[0][1]): data.broker
+        for data in route.brokers
+        if data.addresses and data.broker in with_queues
+    }
+
+
+async def _ask_broker(
+    client: Client, address: str, broker: str, subscription: Subscription, group: str | None
+) -> list[Finding]:
+    """Return what a broker has against this user, this group or this condition; with no group, for a target."""
+    topic, key = subscription.topic, "topics" if group is not None else "queues"
+    questions: list[tuple[RequestCode, dict[str, str], bytes, str]] = []
+    if _has_queue(client, topic, broker):
+        questions.append((RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": broker}, b"", key))
+    if group is not None:
+        if questions:
+            fields = {"consumerGroup": group, "topic": topic, "queueId": "0", "bname": broker}
+            questions.append((RequestCode.QUERY_CONSUMER_OFFSET, fields, b"", "group"))
+        questions.append((RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b"", "group"))
+        if subscription.type != "TAG":
+            body = {"clientId": client.client_id, "group": group, "subscriptionData": subscription.to_json()}
+            questions.append((RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode(), "sql"))
+    for code, fields, body_, about in questions:
+        try:
+            answer = await client.invoke(address, code, fields, body_)
+        except RemotingError as error:
+            text = f"broker {broker!r}: {error}; clients go to the address that it registers (brokerIP1)"
+            return [Finding("error", text, "url")]
+        if _is_refusal(code, answer.code, answer.remark or ""):
+            refusal = BrokerError(answer.code, answer.remark, address)
+            return [Finding("error", f"broker {broker!r}: topic {name_of(topic)!r}: {refusal}", about)]
+    return []
+
+
+def _has_queue(client: Client, topic: str, broker: str) -> bool:
+    queues = client.routes()[topic].queues
+    return any(data.broker == broker and max(data.read_queues, data.write_queues) > 0 for data in queues)
+
+
+def _is_refusal(code: RequestCode, answer: int, remark: str) -> bool:
+    """Whether an answer says that the user, or the condition, is not what the broker takes.
+
+    4.x says of a right that is missing that it is a system error, and so it does of a group that nobody is in.
+    """
+    if answer == ResponseCode.NO_PERMISSION or "AclException" in remark:
+        return True
+    return code == RequestCode.CHECK_CLIENT_CONFIG and answer != ResponseCode.SUCCESS
+
+
+async def _group(client: Client, group: str, subscriptions: Sequence[Subscription]) -> list[Finding]:
+    """Return whether brokers have the group, as far as they tell."""
+    found: list[Finding] = []
+    missing: list[str] = []
+    present: list[str] = []
+    asked: dict[str, str] = {}
+    for each in subscriptions:
+        if each.topic in client.routes():
+            asked |= _servers(client.routes()[each.topic])
+    for address, broker in asked.items():
+        try:
+            is_there = await _has_group(client, address, group)
+        except RemotingError:  # a right that only administrators have, or what was told above
+            continue
+        if is_there:
+            present.append(broker)
+        else:
+            missing.append(broker)
+    if missing:
+        text = (
+            f"group {name_of(group)!r}: not there at broker(s) {', '.join(sorted(missing))}; the first consumer makes "
+            "it where autoCreateSubscriptionGroup is on, else create it (mqadmin updateSubGroup)"
+        )
+        found.append(Finding("warning", text, "group"))
+    elif present:
+        found.append(Finding("ok", f"group {name_of(group)!r}: there at {len(present)} broker(s)"))
+    return found
+
+
+async def _has_group(client: Client, address: str, group: str) -> bool:
+    """Return whether a broker has a group. Raises RemotingError where it does not tell.
+
+    All groups are asked for: a broker of 5.x that is asked for one makes it.
+    """
+    answer = await client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    return read_json(answer.body, lambda told: group in (told.get("subscriptionGroupTable") or {}))

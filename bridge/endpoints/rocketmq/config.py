@@ -1,0 +1,116 @@
+"""RocketMQ: topics as sources, with a consumer group, and as targets, each message on the queue that is chosen for it.
+
+`bridge.rocketmq` has how; this is how a configuration tells of it::
+
+    [sources.orders]                       [targets.audit]
+    url = "rocketmq://HOST:9876"           url = "rocketmq://HOST:9876,HOST:9876"
+    topics = ["orders.eu", "orders.us"]    queues = { audit = { topic = "audit", key = "word 2", tag = "word 1" } }
+    group = "bridge"                       access_key = "bridge"
+    sql = "amount > 100"                   secret_key = { env = "SECRET" }
+
+Names that RocketMQ does not allow are topics by `bridge.interop.rocketmq_topics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridge.endpoints.rocketmq.addresses import settings_of
+from bridge.endpoints.rocketmq.placing import Destination
+from bridge.endpoints.rocketmq.source import RocketmqSource
+from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.interop import group_of, topic_of
+from bridge.pump.policy import Policy
+from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
+from bridge.table import Table
+from exchange.errors import HashstarError, InputError
+from exchange.partition.partitioning.specification import key_from
+from exchange.selector import Selector
+
+__all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
+
+DESTINATION: Final = 'the name of a topic, or { topic = "...", key = "word 2", tag = "word 1" }'
+CONFIRM: Final = "confirm"
+
+
+def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
+    """The source of a configuration; see `bridge.endpoints`."""
+    settings = settings_of(url, table)
+    topic = table.maybe("topic")
+    topics = table.texts("topics") if topic is None else [topic]
+    if not topics:
+        raise table.error("topics", 'there is none; write topics = ["..."]')
+    tags, sql = table.text("subscription", SUB_ALL), table.maybe("sql")
+    if sql is not None and tags != SUB_ALL:
+        raise table.error("sql", "is instead of a subscription to tags, and there are both")
+    subscriptions: list[Subscription] = []
+    for each in topics:
+        with_key = "topics" if topic is None else "topic"
+        try:
+            written = topic_of(each)
+        except InputError as error:
+            raise table.error(with_key, str(error)) from None
+        if any(written == other.topic for other in subscriptions):
+            raise table.error(with_key, f"names {each!r} twice")
+        subscriptions.append(_subscription(written, tags, sql, table))
+    try:
+        group = group_of(table.text("group", f"hashstar-{name}"))
+    except InputError as error:
+        raise table.error("group", str(error)) from None
+    return RocketmqSource(
+        name,
+        settings,
+        group,
+        subscriptions,
+        orderly=table.flag("orderly", default=False),
+        until_end=table.flag("until_end", default=False),
+        from_last=table.choice("offset", ("first", "last"), "first") == "last",
+        window=policy.window,
+        window_bytes=policy.window_bytes,
+    )
+
+
+def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subscription:
+    """The subscription to a topic. Raises InputError, also of a condition that brokers take but read a part of."""
+    try:
+        if sql is None:
+            return Subscription.to_tags(topic, tags)
+        Selector.parse(sql)
+        return Subscription.to_sql(topic, sql)
+    except HashstarError as error:
+        raise table.error("subscription" if sql is None else "sql", str(error)) from None
+
+
+def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
+    """The target of a configuration, and its queues; see `bridge.endpoints`."""
+    destinations = table.mapping("queues", destination_of, DESTINATION)
+    return _target(name, url, table, destinations), list(destinations)
+
+
+def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
+    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    try:
+        topic = topic_of(table.text("topic"))
+    except InputError as error:
+        raise table.error("topic", str(error)) from None
+    return _target(name, url, table, {"": Destination(topic)})
+
+
+def _target(name: str, url: str, table: Table, destinations: dict[str, Destination]) -> RocketmqTarget:
+    settings = settings_of(url, table)
+    enough = table.choice("not_store_ok", ("again", CONFIRM), "again") == CONFIRM
+    return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=enough)
+
+
+def destination_of(value: Any) -> Destination:
+    """A destination as a configuration has it. Raises ValueError."""
+    told = {"topic": value} if isinstance(value, str) else value
+    if not isinstance(told, dict) or not {"topic"} <= {*told} <= {"topic", "key", "tag"}:
+        raise ValueError
+    if not all(isinstance(each, str) for each in told.values()):
+        raise ValueError("each of them must be a text")
+    try:
+        key, tag = (key_from(told[part]) if part in told else None for part in ("key", "tag"))
+        return Destination(topic_of(told["topic"]), key, tag)
+    except HashstarError as error:
+        raise ValueError(str(error)) from None

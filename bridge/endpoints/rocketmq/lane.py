@@ -1,0 +1,76 @@
+"""A queue as a lane of a source: messages made into deliveries, whatever is in them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+from urllib.parse import quote
+
+from bindings.archive.rocketmq.record import PACKED
+from bridge.endpoint import Delivery, known_time
+from bridge.interop import IDENTITY, Unmappable, from_rocketmq
+from bridge.interop.refused import crosses, refused
+from bridge.interop.rocketmq_topics import name_of
+from bridge.rocketmq.consumer.assigned import AssignedQueue
+from bridge.rocketmq.remoting.message import StoredMessage
+from exchange.amqp import ContentHeader, message_of
+from exchange.message import Message
+
+__all__ = ["Lane", "refused_message"]
+
+FIXED_BYTES: Final = 1_024
+"""What a delivery takes beside its body, about."""
+
+
+class Lane:
+    """A queue, from its assignment until it is taken away; makes deliveries of its messages."""
+
+    __slots__ = ("_identity", "_origin", "assigned", "has_news", "offsets")
+
+    def __init__(self, source: str, assigned: AssignedQueue) -> None:
+        self.assigned = assigned
+        self.offsets: deque[int] = deque()
+        """Of the deliveries that brokers were not told of."""
+        self.has_news = False
+        """Whether some of them are settled."""
+        # Not the message's own topic: one that is tried again shows that which it was first read from.
+        topic, broker, number = assigned.queue.topic, assigned.queue.broker, str(assigned.queue.queue_id)
+        self._identity = "/".join(["rocketmq", *[quote(each, safe="") for each in (source, topic, broker, number)], ""])
+        self._origin = f"{topic} at {broker}:{number} at "
+
+    def delivery(self, found: StoredMessage) -> Delivery:
+        """The delivery of a message."""
+        offset = found.queue_offset
+        try:
+            message = from_rocketmq(found)
+        except Exception as error:  # noqa: BLE001  whatever is in a message, the others go on
+            message = refused_message(found, error)
+        return Delivery(
+            message,
+            self,
+            offset,
+            found.properties.get(IDENTITY) or f"{self._identity}{offset}",
+            known_time(found.born_time * 1_000),
+            found.reconsume_times > 0,
+            FIXED_BYTES + found.weight,
+            f"{self._origin}{offset}",
+        )
+
+    def told(self, offset: int | None) -> int:
+        """Brokers were told that all before this offset is done with; how many deliveries these are."""
+        offsets, before = self.offsets, len(self.offsets)
+        while offset is not None and offsets and offsets[0] < offset:
+            offsets.popleft()
+        return before - len(offsets)
+
+
+def refused_message(message: StoredMessage, problem: Exception) -> Message:
+    """Return a message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
+    if not isinstance(problem, Unmappable):
+        problem = Unmappable(f"{type(problem).__name__}: {problem}")
+    properties = {name: value for name, value in message.properties.items() if crosses(name)}
+    as_it_is = message._replace(properties=properties, system_flag=message.system_flag & ~PACKED, problem="")
+    try:
+        return refused(from_rocketmq(as_it_is, None, ""), problem)
+    except Exception:  # noqa: BLE001  not even so: then its body alone
+        return refused(message_of(name_of(message.topic), "", ContentHeader.of_parts({}, b""), message.body), problem)

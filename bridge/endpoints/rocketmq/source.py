@@ -1,0 +1,379 @@
+"""Topics as a source: a consumer group, and what of it is settled.
+
+A queue is a lane for as long as it is assigned. All that is settled of it before the first that is not is what the
+group has consumed, and brokers are told so soon. No more is given to the pump than the window allows beyond what they
+were *told*: so whenever the process is killed, at most a window of messages comes again. Nothing is given back for a
+retry: what cannot be delivered, the pump holds, or has its dead letters.
+
+When a member comes, it reads what is not settled of the queues that it gets, and whoever had them may still be writing
+the same: messages are there twice then, and the first of each in order all the same, as both write in order and the new
+one begins no later. ``orderly``, queues are read under the broker's locks, and one goes to another member only when
+what was read of it is settled. But a member that is killed leaves its locks: the others wait for 60 seconds.
+
+The client reconnects by itself and is told of brokers that come and go, so a source is disconnected only by what does
+not pass: a right that is missing, a topic that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Final
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source, disconnection
+from bridge.endpoints.rocketmq.checking import check_source, places_of
+from bridge.endpoints.rocketmq.lane import Lane
+from bridge.endpoints.rocketmq.placing import route_of
+from bridge.rocketmq.consumer.assigned import AssignedQueue, Limits
+from bridge.rocketmq.consumer.consumer import Consumer
+from bridge.rocketmq.consumer.group import ConsumerSettings
+from bridge.rocketmq.consumer.offsets import ConsumeFrom
+from bridge.rocketmq.consumer.pulling import BrokerQueues
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError
+from bridge.rocketmq.remoting.message import StoredMessage
+from bridge.rocketmq.remoting.pulse import Pulse
+from exchange.errors import HashstarError, InputError
+from exchange.partition.clients.rocketmq.queues import subscribe_queues
+
+__all__ = ["RocketmqSource"]
+
+LOG: Final = logging.getLogger(__name__)
+
+COMMIT_EVERY: Final = 0.1
+"""Seconds between commits; sooner when a quarter of the window is settled."""
+TELL_AGAIN: Final = 1.0
+"""Seconds until a broker is told again that was not told."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at what is wrong while no message comes."""
+END_EVERY: Final = 0.2
+"""Seconds between looks for the end."""
+
+QUEUE_BYTES: Final = 16 << 20
+"""Maximum size of the messages of one queue that are kept here, in bytes."""
+WINDOW_BYTES: Final = 256 << 20
+
+
+LASTING: Final = frozenset({
+    ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+})  # fmt: skip
+"""Answers that do not pass by themselves."""
+
+PASSING: Final = frozenset({
+    ResponseCode.FLOW_CONTROL, ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    ResponseCode.FILTER_DATA_NOT_EXIST, ResponseCode.FILTER_DATA_NOT_LATEST,
+})  # fmt: skip
+"""Answers that a broker gives for a moment, as after its start."""
+
+CLOSING: Final = 1.5
+"""Seconds that leaving the group may take; then connections are ended without it, and brokers find out by that."""
+ENDING: Final = 0.5
+"""Seconds that what was begun may take to end then."""
+
+
+class RocketmqSource(Source):
+    """Topics, read with a consumer group.
+
+    ``orderly`` reads under the broker's locks. ``until_end`` ends when all queues that are ours were read to where they
+    end. ``window`` bounds the messages that were read and brokers were not told to be settled, ``window_bytes`` the
+    bytes of all messages that are kept here, read ahead or not settled. Where the group has not read yet, it begins at
+    the first message, or with ``from_last`` at what comes from now on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ClientSettings,
+        group: str,
+        subscriptions: Sequence[Subscription],
+        *,
+        orderly: bool = False,
+        until_end: bool = False,
+        from_last: bool = False,
+        window: int = 2_000,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._group = group
+        self._subscriptions = subscriptions
+        self._until_end = until_end
+        self._consuming = ConsumerSettings(
+            orderly=orderly,
+            consume_from=ConsumeFrom.LAST if from_last else ConsumeFrom.FIRST,
+            limits=Limits(
+                pull_threshold_for_queue=window,
+                pull_threshold_size_for_queue=QUEUE_BYTES,
+                pull_threshold_size_for_all=max(window_bytes, 1),
+                consume_concurrently_max_span=max(window, 2_000),
+            ),
+        )
+        self._window = window
+        self._client: Client | None = None
+        self._consumer: Consumer | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._lanes: dict[AssignedQueue, Lane] = {}
+        self._uncommitted = 0
+        self._fresh = 0
+        """How many were settled since the last commit, about."""
+        self._settled = asyncio.Event()
+        self._many_settled = asyncio.Event()
+        self._committed = asyncio.Event()
+        self._pulse: Pulse | None = None
+        self._broken: Exception | None = None
+        """What ended a task of this connection's that never ends."""
+
+    @property
+    def trouble(self) -> str | None:
+        consumer, pulse = self._consumer, self._pulse
+        if consumer is None or pulse is None:
+            return None
+        if (silence := pulse.trouble) is not None:
+            return silence
+        for where, trouble in consumer.troubles.items():
+            # What a connection comes up with is the pulse's to say: it knows sooner when it is over.
+            if isinstance(trouble, BrokerError | InputError) and not (_is_retry(where) or _is_passing(trouble)):
+                return f"{where}: {trouble}"
+        for queue, problem in consumer.unpersisted.items():
+            if isinstance(problem, BrokerError) and not _is_retry(queue.topic):
+                return f"{queue}: what is settled cannot be committed: {problem}"
+        return None
+
+    @property
+    def lag(self) -> int | None:
+        if self._consumer is None:
+            return None
+        return sum([max(0, each.max_offset - each.next_offset) for each in self._consumer.assigned.values()])
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return places_of(self._settings, [each.topic for each in self._subscriptions])
+
+    async def check(self) -> Sequence[Finding]:
+        return await check_source(self._settings, self._group, self._subscriptions)
+
+    async def open(self) -> None:
+        self._broken = None
+        try:
+            client = self._client = Client(self._settings)
+            client.on_broken.append(self._broke)
+            await client.open()
+            for each in self._subscriptions:
+                route = await route_of(client, each.topic)
+                try:
+                    subscribe_queues(route)
+                except InputError:
+                    raise Disconnected(f"topic {each.topic!r} has no queue that may be read") from None
+            consumer = Consumer(client, self._group, self._subscriptions, self._consuming, revoked=self._taken)
+            self._consumer = consumer
+            await consumer.open()
+        except Exception as error:
+            raise disconnection(error) from error
+        # From here on nothing waits, so that it is open as a whole or not at all.
+        self._pulse = Pulse(client, [each.topic for each in self._subscriptions], replicas=True, failed=self._broke)
+        self._pulse.open()
+        self._committing = self._start(self._commit(consumer))
+
+    def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broke(error)
+
+    def _broke(self, error: BaseException) -> None:
+        self._broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        self._committed.set()
+
+    def _taken(self, assigned: AssignedQueue) -> None:
+        lane = self._lanes.pop(assigned, None)
+        if lane is not None:
+            self._uncommitted -= len(lane.offsets)
+            self._committed.set()
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while True:
+            consumer = self._consumer
+            if consumer is None:
+                raise Disconnected(f"{self.name}: closed")
+            self._raise_broken(consumer)
+            try:
+                # Nothing may be awaited between what is received here and what is returned: it would be lost.
+                async with asyncio.timeout(END_EVERY if self._until_end else LOOK_EVERY):
+                    batches = await consumer.receive_by_queue(min(limit, await self._room()))
+            except TimeoutError:
+                self._look(consumer)
+                if self._until_end and await self._is_at_end(consumer):
+                    raise EndOfStream from None
+            except Exception as error:
+                raise disconnection(error) from error
+            else:
+                return [delivery for batch in batches for delivery in self._deliveries(*batch)]
+
+    async def _room(self) -> int:
+        """How many may be read; waits until it is one."""
+        while (room := self._window - self._uncommitted) <= 0 and self._broken is None:
+            self._many_settled.set()
+            self._committed.clear()
+            await self._committed.wait()
+        if self._broken is not None:
+            raise disconnection(self._broken)
+        return room
+
+    def _deliveries(self, assigned: AssignedQueue, messages: Sequence[StoredMessage]) -> list[Delivery]:
+        lane = self._lanes.get(assigned)
+        if lane is None:
+            lane = self._lanes[assigned] = Lane(self.name, assigned)
+        lane.offsets += [message.queue_offset for message in messages]
+        self._uncommitted += len(messages)
+        return [lane.delivery(message) for message in messages]
+
+    @property
+    def lost(self) -> Disconnected | None:
+        if self._consumer is not None:
+            try:
+                self._raise_broken(self._consumer)
+                self._look(self._consumer)
+            except Disconnected as error:
+                return error
+        return None
+
+    def _raise_broken(self, consumer: Consumer) -> None:
+        """Raises Disconnected if a task has ended that never ends."""
+        broken = self._broken or consumer.broken
+        if broken is not None:
+            raise disconnection(broken) from broken
+
+    def _look(self, consumer: Consumer) -> None:
+        """Raises Disconnected for what does not pass."""
+        for where, trouble in consumer.troubles.items():
+            if _is_lasting(trouble) and not _is_retry(where):
+                raise Disconnected(f"{where}: {trouble}")
+        for queue, problem in consumer.unpersisted.items():
+            if isinstance(problem, BrokerError) and problem.code in LASTING and not _is_retry(queue.topic):
+                raise Disconnected(f"{queue}: what is settled cannot be committed: {problem}")
+
+    async def _is_at_end(self, consumer: Consumer) -> bool:
+        """Whether all queues of ours were read to where they end now, and none of them is yet to be had."""
+        lanes = [lane for queue, lane in consumer.assigned.items() if not _is_retry(queue.topic)]
+        missing = {each.topic for each in self._subscriptions} - consumer.divided
+        if missing or any(not _is_retry(where) for where in consumer.troubles):
+            return False
+        if any(lane.ready for lane in lanes) or self._client is None:
+            return False
+        asked = BrokerQueues(self._client, self._group)
+        try:
+            ends = await asyncio.gather(*[asked.max_offset(lane.queue) for lane in lanes])
+        except RemotingError:
+            return False
+        return not any(lane.ready or lane.next_offset < end for lane, end in zip(lanes, ends, strict=True))
+
+    def settle(self, delivery: Delivery) -> None:
+        if self._consumer is not None:
+            lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
+            count = self._consumer.done_before(lane.assigned, delivery.position + 1)
+            if count:
+                lane.has_news = True
+                self._fresh += count
+                self._settled.set()
+                if self._fresh * 4 >= self._window:
+                    self._many_settled.set()
+
+    async def _commit(self, consumer: Consumer) -> None:
+        """Have brokers told what is settled, each by itself: one that hangs keeps only its own queues waiting."""
+        while True:
+            await self._settled.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COMMIT_EVERY):
+                    await self._many_settled.wait()
+            self._settled.clear()
+            self._many_settled.clear()
+            self._fresh = 0
+            news: dict[str, list[Lane]] = {}
+            for lane in self._lanes.values():
+                if lane.has_news and lane.assigned.queue.broker not in self._telling:
+                    news.setdefault(lane.assigned.queue.broker, []).append(lane)
+            for broker, lanes in news.items():
+                self._telling[broker] = self._start(self._tell(consumer, broker, lanes))
+
+    async def _tell(self, consumer: Consumer, broker: str, lanes: Sequence[Lane]) -> None:
+        for lane in lanes:
+            lane.has_news = False
+        told = await consumer.persist([lane.assigned.queue for lane in lanes])
+        for lane in lanes:
+            offset = told.get(lane.assigned.queue)
+            if self._lanes.get(lane.assigned) is lane:
+                self._uncommitted -= lane.told(offset)
+            lane.has_news |= offset is None
+        self._committed.set()
+        if len(told) < len(lanes):
+            await asyncio.sleep(TELL_AGAIN)
+        del self._telling[broker]
+        self._settled.set()
+
+    async def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        client, self._client = self._client, None
+        pulse, self._pulse = self._pulse, None
+        tasks = [task for task in (self._committing, *self._telling.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        self._committing = None
+        self._telling.clear()
+        has_left = False
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._leave(client, consumer, pulse, tasks)
+                    has_left = True
+        finally:  # also where this is cancelled
+            if client is not None:
+                client.abort()
+            self._lanes.clear()
+            self._uncommitted = self._fresh = 0
+        if not has_left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING):
+                    await self._leave(client, consumer, pulse, tasks)
+
+    async def _leave(
+        self,
+        client: Client | None,
+        consumer: Consumer | None,
+        pulse: Pulse | None,
+        tasks: Sequence[asyncio.Task[None]],
+    ) -> None:
+        """Take leave. What fails is logged: nothing that goes wrong here can be mended by who closes it."""
+        try:
+            if pulse is not None:
+                await pulse.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if consumer is not None:
+                await consumer.close()
+            if client is not None:
+                await client.close()
+        except Exception:
+            LOG.exception("%s: while it was closed", self.name)
+
+
+def _is_lasting(trouble: HashstarError) -> bool:
+    """Whether it does not pass by itself: a right, a topic, or messages that cannot be unpacked."""
+    if isinstance(trouble, BrokerError | ClientError):
+        return trouble.code in LASTING
+    return isinstance(trouble, InputError)
+
+
+def _is_passing(trouble: HashstarError) -> bool:
+    return isinstance(trouble, BrokerError) and trouble.code in PASSING
+
+
+def _is_retry(where: object) -> bool:
+    return str(where).startswith("%RETRY%")

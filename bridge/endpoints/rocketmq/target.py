@@ -1,0 +1,388 @@
+"""Topics as a target: each message on its queue, in order, and confirmed when the broker has stored it.
+
+A broker works on several requests at a time and stores them in any order, so that of each queue one request is under
+way; what comes meanwhile is the next, as a batch. An answer that does not come leaves open whether the batch is stored.
+Then the connection is lost: all that is not confirmed is written again, and may be there twice, never less in order.
+
+What an answer means (`SendStatus`, and codes of a broker that refuses):
+
+=============================  =========================================================================================
+SEND_OK                        confirmed
+FLUSH_DISK_TIMEOUT,            the broker has it, and not yet as safe as it is set to keep it. That is back-pressure:
+FLUSH_SLAVE_TIMEOUT,           the message is sent again later, as often as it takes, and may be there several times; or
+SLAVE_NOT_AVAILABLE            it is confirmed, if the target is set to take this for enough
+MESSAGE_ILLEGAL                a refusal for ever. Of a batch, its messages are sent one by one to find which
+SYSTEM_BUSY, SYSTEM_ERROR,     the broker has too much to do, or is just starting or stopping: the same again soon, for
+SERVICE_NOT_AVAILABLE,         `BUSY_SECONDS`; then the connection is lost
+FLOW_CONTROL
+others                         of the topic, a right that is missing: the connection is lost, as no message can help it
+=============================  =========================================================================================
+
+No answer but MESSAGE_ILLEGAL makes a dead letter, and of what fails here only what cannot be written as a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target, disconnection
+from bridge.endpoints.rocketmq.checking import check_target, places_of
+from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer, route_of
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import ProducerSettings
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
+from bridge.rocketmq.remoting.message import RocketMessage
+from bridge.rocketmq.remoting.properties import IllegalMessage
+from bridge.rocketmq.remoting.pulse import Pulse
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import TopicRoute
+from exchange.partition.clients.rocketmq.send import SendSettings
+from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["GROUP", "RocketmqTarget"]
+
+LOG: Final = logging.getLogger(__name__)
+
+GROUP: Final = "hashstar-bridge"
+"""The producer group: brokers ask it for the state of transactions, and there are none."""
+
+BATCH_MESSAGES: Final = 500
+BATCH_BYTES: Final = 1 << 20
+"""Of bodies and properties; a batch may be as large as one message, 4 MiB."""
+EXTRA_BYTES: Final = 512
+"""Of a message in a batch, at most, beside the body and the properties with text of its own: types, order."""
+
+BUSY: Final = frozenset({
+    ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
+})  # fmt: skip
+BUSY_SECONDS: Final = 10.0
+BUSY_FIRST: Final = 0.05
+BUSY_MOST: Final = 1.0
+"""Seconds between tries while a broker is busy."""
+
+SENDING: Final = SendSettings(send_msg_timeout=10_000)
+"""Milliseconds: a broker with much to do answers late, and asking again would give it more."""
+
+LATE: Final = 5.0
+"""Seconds without an answer to a request after which the broker is said to take nothing."""
+
+CLOSING: Final = 1.5
+"""Seconds that taking leave may take; then connections are ended without it."""
+ENDING: Final = 0.5
+"""Seconds that what was begun may take to end then."""
+
+Written = tuple[Outgoing, RocketMessage]
+
+
+class Line:
+    """What is to be written to one queue, in order."""
+
+    __slots__ = ("asked", "busy", "queue", "running", "topic", "waiting")
+
+    def __init__(self, topic: str, queue: MessageQueue) -> None:
+        self.topic = topic
+        self.queue = queue
+        self.waiting: deque[Written] = deque()
+        self.running: asyncio.Task[None] | None = None
+        self.asked: float | None = None
+        """When the request was sent that is not answered, by the loop's clock."""
+        self.busy = ""
+        """What the broker answered instead of taking it, if that is to pass."""
+
+    def next_batch(self) -> list[Written]:
+        """The next messages, as many as one request takes."""
+        waiting = self.waiting
+        first = waiting.popleft()
+        batch, size = [first], _size(first[1])
+        wait_store_ok = first[1].wait_store_ok
+        while waiting and len(batch) < BATCH_MESSAGES:
+            message = waiting[0][1]
+            size += _size(message)
+            if size > BATCH_BYTES or message.wait_store_ok != wait_store_ok:
+                break
+            batch.append(waiting.popleft())
+        return batch
+
+
+def _size(message: RocketMessage) -> int:
+    names = sum([len(name) + len(value) for name, value in message.properties.items()])
+    return len(message.body) + EXTRA_BYTES + 3 * names
+
+
+class Writing:
+    """One connection, from its opening to its end."""
+
+    def __init__(
+        self, client: Client, producer: Producer, receiver: Receiver, writer: Writer, *, confirm_not_store_ok: bool
+    ) -> None:
+        self.client = client
+        self.producer = producer
+        self.writer = writer
+        self.closed = False
+        self.lines: dict[tuple[str, MessageQueue], Line] = {}
+        self._receiver = receiver
+        self._confirm_not_store_ok = confirm_not_store_ok
+        self._failed: list[tuple[Outgoing, Failure]] = []
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a queue takes nothing now, if one does not."""
+        now = asyncio.get_running_loop().time()
+        for line in self.lines.values():
+            if line.busy:
+                return f"{line.topic} at {line.queue.name}: {line.busy}"
+            if line.asked is not None and now - line.asked >= LATE:
+                return f"{line.topic} at {line.queue.name}: no answer to what was sent {now - line.asked:.0f} s ago"
+        return None
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        """Put these in line."""
+        loop = asyncio.get_running_loop()
+        for outgoing in messages:
+            if self.closed:
+                return
+            try:
+                message, queue = self.writer.placed(outgoing)
+            except Disconnected as error:
+                loop.call_soon(self.lose, error)
+                return
+            except Exception as error:  # noqa: BLE001  whatever is in a message, the others go on
+                if not self._failed:
+                    loop.call_soon(self._tell_failed)
+                self._failed.append((outgoing, Failure(f"unmappable: {disconnection(error)}", final=True)))
+                continue
+            line = self.lines.get((message.topic, queue))
+            if line is None:
+                line = self.lines[message.topic, queue] = Line(message.topic, queue)
+            line.waiting.append((outgoing, message))
+            if line.running is None:
+                line.running = loop.create_task(self._write(line))
+
+    def _tell_failed(self) -> None:
+        failed, self._failed = self._failed, []
+        for outgoing, failure in failed:
+            if not self.closed:
+                self._receiver.failed(outgoing, failure)
+
+    def lose(self, error: Disconnected) -> None:
+        """Tell that the connection is gone, once."""
+        if not self.closed:
+            self.closed = True
+            self._receiver.lost(error)
+
+    def fail(self, error: BaseException) -> None:
+        """`lose` it for what ended something in the background."""
+        self.lose(disconnection(error if isinstance(error, Exception) else RuntimeError(repr(error))))
+
+    async def _write(self, line: Line) -> None:
+        try:
+            while line.waiting and not self.closed:
+                await self._deliver(line, line.next_batch())
+        except Exception as error:  # noqa: BLE001  whatever it is, what was not answered must not wait for ever
+            self.lose(Disconnected(f"{line.topic} at {line.queue.name}: {disconnection(error)}"))
+        finally:
+            line.running = None
+
+    async def _deliver(self, line: Line, batch: list[Written]) -> None:
+        """Send a batch until there is an answer that counts. Raises whatever is no fault of its messages."""
+        try:
+            status = await self._stored(line, [message for _, message in batch])
+        except (BrokerError, IllegalMessage) as error:
+            if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+            if len(batch) > 1:
+                for each in batch:
+                    if not self.closed:
+                        await self._deliver(line, [each])
+            elif not self.closed:
+                self._receiver.failed(batch[0][0], Failure(f"illegal: {error}", final=True))
+            return
+        except Exception as error:
+            if isinstance(error, RemotingError) and not isinstance(error, CommandError):
+                raise
+            well = self._fail_unwritable(batch)
+            if len(well) == len(batch):
+                raise
+            if well and not self.closed:
+                await self._deliver(line, well)
+            return
+        if self.closed:
+            return
+        if status == "SEND_OK" or self._confirm_not_store_ok:
+            self._receiver.confirmed([outgoing for outgoing, _ in batch])
+        else:
+            for outgoing, _ in batch:
+                if not self.closed:
+                    self._receiver.failed(outgoing, Failure(f"not as safe as it is to be: {status}", busy=True))
+
+    def _fail_unwritable(self, batch: list[Written]) -> list[Written]:
+        """Refuse the messages of a batch that cannot be written as a request; return the others."""
+        well: list[Written] = []
+        for outgoing, message in batch:
+            try:
+                self.producer.check(message)
+            except Exception as error:  # noqa: BLE001  any: it is this message's
+                if not self.closed:
+                    self._receiver.failed(outgoing, Failure(f"illegal: {disconnection(error)}", final=True))
+            else:
+                well.append((outgoing, message))
+        return well
+
+    async def _stored(self, line: Line, messages: list[RocketMessage]) -> str:
+        """The broker's answer, asked again while it is busy."""
+        loop = asyncio.get_running_loop()
+        until, wait = loop.time() + BUSY_SECONDS, BUSY_FIRST
+        while True:
+            line.asked = loop.time()
+            try:
+                if len(messages) == 1:
+                    result = await self.producer.send(messages[0], queue=line.queue)
+                else:
+                    result = await self.producer.send_batch(messages, queue=line.queue)
+            except BrokerError as error:
+                if error.code not in BUSY or loop.time() > until or self.closed:
+                    raise
+                line.busy = str(error)
+            else:
+                line.busy = ""
+                return result.status
+            finally:
+                line.asked = None
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, BUSY_MOST)
+
+    async def end(self) -> None:
+        """Write nothing more."""
+        self.closed = True
+        tasks = [line.running for line in self.lines.values() if line.running is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class RocketmqTarget(Target):
+    """Topics. ``destinations`` maps the topology's queues to them; ``""`` among them is for messages of no queue.
+
+    With ``confirm_not_store_ok`` a message is confirmed that the broker has, and could not make as safe as it is set
+    to; see the head of this module.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ClientSettings,
+        destinations: Mapping[str, Destination],
+        *,
+        confirm_not_store_ok: bool = False,
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._destinations = destinations
+        self._topics = sorted({destination.topic for destination in destinations.values()})
+        self._confirm_not_store_ok = confirm_not_store_ok
+        self._partitioned: dict[str, Partitioning] = {}
+        self._client: Client | None = None
+        self._writing: Writing | None = None
+        self._pulse: Pulse | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        writing, pulse = self._writing, self._pulse
+        if writing is None or pulse is None:
+            return None
+        return pulse.trouble or writing.trouble
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return places_of(self._settings, self._topics)
+
+    async def check(self) -> Sequence[Finding]:
+        return await check_target(self._settings, self._destinations, self._partitioned)
+
+    def meet(self, layout: Layout) -> None:
+        for queue in self._destinations:
+            partitioning = layout.topology.queues[queue].partitioning
+            if partitioning is not None:
+                self._partitioned[queue] = partitioning
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        destination = self._destinations.get(outgoing.queue)
+        if outgoing.placement is not None or destination is None or destination.key is None:
+            return super().key_of(outgoing)
+        try:
+            key = destination.key.of(outgoing.message)
+        except Exception:  # noqa: BLE001  nor can it be written then
+            return super().key_of(outgoing)
+        return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
+
+    async def open(self, receiver: Receiver) -> None:
+        writer = Writer(self._destinations)
+        try:
+            client = self._client = Client(self._settings)
+            await client.open()
+            for topic in self._topics:
+                writer.spreads[topic] = Spread.of(topic, await route_of(client, topic))
+            for queue, partitioning in self._partitioned.items():
+                writer.spreads[self._destinations[queue].topic].agree(queue, partitioning)
+            producer = Producer(client, ProducerSettings(GROUP, SENDING))
+            writing = Writing(client, producer, receiver, writer, confirm_not_store_ok=self._confirm_not_store_ok)
+            await producer.open()
+        except Exception as error:
+            raise disconnection(error) from error
+        # From here on nothing waits, so that it is open as a whole or not at all.
+        client.on_broken.append(writing.fail)
+        client.on_routes.append(partial(self._rerouted, writing))
+        self._pulse = Pulse(client, self._topics, replicas=False, failed=writing.fail)
+        self._pulse.open()
+        self._writing = writing
+
+    def _rerouted(self, writing: Writing, topic: str, route: TopicRoute) -> None:
+        """Brokers came or went, or the topic has more queues."""
+        if topic in writing.writer.spreads:
+            try:
+                writing.writer.spreads[topic] = Spread.of(topic, route)
+            except Disconnected as error:
+                writing.lose(error)
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if self._writing is not None:
+            self._writing.send(messages)
+
+    async def close(self) -> None:
+        writing, self._writing = self._writing, None
+        client, self._client = self._client, None
+        pulse, self._pulse = self._pulse, None
+        has_left = False
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._leave(client, writing, pulse)
+                    has_left = True
+        finally:  # also where this is cancelled
+            if client is not None:
+                client.abort()
+        if not has_left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING):
+                    await self._leave(client, writing, pulse)
+
+    async def _leave(self, client: Client | None, writing: Writing | None, pulse: Pulse | None) -> None:
+        """Take leave. What fails is logged: nothing that goes wrong here can be mended by who closes it."""
+        try:
+            if pulse is not None:
+                await pulse.close()
+            if writing is not None:
+                await writing.end()
+                await writing.producer.close()
+            if client is not None:
+                await client.close()
+        except Exception:
+            LOG.exception("%s: while it was closed", self.name)

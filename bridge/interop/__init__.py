@@ -1,0 +1,107 @@
+"""A message of AMQP in Kafka, a record of Kafka in AMQP, and each of them home again unchanged.
+
+**Origin decides.** A message that is not of the system it travels in is a guest there: what that system has no place
+for travels in headers with names of ours, and where it comes home it is made again from them. Everything else a guest
+has is written as the host's own would be, so that consumers there read it without knowing of us. What was added to a
+guest abroad (``x-death``, a trace id) comes home with it, as an ordinary header.
+
+An AMQP message in Kafka is a record with the header ``amqp.routing_key``:
+
+=========================  ============================================================================================
+``amqp.exchange``          the exchange it was published to; without it, the default exchange
+``amqp.routing_key``       its routing key, in the bytes that came
+``amqp.message_id`` ...    each property under its AMQP name: text as it came, numbers in digits, timestamp in seconds
+each header                under its own name: text as it came, numbers in digits, ``true`` and ``false``, binary as it
+                           is, an array or table in the JSON of `exchange.field_json`, void as null; a header that is
+                           there twice is there twice
+``amqp.header.NAME``       a header whose own name begins with ``amqp.``
+``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a NUL, which Kafka's C clients cut names at
+``amqp.types``             JSON: the types of headers that are not text: ``{"count": "signedint"}``
+``amqp.headers``           ``empty``: there is a table of headers, and nothing in it
+``amqp.flags``             the two flags without a meaning, if they are set
+=========================  ============================================================================================
+
+The key of its record is what the caller says, and its timestamp the producer's: one taken from the message, where it
+may be years old or nonsense, could have the record deleted at once by Kafka's retention.
+
+A record of Kafka in AMQP is a message with the header ``x-kafka-topic``. Names that begin with ``x-`` are left out of
+account by headers exchanges, and none of ours is an array or table, which streams drop:
+
+============================  =========================================================================================
+``x-kafka-topic``             longstr
+``x-kafka-partition``         signedint
+``x-kafka-offset``            long
+``x-kafka-timestamp``         long: milliseconds; absent when the record has none
+``x-kafka-timestamp-type``    longstr: ``CreateTime`` or ``LogAppendTime``
+``x-kafka-key``               longstr of any bytes; void: no key, which is not an empty one
+``x-kafka-tombstone``         bool, true: it has no value, which is not an empty one
+``x-kafka-order``             longstr: JSON, the names of the headers in their order; absent when that is ascending, as
+                              RabbitMQ 4 sorts headers
+each header                   under its own name: longstr of any bytes, or void for null; of several with one name, the
+                              last, which is the one that Kafka's ``lastHeader`` gives
+``x-kafka-earlier-N-NAME``    the N-th of several, if it is not the last
+``x-kafka-header-NAME``       a header whose name means something to the broker or to us: ``CC``, ``x-death`` ...
+``x-kafka-name-DIGEST``       longstr: the name of a header that is too long for AMQP; ``~DIGEST`` stands for it in
+                              ``x-kafka-header-~DIGEST`` or ``x-kafka-earlier-N-~DIGEST``, which has the value
+============================  =========================================================================================
+
+Its delivery mode is 2, as records are not lost with their broker. Partition and offset are of its origin: at home it
+gets others. A timestamp of type LogAppendTime is told, though a producer can only ask for CreateTime.
+
+**Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions.
+
+- *AMQP asks, Kafka answers.* The request has ``amqp.reply_to`` and ``amqp.correlation_id``. The answer is a record with
+  the headers of `reply_headers`: no exchange, ``amqp.routing_key`` the request's ``amqp.reply_to``, and the correlation
+  id again. Brought to RabbitMQ with its own exchange and key, it is in the queue that the requester reads: also in
+  ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
+- *Kafka asks, AMQP answers.* The request is a record with ``amqp.routing_key`` (and ``amqp.exchange``) saying where it
+  goes, ``amqp.reply_to`` naming a queue that the bridge brings to the topic of answers, and ``amqp.correlation_id``. To
+  the service it is a request as any other; its answer is a record in that topic, with ``amqp.correlation_id``.
+
+**Limits.** AMQP allows 255 bytes for names, routing keys and properties, and one frame for all headers: RabbitMQ's
+``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. Of a record whose key is longer than 255 bytes
+the routing key is the beginning of that key, ``~`` and a digest of it: different keys stay different, and the key
+itself is in ``x-kafka-key``. All else that does not fit raises `Unmappable`, at the mapping or in `check_fits`, and
+says what is too long.
+
+RabbitMQ itself changes headers: 4.x sorts those of a message and keeps the first of each name, writes an integer of tag
+``L`` as ``l`` and any true as 1; a stream drops arrays and tables (4.x keeps those whose names begin with ``x-``), has
+binary as longstr (4.x) and closes the connection over a decimal. What this mapping is given it keeps.
+
+RocketMQ's messages, in AMQP and in Kafka, and theirs there: `bridge.interop.rocketmq`.
+"""
+
+from bridge.interop.guests import to_amqp, to_kafka
+from bridge.interop.identity import (
+    IDENTITY,
+    fingerprint,
+    identified,
+    identity_of_message,
+    identity_of_record,
+    identity_of_stored,
+    with_identity,
+)
+from bridge.interop.record import Record, Unmappable, check_fits, reply_headers
+from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
+from bridge.interop.rocketmq_topics import group_of, name_of, topic_of
+
+__all__ = [
+    "IDENTITY",
+    "Record",
+    "Unmappable",
+    "check_fits",
+    "fingerprint",
+    "from_rocketmq",
+    "group_of",
+    "identified",
+    "identity_of_message",
+    "identity_of_record",
+    "identity_of_stored",
+    "name_of",
+    "reply_headers",
+    "to_amqp",
+    "to_kafka",
+    "to_rocketmq",
+    "topic_of",
+    "with_identity",
+]

@@ -1,0 +1,227 @@
+"""A record of Kafka in AMQP, and home again."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from itertools import pairwise
+from struct import Struct
+from typing import Any, Final
+
+from bridge.interop.amqp_guest import property_texts
+from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, checked_key, digest_of, routing_key_for
+from bridge.interop.texts import text_of
+from exchange.amqp import ContentHeader, message_of
+from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
+from exchange.message import Message
+
+__all__ = ["KEY", "MARK", "abroad", "header_of", "home"]
+
+PREFIX: Final = "x-kafka-"
+MARK: Final = "x-kafka-topic"
+PARTITION: Final = "x-kafka-partition"
+OFFSET: Final = "x-kafka-offset"
+TIMESTAMP: Final = "x-kafka-timestamp"
+TIMESTAMP_TYPE: Final = "x-kafka-timestamp-type"
+KEY: Final = "x-kafka-key"
+TOMBSTONE: Final = "x-kafka-tombstone"
+ORDER: Final = "x-kafka-order"
+ESCAPED: Final = "x-kafka-header-"
+EARLIER: Final = "x-kafka-earlier-"
+LONG: Final = "x-kafka-name-"
+"""Before the digest of a header's name that is too long for AMQP; the value is the name."""
+DIGEST: Final = "~"
+"""What a digest in place of a name begins with."""
+
+OURS: Final = {
+    MARK: "longstr", PARTITION: "signedint", OFFSET: "long", TIMESTAMP: "long", TIMESTAMP_TYPE: "longstr",
+    KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr", LONG: "longstr",
+}  # fmt: skip
+"""The headers that are the record's, and their types."""
+
+TIMES: Final = ("CreateTime", "LogAppendTime")
+
+
+def _longstr(raw: bytes) -> bytes:
+    """A field value of these bytes."""
+    return b"S" + SIZE.pack(len(raw)) + raw
+
+
+BROKERS: Final = frozenset({
+    "CC", "BCC", "x-death", "x-delay", "x-delivery-count", "x-stream-offset", "x-stream-filter-value",
+    "x-received-from", "x-shovelled",
+})  # fmt: skip
+"""Headers that RabbitMQ and its plugins read or write: text in CC, say, has it close the channel."""
+
+EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
+FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
+"""What is around the table of headers of a message that is persistent and says nothing else."""
+
+REMEMBERED: Final = 1_024
+REMEMBERED_BYTES: Final = 512
+"""So many lists of headers are remembered, each of so many bytes at most."""
+
+NAMES: Final = {name: short_string(name) for name in OURS}
+"""As they are on the wire; those below with the tag of their value."""
+
+AT_OFFSET: Final = NAMES[OFFSET] + b"l"
+AT_TIME: Final = NAMES[TIMESTAMP] + b"l"
+KINDS_OF_TIME: Final = tuple([NAMES[TIMESTAMP_TYPE] + _longstr(each.encode()) for each in TIMES])
+NO_KEY: Final = NAMES[KEY] + b"V"
+WITH_KEY: Final = NAMES[KEY] + b"S"
+NO_VALUE: Final = NAMES[TOMBSTONE] + b"t\x01"
+LONG_BYTES: Final = Struct(">q").pack
+
+
+def abroad(record: Record, exchange: str | None, routing_key: str | None) -> Message:
+    """The message that a record is in AMQP."""
+    routing_key = routing_key_for(record.key) if routing_key is None else checked_key(routing_key)
+    content = ContentHeader(header_of(record))
+    return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
+
+
+def header_of(record: Record) -> bytes:
+    """The content header of the message that a record is in AMQP."""
+    topic, key, value, headers, timestamp, is_append_time, partition, offset = record
+    pieces = [_place(topic, partition)]
+    if offset is not None:
+        pieces += AT_OFFSET, LONG_BYTES(offset)
+    if timestamp is not None:
+        pieces += AT_TIME, LONG_BYTES(timestamp), KINDS_OF_TIME[is_append_time]
+    if key is None:
+        pieces.append(NO_KEY)
+    else:
+        pieces += WITH_KEY, SIZE.pack(len(key)), key
+    if value is None:
+        pieces.append(NO_VALUE)
+    if headers:
+        held = tuple(headers)
+        fields = _known_fields.get(held)
+        pieces.append(_fields(held) if fields is None else fields)
+    table = b"".join(pieces)
+    return b"".join((FLAGS, SIZE.pack(len(table)), table, MODE))
+
+
+@lru_cache(4096)
+def _place(topic: str, partition: int | None) -> bytes:
+    """The fields of a topic and a partition."""
+    field = NAMES[MARK] + _longstr(topic.encode("utf-8", "surrogateescape"))
+    return field if partition is None else field + NAMES[PARTITION] + PACK["signedint"](b"I", partition)
+
+
+_known_fields: Final[dict[tuple[Header, ...], bytes]] = {}
+"""Headers -> their fields; many records have the same."""
+
+
+def _fields(headers: tuple[Header, ...]) -> bytes:
+    """The fields of headers, and of their order."""
+    names = tuple([name for name, _ in headers])
+    labels, others = (_known_layout if len(names) <= 32 else _layout)(names)
+    pieces = [others]
+    for label, (_, raw) in zip(labels, headers, strict=True):
+        pieces += (label, b"V") if raw is None else (label, b"S", SIZE.pack(len(raw)), raw)
+    fields = b"".join(pieces)
+    if len(fields) <= REMEMBERED_BYTES:
+        if len(_known_fields) >= REMEMBERED:
+            _known_fields.clear()
+        _known_fields[headers] = fields
+    return fields
+
+
+def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
+    """Return the names of the fields for headers of these names, and the fields that say what those names do not: the
+    order, unless it is the one that RabbitMQ 4 sorts them in, and the names that are too long.
+    """
+    last = {name: place for place, name in enumerate(names)}
+    earlier: dict[str, int] = {}
+    long: dict[str, bytes] = {}
+    labels = []
+    for place, name in enumerate(names):
+        if place == last[name]:
+            prefix = ESCAPED if name in BROKERS or name.startswith(PREFIX) else ""
+        else:
+            earlier[name] = earlier.get(name, 0) + 1
+            prefix = f"{EARLIER}{earlier[name]}-"
+        raw = name.encode("utf-8", "surrogateescape")
+        if len(prefix) + len(raw) > NAME_LIMIT:
+            digest = digest_of(raw)
+            long[digest] = raw
+            labels.append(short_string((prefix or ESCAPED) + DIGEST + digest))
+        else:
+            labels.append(short_string(prefix + name))
+    others = [short_string(LONG + digest) + _longstr(raw) for digest, raw in long.items()]
+    written = [label[1:] for label in labels]
+    if not all(one < other for one, other in pairwise(written)):
+        order = [name.decode("utf-8", "surrogateescape") for name in written]
+        others.append(NAMES[ORDER] + _longstr(json.dumps(order, separators=(",", ":")).encode()))
+    return labels, b"".join(others)
+
+
+_known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few
+
+
+def home(content: ContentHeader, body: bytes, topic: str) -> Record:
+    """The record that a message with our ``MARK`` is, for a topic."""
+    ours: dict[str, Any] = {}
+    fields: dict[str, Header] = {}
+    long: dict[str, str] = {}
+    for raw_name, wire in content.fields():
+        name, header = _names(raw_name)
+        if header is not None:
+            fields[name] = (header, wire[5:] if wire[0] == 83 else text_of(wire)[1])
+        elif name.startswith(LONG):
+            long[DIGEST + name[len(LONG) :]] = _own(LONG, wire).decode("utf-8", "surrogateescape")
+        else:
+            ours[name] = _own(name, wire)
+    if long:
+        fields = {name: (long.get(header, header), value) for name, (header, value) in fields.items()}
+    order = ours.get(ORDER)
+    headers = []
+    if order is not None:
+        names = (_known_order if len(order) <= 4096 else _order)(order)
+        headers += [fields.pop(name) for name in names if name in fields]
+    headers += fields.values()
+    headers += [header for header in property_texts(content) if header[0] != "amqp.delivery_mode"]
+    timestamp = ours.get(TIMESTAMP)
+    kind = ours.get(TIMESTAMP_TYPE, b"CreateTime").decode("utf-8", "replace")
+    if kind not in TIMES:
+        raise Unmappable(f"header {TIMESTAMP_TYPE}: {kind!r} is not {' or '.join(TIMES)}")
+    value = None if ours.get(TOMBSTONE) and not body else body
+    return Record(topic, ours.get(KEY), value, headers, timestamp, timestamp is not None and kind == TIMES[1])
+
+
+def _own(name: str, wire: bytes) -> Any:
+    kind = KINDS[wire[0]]
+    if kind == OURS[name]:
+        if kind == "longstr":
+            return wire[5:]
+        return wire[1] != 0 if kind == "bool" else int.from_bytes(wire[1:], signed=True)
+    if name == KEY and kind == "void":
+        return None
+    raise Unmappable(f"header {name}: it is a {kind}, not a {OURS[name]}")
+
+
+@lru_cache(4096)
+def _names(raw: bytes) -> tuple[str, str | None]:
+    """The name of a field, and that of the header it is; None: it is not one of the headers."""
+    name = raw.decode("utf-8", "surrogateescape")
+    if name in OURS or name.startswith(LONG):
+        return name, None
+    if name.startswith(ESCAPED):
+        return name, name[len(ESCAPED) :]
+    if name.startswith(EARLIER):
+        return name, name[len(EARLIER) :].partition("-")[2]
+    return name, name
+
+
+def _order(text: bytes) -> list[str]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Unmappable(f"header {ORDER}: {text[:40]!r} is not JSON of names")
+    return names
+
+
+_known_order: Final = lru_cache(256)(_order)

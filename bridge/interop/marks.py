@@ -1,0 +1,241 @@
+"""What bridges write on the messages that they pass on, beside what the messages say themselves.
+
+==========================  ===========================================================================================
+``x-hashstar-id``           the message's identity, see `bridge.interop.identity`
+``x-hashstar-hops``         how many bridges it has passed: an integer in AMQP, digits in Kafka and RocketMQ. Each
+                            bridge adds one to every copy, dead letters included, so that a loop of bridges has an end
+``x-hashstar-cc``           its headers CC and BCC, with the value and the type that they had. The topology has applied
+``x-hashstar-bcc``          them; under their own names the target's broker, or a later bridge, would do so again
+``x-hashstar-exchange``     where it was published first, of a message that is written to a queue of RabbitMQ or with
+``x-hashstar-routing-key``  a fixed routing key: a delivery from there no longer has them. Later bridges leave them as
+                            they are, and do not route by them
+``x-hashstar-user-id``      its property user_id, where that is not the user that the bridge logs in as: RabbitMQ would
+                            refuse the message
+==========================  ===========================================================================================
+
+Dead letters name the place where they were published in headers of their own, see `bridge.pump.dead_letters`. Archives
+keep messages as they were read.
+
+The content header is searched for ``x-hashstar-`` and ``CC``. Most have neither, so what is added to one is put
+together from bytes that are kept; `published` and `carried` make one new header each, whatever there is to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from bridge.interop.identity import IDENTITY
+from bridge.interop.record import Header
+from exchange.amqp import ContentHeader, Headers, content_of, message_of
+from exchange.amqp.content import BITS, HEADERS
+from exchange.amqp.fields import SIZE, MalformedHeader, decode_value, encode_value, short_string
+from exchange.field_values import type_and_value
+from exchange.message import Message
+
+__all__ = [
+    "FIRST_HOP",
+    "HOPS",
+    "NAMED_HOPS",
+    "carried",
+    "hop_header",
+    "hops_of",
+    "is_dead_letter",
+    "place_of",
+    "published",
+]
+
+HOPS: Final = "x-hashstar-hops"
+EXCHANGE: Final = "x-hashstar-exchange"
+ROUTING_KEY: Final = "x-hashstar-routing-key"
+USER_ID: Final = "x-hashstar-user-id"
+REASON: Final = "hashstar-reason"
+"""The header by which a message is a dead letter."""
+
+RENAMED: Final = {b"CC": b"x-hashstar-cc", b"BCC": b"x-hashstar-bcc"}
+SIGN: Final = b"x-hashstar-"
+NAMED_HOPS: Final = HOPS.encode()
+NAMED_IDENTITY: Final = IDENTITY.encode()
+LABELLED_IDENTITY: Final = short_string(IDENTITY) + b"S"
+MOST: Final = (1 << 31) - 1
+
+USER_BIT: Final = BITS["user_id"]
+MODE_BIT: Final = BITS["delivery_mode"]
+HEADERS_AND_MODE: Final = HEADERS | MODE_BIT
+LOOKED_AT: Final = HEADERS_AND_MODE | USER_BIT | BITS["content_type"] | BITS["content_encoding"]
+FIRST_FIELD: Final = 6
+"""Where the first header begins if no property is before them: behind the flags and the size of the table."""
+
+_size: Final = SIZE.unpack_from
+_pack_size: Final = SIZE.pack
+PERSISTENT: Final = b"\x02"
+"""The delivery mode of a message that does not say whether it is persistent."""
+
+
+def _field(name: str, value: bytes) -> bytes:
+    """A header whose value is the text of these bytes."""
+    return short_string(name) + b"S" + SIZE.pack(len(value)) + value
+
+
+@lru_cache(256)
+def _hops_field(hops: int) -> bytes:
+    return short_string(HOPS) + encode_value(min(hops, MOST))
+
+
+FIRST_HOP: Final = _hops_field(1)
+"""The header, as it is in a table, of a message that passes its first bridge."""
+
+HOP_TEXT: Final[Header] = (HOPS, b"1")
+"""The header of a record that passes its first bridge."""
+
+
+def hops_of(message: Message) -> int:
+    """Return the number of bridges that a message has passed. Nothing is decoded where the header is absent."""
+    headers = message.headers
+    if type(headers) is Headers and NAMED_HOPS not in headers.content.raw:
+        return 0
+    return _hops_in(headers)
+
+
+def _hops_in(headers: Mapping[str, Any]) -> int:
+    record = getattr(headers, "record", None)
+    if record is not None:  # of Kafka, whose header of AMQP may not have been made
+        for name, value in record.headers:
+            if name == HOPS:
+                return _number(value)
+        return 0
+    if not isinstance(headers, Headers):
+        return _number(headers[HOPS]) if HOPS in headers else 0
+    content = headers.content
+    try:
+        found = content.find(HOPS)
+        return 0 if found is None else _number(decode_value(content.raw, found[1])[0])
+    except MalformedHeader:  # routing and writing say so
+        return 0
+
+
+def is_dead_letter(message: Message) -> bool:
+    """Return whether a message was written as a dead letter, by this bridge or another one."""
+    headers = message.headers
+    try:
+        return content_of(message).find(REASON) is not None if isinstance(headers, Headers) else REASON in headers
+    except MalformedHeader:
+        return False
+
+
+def _number(value: object) -> int:
+    """Return the number of hops that a header says, and 0 for what is no number of them."""
+    try:
+        found = type_and_value(value)[1]
+    except TypeError:
+        return 0
+    if isinstance(found, bytes):
+        found = found.decode("ascii", "replace")
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= 10:
+        found = int(found)
+    return min(found, MOST) if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
+@lru_cache(4096)
+def place_of(exchange: str, routing_key: str) -> bytes:
+    """Return the headers, as they are in a table, that name where a message was published; behind `FIRST_HOP`."""
+    names = ((EXCHANGE, exchange), (ROUTING_KEY, routing_key))
+    return FIRST_HOP + b"".join([_field(name, text.encode("utf-8", "surrogateescape")) for name, text in names])
+
+
+def published(content: ContentHeader, identity: str | None, marks: bytes, user: str) -> bytes:
+    """Return the content header with which a message is published to RabbitMQ: marked, and with a delivery mode.
+
+    ``marks`` is from `place_of`, or `FIRST_HOP` alone; ``user`` is the user of the connection. Raises MalformedHeader,
+    and ValueError for what a header cannot hold.
+    """
+    raw, flags = content.raw, content._flags
+    if flags & LOOKED_AT == HEADERS_AND_MODE and len(raw) > FIRST_FIELD:  # which most have: the table is the first
+        end = FIRST_FIELD + _size(raw, 2)[0]
+        start = FIRST_FIELD if end <= len(raw) else 0
+    else:
+        start = 0
+    if b"-topic" in raw and (b"x-kafka-topic" in raw or b"x-rocketmq-topic" in raw):
+        marks = FIRST_HOP  # it has a place of its own, and is the same at home without this one
+    is_marked = SIGN in raw or b"CC" in raw
+    if start and not is_marked:
+        if identity is not None:
+            marks += _identity_field(identity)
+        return b"".join((raw[:2], _pack_size(end - start + len(marks)), raw[start:end], marks, raw[end:]))
+    start, end = content.table
+    behind = raw[end:]
+    if not is_marked and not flags & USER_BIT:
+        table = raw[start:end] + marks
+        if identity is not None:
+            table += _identity_field(identity)
+    else:
+        place = marks[len(FIRST_HOP) :]
+        if flags & USER_BIT and (other := content.property("user_id")) != user:
+            behind = content.with_property("user_id", None).raw[end:]
+            flags &= ~USER_BIT
+            place += _field(USER_ID, other.encode("utf-8", "surrogateescape"))
+        fields, hops = _rewritten(content, identity)
+        names = {name for name, _ in fields}
+        own = ContentHeader.of_parts({}, place).fields()
+        fields += [(name, _named(name) + value) for name, value in own if name not in names]
+        table = b"".join([field for _, field in fields]) + _hops_field(hops + 1)
+    front = start - 4 if flags & HEADERS else start
+    if not flags & MODE_BIT:
+        behind = PERSISTENT + behind
+    return b"".join(((flags | HEADERS | MODE_BIT).to_bytes(2), raw[2:front], _pack_size(len(table)), table, behind))
+
+
+def carried(message: Message, identity: str | None) -> tuple[Message, int]:
+    """Return a message as it is brought to Kafka or RocketMQ, and how many bridges it has passed, with this one.
+
+    The message has its identity, and neither CC, BCC nor hops. Raises as `published`.
+    """
+    content = content_of(message)
+    raw = content.raw
+    if SIGN not in raw and b"CC" not in raw:
+        if identity is None:
+            return message, 1
+        content, hops = content.with_header(IDENTITY, identity), 0
+    else:
+        fields, hops = _rewritten(content, identity)
+        if fields or content.has_table:
+            content = content.with_table(b"".join([field for _, field in fields]))
+    return message_of(message.exchange, message.routing_key, content, message.body), hops + 1
+
+
+def hop_header(hops: int) -> Header:
+    """Return the header of a record of Kafka that has passed this number of bridges."""
+    return HOP_TEXT if hops == 1 else (HOPS, b"%d" % hops)
+
+
+def _rewritten(content: ContentHeader, identity: str | None) -> tuple[list[tuple[bytes, bytes]], int]:
+    """Return the headers in order, names and fields as bytes, with CC and BCC renamed and without hops; and the hops.
+
+    An identity that is there stays.
+    """
+    fields: list[tuple[bytes, bytes]] = []
+    replaced: set[bytes] = set()
+    hops = 0
+    for name, value in content.fields():
+        if name == NAMED_HOPS:
+            hops = max(hops, _number(decode_value(value)[0]))
+        elif name in RENAMED:
+            replaced.add(RENAMED[name])
+            fields.append((name, _named(RENAMED[name]) + value))
+        else:
+            fields.append((name, _named(name) + value))
+    if replaced:  # what was in CC when it passed an earlier bridge is over
+        fields = [(RENAMED.get(name, name), field) for name, field in fields if name not in replaced]
+    if identity is not None and not any(name == NAMED_IDENTITY for name, _ in fields):
+        fields.append((NAMED_IDENTITY, _identity_field(identity)))
+    return fields, hops
+
+
+def _identity_field(identity: str) -> bytes:
+    raw = identity.encode("utf-8", "surrogateescape")
+    return LABELLED_IDENTITY + SIZE.pack(len(raw)) + raw
+
+
+def _named(name: bytes) -> bytes:
+    return bytes((len(name),)) + name

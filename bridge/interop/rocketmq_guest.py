@@ -1,0 +1,150 @@
+"""A message of RocketMQ in AMQP, and home again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from bridge.interop import kafka_guest
+from bridge.interop.amqp_guest import ESCAPED as ADDED
+from bridge.interop.amqp_guest import property_texts
+from bridge.interop.kafka_guest import BROKERS
+from bridge.interop.record import Unmappable, checked_key
+from bridge.interop.rocketmq_packing import held_text
+from bridge.interop.rocketmq_topics import name_of
+from bridge.interop.texts import text_of
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.properties import CONTROL, KEYS, SYSTEM, TAGS, TRANSIENT, UNIQ_KEY, WAIT
+from exchange.amqp import ContentHeader, message_of
+from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
+from exchange.message import Message
+
+__all__ = ["HOME", "MARK", "abroad", "home"]
+
+PREFIX: Final = "x-rocketmq-"
+MARK: Final = "x-rocketmq-topic"
+BROKER: Final = "x-rocketmq-broker"
+QUEUE: Final = "x-rocketmq-queue"
+OFFSET: Final = "x-rocketmq-offset"
+BORN: Final = "x-rocketmq-born"
+STORED: Final = "x-rocketmq-stored"
+FLAG: Final = "x-rocketmq-flag"
+ESCAPED: Final = "x-rocketmq-property-"
+
+OURS: Final = {
+    MARK: "longstr", BROKER: "longstr", QUEUE: "signedint", OFFSET: "long", BORN: "long", STORED: "long",
+    FLAG: "signedint",
+}  # fmt: skip
+"""The headers that are the message's, and their types."""
+
+HOME: Final = frozenset({
+    TAGS, KEYS, WAIT, UNIQ_KEY, "BUYER_ID", "CORRELATION_ID", "INNER_MULTI_DISPATCH", "REPLY_TO_CLIENT",
+    "TRACE_CONTEXT", "TTL", "_SYS_MSG_PRIORITY_",
+})  # fmt: skip
+"""Properties of RocketMQ's own that a message has at home again. The others are of its way: who stored it, which retry
+it was; and a delay, which is over."""
+
+MODE: Final = {"delivery_mode": b"\x02"}
+NAMES: Final = {name: short_string(name) for name in OURS}
+
+
+def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
+    """The message that one of RocketMQ is in AMQP. Raises Unmappable."""
+    pieces = [
+        NAMES[MARK], _longstr(message.topic),
+        NAMES[BROKER], _longstr(message.broker),
+        NAMES[QUEUE], PACK["signedint"](b"I", message.queue_id),
+        NAMES[OFFSET], PACK["long"](b"l", message.queue_offset),
+        NAMES[BORN], PACK["long"](b"l", message.born_time),
+        NAMES[STORED], PACK["long"](b"l", message.store_time),
+    ]  # fmt: skip
+    if message.flag:
+        pieces += NAMES[FLAG], PACK["signedint"](b"I", message.flag)
+    for name, value in message.properties.items():
+        pieces += _label(name), _longstr(value)
+    if routing_key is None:
+        routing_key = _key_of(message)
+    content = ContentHeader.of_parts(MODE, b"".join(pieces))
+    name = name_of(message.topic) if exchange is None else exchange
+    return message_of(name, checked_key(routing_key), content, message.body)
+
+
+def _key_of(message: StoredMessage) -> str:
+    """The first of its keys; none that AMQP cannot hold, as all of them are in a header anyway."""
+    try:
+        return checked_key(next(iter(message.keys), ""))
+    except Unmappable:
+        return ""
+
+
+@lru_cache(4096)
+def _label(name: str) -> bytes:
+    """The name of the field of a property. Raises Unmappable."""
+    if _is_own(name):
+        label = PREFIX + name
+    elif name in BROKERS or name.startswith((PREFIX, kafka_guest.PREFIX)):
+        label = ESCAPED + name
+    else:
+        label = name
+    try:
+        return short_string(label)
+    except ValueError as error:
+        raise Unmappable(f"property name {error}") from None
+
+
+def home(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
+    """The message of RocketMQ that a message with our ``MARK`` is, for a topic. Raises Unmappable."""
+    ours: dict[str, Any] = {}
+    properties: dict[str, str] = {}
+    for raw_name, wire in content.fields():
+        name, of_property = _names(raw_name)
+        if of_property is not None:
+            text = held_text(wire[5:] if wire[0] == 83 else text_of(wire)[1] or b"")
+            if text is not None:
+                properties[of_property] = text
+        elif name in OURS:
+            ours[name] = _own(name, wire)
+    for name, raw in property_texts(content):
+        text = None if name == "amqp.delivery_mode" else held_text(raw or b"")
+        if text is not None:
+            properties[name] = text
+    return RocketMessage(topic, body, properties, ours.get(FLAG, 0))
+
+
+def _own(name: str, wire: bytes) -> Any:
+    kind = KINDS[wire[0]]
+    if kind != OURS[name]:
+        raise Unmappable(f"header {name}: it is a {kind}, not a {OURS[name]}")
+    return wire[5:] if kind == "longstr" else int.from_bytes(wire[1:], signed=True)
+
+
+@lru_cache(4096)
+def _names(raw: bytes) -> tuple[str, str | None]:
+    """The name of a field, and that of the property it is at home, if it is one."""
+    name = raw.decode("utf-8", "surrogateescape")
+    if name.startswith(ESCAPED):
+        return name, _property(name[len(ESCAPED) :])
+    if name.startswith(PREFIX):
+        own = name[len(PREFIX) :]
+        return name, own if own in HOME else None
+    return name, _property(ADDED + name if _is_own(name) else name)
+
+
+def _property(name: str) -> str | None:
+    """The name, if a property can have it."""
+    if not name or CONTROL.search(name):
+        return None
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return None
+    return name
+
+
+def _is_own(name: str) -> bool:
+    return name in SYSTEM or name.startswith(TRANSIENT)
+
+
+def _longstr(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return b"S" + SIZE.pack(len(raw)) + raw

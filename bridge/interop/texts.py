@@ -1,0 +1,131 @@
+"""A field value of AMQP as bytes that people and Kafka's consumers read, and back to the bit.
+
+The bytes of a field, tag first, are its wire. Its text is told in the head of this package; its type is RabbitMQ's name
+of it, None for longstr and void, which text and null tell by themselves. Where that type and text would be written
+otherwise than the wire was, the wire stands in base64 behind the type: ``bool=dAI=``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from exchange.amqp.fields import KINDS, PACK, SIZE, TAGS, MalformedHeader, Repeated, Spelled, decode_value, encode_value
+from exchange.errors import InputError
+from exchange.field_json import decode, encode
+from exchange.field_values import RANGES, Typed
+
+__all__ = ["text_of", "wire_of"]
+
+INTEGERS: Final = {TAGS[kind][0]: (kind, low < 0) for kind, (low, _) in RANGES.items()}
+"""Tag -> the type and whether it is signed."""
+
+
+def text_of(wire: bytes) -> tuple[str | None, bytes | None]:
+    """The type and the text of a field. Raises MalformedHeader."""
+    tag = wire[0]
+    if tag == 83:  # S
+        return None, wire[5:]
+    if tag == 86:  # V
+        return None, None
+    row = INTEGERS.get(tag)
+    if row is not None:
+        return row[0], b"%d" % int.from_bytes(wire[1:], signed=row[1])
+    kind = KINDS[tag]
+    if tag == 120:  # x
+        return kind, wire[5:]
+    value = decode_value(wire)[0]
+    text = _text(kind, value)
+    if not _is_usual(value):
+        return f"{kind}={b64encode(wire).decode()}", text
+    return kind, text
+
+
+def wire_of(kind: str | None, text: bytes | None) -> bytes:
+    """The field of a type and a text. Raises ValueError where they are not a value."""
+    if kind is None or kind in {"longstr", "void"}:
+        return b"V" if text is None else b"S" + SIZE.pack(len(text)) + text
+    if text is None:
+        raise ValueError(f"null is not a {kind}")
+    name, has_wire, raw = kind.partition("=")
+    if has_wire:
+        wire = b64decode(raw, validate=True)
+        try:
+            end = decode_value(wire)[1]
+        except MalformedHeader as error:
+            raise ValueError(f"{kind[:40]!r} is not a field: {error}") from None
+        # Bytes that are more than this field, or another one, would be fields that nobody sent, or a broken table.
+        if end != len(wire) or text_of(wire) != (kind, text):
+            raise ValueError(f"{_shown(text)} is not what {kind[:40]!r} says it is")
+        return wire
+    read = READERS.get(name)
+    if read is None:
+        raise ValueError(f"there is no type {name[:40]!r}; there are {', '.join(sorted(TAGS))}")
+    try:
+        return read(text)
+    except (ValueError, TypeError, ArithmeticError, KeyError, struct.error, InputError, RecursionError):
+        raise ValueError(f"{_shown(text)} is not a {name}") from None
+
+
+def _text(kind: str, value: Any) -> bytes:
+    if kind in {"array", "table"}:
+        try:
+            return JSON.encode(encode(value)).encode()
+        except UnicodeEncodeError:  # of names that are not UTF-8
+            return json.dumps(encode(value)).encode()
+    if isinstance(value, Typed):
+        value = value.value
+    if kind == "bool":
+        return b"true" if value else b"false"
+    return repr(value).encode() if kind in {"float", "double"} else str(value).encode()
+
+
+def _is_usual(value: Any) -> bool:
+    """Whether a decoded value is what its type and value alone make of it; of NaN there are many, with one text."""
+    kind = type(value)
+    if kind is float:
+        return bool(value == value)  # noqa: PLR0124  only a NaN is not
+    if kind is list:
+        return all(map(_is_usual, value))
+    if kind is dict:
+        return all(map(_is_usual, value.values()))
+    return kind is not Spelled and kind is not Repeated
+
+
+JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def _nested(kind: type) -> Callable[[bytes], bytes]:
+    def read(text: bytes) -> bytes:
+        value = decode(json.loads(text))
+        if not isinstance(value, kind):
+            raise TypeError(text)
+        return encode_value(value)
+
+    return read
+
+
+def _number(kind: str, of: Callable[[bytes], Any]) -> Callable[[bytes], bytes]:
+    pack, tag = PACK[kind], TAGS[kind]
+    return lambda text: pack(tag, of(text))
+
+
+READERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    **{kind: _number(kind, int) for kind in RANGES},
+    "float": _number("float", float),
+    "double": _number("double", float),
+    "bool": lambda text: {b"true": b"t\x01", b"false": b"t\x00"}[text],
+    "decimal": lambda text: encode_value(Decimal(text.decode())),
+    "binary": lambda text: b"x" + SIZE.pack(len(text)) + text,
+    "array": _nested(list),
+    "table": _nested(dict),
+}
+"""Type -> what makes a field of a text."""
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:40].decode("utf-8", "replace"))

@@ -1,0 +1,242 @@
+"""A source, as the pump sees it: opened when its messages can be moved, read while there is room, opened again.
+
+A delivery must not be taken before it can be moved: each time that a broker takes one back counts against it, and
+quorum queues drop a message that was given back too often. So a source is open only while the targets that its messages
+can get to are open, and nothing that it gave over an earlier connection is still under way.
+
+=============  ===================================================  ====================================================
+state          waits for                                            leaves it for
+=============  ===================================================  ====================================================
+waiting        its targets to be open, and to have answered for     opening
+               everything of the connection before
+opening        the source                                           reading; else resting
+reading        messages; while the window is full or the bridge     resting, when the connection is gone; emptying, when
+               is paused: settling, *or* the loss of the            the stream has ended
+               connection
+emptying       the last settling, *or* the loss of the connection   ended; else resting
+resting        the time before the next try                         waiting
+=============  ===================================================  ====================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, disconnection
+from bridge.pump.filtering import Filter
+from bridge.pump.outlet import Outlet
+from bridge.pump.policy import Attempts, Policy
+from bridge.pump.window import Window
+from exchange.amqp import assembled
+from exchange.message import Message
+
+__all__ = ["Inlet", "Reading"]
+
+LOG: Final = logging.getLogger(__name__)
+
+BATCH: Final = 1_000
+"""Maximum number of deliveries that are asked for at once."""
+
+LOOK: Final = 0.25
+"""Seconds between looks at a source that is not being read."""
+
+
+@dataclass(slots=True, eq=False)
+class Inlet:
+    """A source, and where its messages enter the topology."""
+
+    source: Source
+    exchange: str | None = None
+    """Published to this exchange; None: to the one each message names."""
+    routing_key: str | None = None
+    """With this key; None: with its own."""
+    policy: Policy | None = None
+    """Its own window and rate; None: the pump's."""
+    filter: Filter | None = None
+    """Which of its messages are wanted; None: all."""
+    window: Window = field(init=False, repr=False)
+
+    def enter(self, message: Message) -> Message:
+        """Return the message as it is published in the topology."""
+        if self.exchange is None and self.routing_key is None:
+            return message
+        return assembled(
+            message.exchange if self.exchange is None else self.exchange,
+            message.routing_key if self.routing_key is None else self.routing_key,
+            message.headers,
+            message.properties,
+            message.body,
+        )
+
+
+class Reading:
+    """The life of an inlet in a pump.
+
+    ``outlets`` are those that its messages can get to, ``take`` is given what was read, ``is_paused`` is asked before
+    each read.
+    """
+
+    def __init__(
+        self,
+        inlet: Inlet,
+        outlets: Collection[Outlet],
+        policy: Policy,
+        random: Callable[[], float],
+        take: Callable[[Inlet, Sequence[Delivery]], None],
+        is_paused: Callable[[], bool],
+    ) -> None:
+        self.inlet = inlet
+        own = inlet.policy or policy
+        inlet.window = Window(own.window, own.window_bytes, self._settle)
+        self._outlets = outlets
+        self._policy = policy
+        self._rate = own.rate
+        self._random = random
+        self._take = take
+        self._is_paused = is_paused
+        self._moved = asyncio.Event()
+        self._is_open = False
+        self._progressed = False
+        """Whether anything was settled over this connection."""
+        self._fault: Disconnected | None = None
+        """What settling raised."""
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Look again at what it waits for."""
+        self._moved.set()
+
+    def waiting_for(self) -> str | None:
+        """Return why the source is not open yet, where that is for its targets; None: it is, or tries to be."""
+        if self._is_open:
+            return None
+        closed = [outlet.target.name for outlet in self._outlets if not outlet.connected]
+        if closed:
+            return f"waits until {', '.join(closed)} can be written to"
+        owing = [outlet.target.name for outlet in self._outlets if outlet.owes(self.inlet.window)]
+        return f"waits until {', '.join(owing)} has answered for what was read before" if owing else None
+
+    async def run(self, connected: Callable[[], None], disconnected: Callable[[Disconnected, float], None]) -> None:
+        """Read until the stream has ended and all of it is settled, or until cancelled.
+
+        ``connected`` is called when the source was opened, ``disconnected`` with the reason and the seconds until the
+        next try when it was lost.
+        """
+        inlet, loop = self.inlet, asyncio.get_running_loop()
+        attempts = Attempts(self._policy.reconnect, self._random)
+        task = self._task = asyncio.current_task()
+        while True:
+            self._fault = None
+            await self._wait(lambda: self.waiting_for() is None)
+            opened: float | None = None
+            self._is_open, self._progressed = True, False
+            try:
+                await inlet.source.open()
+                opened = loop.time()
+                connected()
+                await self._read()
+            except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
+                reason = disconnection(error)
+            except asyncio.CancelledError:
+                fault = self._interruption()
+                if fault is None or task is None or task.uncancel():
+                    raise
+                reason = fault
+            else:
+                return
+            self._is_open = False
+            inlet.window.drop()
+            for outlet in self._outlets:
+                outlet.discard(inlet.window)
+            await self.close()
+            if opened is not None:
+                attempts.lasted(loop.time() - opened, progressed=self._progressed)
+            wait = attempts.next_wait()
+            disconnected(reason, wait)
+            await asyncio.sleep(wait)
+
+    async def empty(self) -> None:
+        """Wait until all that was read is settled. Raises Disconnected when it cannot be any more."""
+        window = self.inlet.window
+        if window.messages:
+            await self._wait(lambda: not window.messages)
+
+    async def close(self) -> None:
+        """Leave the source."""
+        try:
+            await self.inlet.source.close()
+        except Exception:
+            LOG.exception("%s: closing", self.inlet.source.name)
+
+    async def _read(self) -> None:
+        """Read to the end of the stream. Raises Disconnected."""
+        inlet, loop, rate = self.inlet, asyncio.get_running_loop(), self._rate
+        window, source = inlet.window, inlet.source
+        free_at = loop.time()
+        while True:
+            while self._is_paused() or window.room <= 0:
+                await self._wait(lambda: not self._is_paused() and window.room > 0)
+            limit = min(window.room, BATCH)
+            if rate is not None:
+                free_at = max(free_at, loop.time() - 1.0)  # what was not used is saved up for a second
+                await asyncio.sleep(max(0.0, free_at - loop.time()))
+                limit = min(limit, max(1, int(rate / 10)))
+            try:
+                deliveries = await source.read(limit)
+            except EndOfStream:
+                await self.empty()
+                return
+            if rate is not None:
+                free_at += len(deliveries) / rate
+            await self._admit(deliveries)
+            await asyncio.sleep(0)  # a source that always has some must not keep others from their turn
+
+    async def _admit(self, deliveries: Sequence[Delivery]) -> None:
+        """Take in what was read, as much at once as the bytes of the window allow. Raises Disconnected."""
+        window = self.inlet.window
+
+        def ready() -> bool:
+            return not self._is_paused() and window.fitting(deliveries) > 0
+
+        while True:
+            count = window.fitting(deliveries)
+            if count:
+                self._take(self.inlet, deliveries if count == len(deliveries) else deliveries[:count])
+            if self._fault is not None:
+                raise self._fault
+            if count == len(deliveries):
+                return
+            deliveries = deliveries[count:]
+            await self._wait(ready)
+
+    async def _wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until ``ready``. Raises Disconnected as soon as the connection of a source that is open is gone."""
+        while not ready():
+            error = self._fault or (self.inlet.source.lost if self._is_open else None)
+            if error is not None:
+                raise error
+            self._moved.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._moved.wait()
+
+    def _interruption(self) -> Disconnected | None:
+        """Return what settling raised, for which the reader was cancelled; None: it is cancelled for good."""
+        return self._fault
+
+    def _settle(self, delivery: Delivery) -> None:
+        self._progressed = True
+        try:
+            self.inlet.source.settle(delivery)
+        except Exception as error:
+            LOG.exception("%s: settling", self.inlet.source.name)
+            if self._fault is None and self._is_open and self._task is not None:
+                self._fault = disconnection(error)
+                if self._task is not asyncio.current_task():
+                    self._task.cancel()  # it may be reading, which would never end
+        self._moved.set()

@@ -1,0 +1,331 @@
+"""The pump: reads from sources, routes, writes to targets, and settles at the source what all targets have confirmed.
+
+One place owns the life of a delivery. It is at least once, always: nothing is settled before every copy was confirmed,
+dead-lettered (and that confirmed), or dropped because the owner chose so by name. Messages of one key reach a target in
+the order in which they were read; `bridge.pump.order` and `bridge.pump.outlet` keep that over refusals and lost
+connections. All of it runs on one thread, that of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from random import random as any_random
+from time import time
+from typing import Any, Final, Protocol
+
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
+from bridge.interop.marks import NAMED_HOPS, hops_of, is_dead_letter
+from bridge.pump.dead_letters import dead_letter_of, is_packed, pack
+from bridge.pump.inlet import Inlet, Reading
+from bridge.pump.outlet import Events, Outlet
+from bridge.pump.policy import Policy, Unroutable
+from bridge.pump.reach import reachable_queues
+from bridge.pump.window import Pending
+from exchange.amqp import Headers
+from exchange.errors import HashstarError
+from exchange.routing.route import Placement
+from exchange.routing.router import Router
+
+__all__ = ["Inlet", "Pump", "PumpEvents"]
+
+CLOSING: Final = 5.0
+"""Seconds that all targets, and then all sources, may take to close after a stop."""
+
+FINISHING: Final = 90.0
+"""The same at the end of all sources, when nobody waits: an archive may have a large part to write."""
+
+AGAIN: Final = 1.0
+"""Seconds after which a task that was cancelled, and did not end, is cancelled again."""
+
+NOWHERE: Final[Mapping[str, Placement]] = {}
+
+
+class PumpEvents(Events, Protocol):
+    """What is told to those who count and log."""
+
+    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
+        """These were read."""
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        """The topology has no queue for it."""
+
+    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
+        """The source's filter does not want it; it is settled as it is."""
+
+    def ended(self, source: str) -> None:
+        """There will be no more from it, and all of it is settled."""
+
+
+class Pump:
+    """Moves messages from inlets through a router to the targets of its queues.
+
+    ``targets`` maps the topology's queues to targets; several queues may share one. Messages that only get to queues of
+    ``ignored`` are settled as they are. ``dead_letters`` takes what cannot be delivered: without it, such messages
+    are held. ``random`` gives numbers in [0, 1), for jitter, ``clock`` seconds since 1970, for dead letters. Build
+    and run it on one event loop.
+    """
+
+    def __init__(
+        self,
+        inlets: Sequence[Inlet],
+        router: Router,
+        targets: Mapping[str, Target],
+        events: PumpEvents,
+        policy: Policy = Policy(),  # noqa: B008  a frozen value
+        dead_letters: Target | None = None,
+        ignored: frozenset[str] = frozenset(),
+        random: Callable[[], float] = any_random,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._inlets = inlets
+        self._router = router
+        self._events = events
+        self._policy = policy
+        self._random = random
+        self._clock = clock
+        self._ignored = ignored
+        self._numbers = count(1)
+        self._dead_outlet: Outlet | None = None
+        if dead_letters is not None:
+            patient = replace(policy, give_up_after=None)  # there is nowhere else to go
+            self._dead_outlet = Outlet(
+                dead_letters, patient, events, random, self._pack, self._wake, lambda dead: is_packed(dead.message)
+            )
+        outlets: dict[Target, Outlet] = {}
+        for target in targets.values():
+            if target not in outlets:
+                refuse = self._dead_letter if self._dead_outlet is not None else None
+                outlets[target] = Outlet(target, policy, events, random, refuse, self._wake)
+        self._outlets = {queue: outlets[target] for queue, target in targets.items()}
+        dead = [] if self._dead_outlet is None else [self._dead_outlet]
+        self._all = [*outlets.values(), *dead]
+        self._readings: dict[Inlet, Reading] = {}
+        for inlet in inlets:
+            queues = reachable_queues(router.topology, inlet.exchange)
+            reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
+            self._readings[inlet] = Reading(
+                inlet, dict.fromkeys([*reached, *dead]), policy, random, self._take, self._is_paused
+            )
+        self._stopping = asyncio.Event()
+        self._paused = False
+
+    # What an owner may ask of it while it runs.
+
+    @property
+    def outlets(self) -> Sequence[Outlet]:
+        """Its targets, the one for dead letters last."""
+        return self._all
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that were read and are not settled."""
+        return sum([inlet.window.messages for inlet in self._inlets])
+
+    @property
+    def paused(self) -> bool:
+        """Whether it reads nothing for now."""
+        return self._paused
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was stopped, and waits for what was read to be settled."""
+        return self._stopping.is_set()
+
+    def waiting_for(self, inlet: Inlet) -> str | None:
+        """Return why the source of an inlet is not open yet, where that is for its targets."""
+        return self._readings[inlet].waiting_for()
+
+    def pause(self) -> None:
+        """Read nothing more; what was read goes on."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        self._wake()
+
+    def stop(self) -> None:
+        """Read nothing more, and end when all that was read is settled, or after `Policy.drain` seconds."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until all sources have ended or until stopped."""
+        keepers = [asyncio.create_task(outlet.run()) for outlet in self._all]
+        readers = [asyncio.create_task(self._read(reading)) for reading in self._readings.values()]
+        stopping = asyncio.create_task(self._stopping.wait())
+        ended = asyncio.gather(*readers)
+        try:
+            watched: list[asyncio.Future[Any]] = [ended, stopping, *keepers]
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            if stopping.done():
+                await _end(readers)
+                await self._drain()
+            for task in (*readers, *keepers):
+                if task.done() and not task.cancelled():
+                    task.result()  # which raises nothing but a mistake of ours
+        finally:
+            await _end([stopping, *readers, *keepers])
+            await asyncio.gather(ended, return_exceptions=True)
+            # What targets confirmed must have reached the sources before these are closed.
+            seconds = CLOSING if self._stopping.is_set() else FINISHING
+            await _within(seconds, [outlet.close() for outlet in self._all])
+            await _within(seconds, [reading.close() for reading in self._readings.values()])
+
+    # Reading.
+
+    async def _read(self, reading: Reading) -> None:
+        name, events = reading.inlet.source.name, self._events
+
+        def disconnected(error: Disconnected, wait: float) -> None:
+            events.disconnected(name, error, wait)
+
+        if not self._stopping.is_set():
+            await reading.run(lambda: events.connected(name), disconnected)
+            events.ended(name)
+
+    def _is_paused(self) -> bool:
+        return self._paused
+
+    def _wake(self) -> None:
+        for reading in self._readings.values():
+            reading.wake()
+
+    def _take(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
+        self._events.read(inlet.source.name, deliveries)
+        now = asyncio.get_running_loop().time()
+        self._route(inlet, inlet.window.admit(deliveries, now))
+
+    def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
+        """Send deliveries on their way; the one copy of each becomes as many as there are targets."""
+        ready: dict[Outlet, list[Outgoing]] = {}
+        enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
+        ignored, outlets, max_hops = self._ignored, self._outlets, self._policy.max_hops
+        for pending in pendings:
+            delivery = pending.delivery
+            try:
+                headers = delivery.message.headers
+                # What most messages show at a glance is not asked of a function.
+                if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
+                    hops = hops_of(delivery.message)
+                    if hops > max_hops:
+                        self._give_up_loop(inlet, pending, hops, ready)
+                        continue
+                if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
+                    self._events.filtered(inlet.source.name, delivery, objection)
+                    inlet.window.done(pending)
+                    continue
+                message = enter(delivery.message)
+                queues, _, placed = route_of(message)
+            except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
+                self._unroutable(inlet, pending, str(error), ready)
+                continue
+            except Exception as error:  # noqa: BLE001  nobody expected it of this message; the others go on
+                self._unroutable(inlet, pending, describe(error), ready)
+                continue
+            if not queues:
+                self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
+                continue
+            placements = {placement.queue: placement for placement in placed} if placed else NOWHERE
+            copies = 0
+            for queue in queues:
+                if queue not in ignored:
+                    copies += 1
+                    outgoing = Outgoing(message, delivery, queue, placements.get(queue), next(numbers), 0, pending)
+                    outlet = outlets[queue]
+                    if outlet in ready:
+                        ready[outlet].append(outgoing)
+                    else:
+                        ready[outlet] = [outgoing]
+            if copies:
+                pending.copies = copies
+            else:
+                inlet.window.done(pending)
+        for outlet, messages in ready.items():
+            outlet.send(messages)
+        inlet.window.settle()
+
+    def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
+        fate = self._policy.unroutable
+        if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
+            fate = Unroutable.HOLD
+        if pending.held_reason is None:  # else it was counted when it was held first
+            self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
+        if fate is Unroutable.DROP:
+            inlet.window.done(pending)
+        elif fate is Unroutable.DEAD_LETTER and self._dead_outlet is not None:
+            dead = self._dead(pending, Failure(f"unroutable: {reason}"), inlet.source.name, "", 0)
+            ready.setdefault(self._dead_outlet, []).append(dead)
+        else:
+            pending.held_reason = reason
+            wait = self._policy.backoff.most
+            asyncio.get_running_loop().call_later(wait, self._route_again, inlet, pending)
+
+    def _give_up_loop(self, inlet: Inlet, pending: Pending, hops: int, ready: dict[Outlet, list[Outgoing]]) -> None:
+        """End a loop of bridges with a dead letter; one of dead letters themselves, by holding it."""
+        reason = f"loop: passed {hops} bridges"
+        if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
+            if pending.held_reason is None:  # else it was counted when it was held first
+                self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
+            pending.held_reason = reason
+            asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
+            return
+        self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
+        dead = self._dead(pending, Failure(reason, final=True), inlet.source.name, "", 0)
+        ready.setdefault(self._dead_outlet, []).append(dead)
+
+    def _route_again(self, inlet: Inlet, pending: Pending) -> None:
+        if not pending.dropped:
+            self._route(inlet, [pending])
+
+    # Dead letters.
+
+    def _dead_letter(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
+        assert self._dead_outlet is not None  # noqa: S101  outlets are given this only where there is one
+        dead = self._dead(outgoing.context, failure, target, outgoing.queue, outgoing.attempts)
+        self._dead_outlet.send([dead])
+
+    def _pack(self, dead: Outgoing, failure: Failure, target: str) -> None:
+        """Write a dead letter that was refused for its headers with these in its body."""
+        assert self._dead_outlet is not None  # noqa: S101  which has called
+        self._dead_outlet.send(
+            [Outgoing(pack(dead.message), dead.delivery, "", None, next(self._numbers), 0, dead.context)]
+        )
+
+    def _dead(self, pending: Pending, failure: Failure, where: str, queue: str, attempts: int) -> Outgoing:
+        message = dead_letter_of(pending.delivery, failure.reason, where, queue, attempts, self._clock())
+        return Outgoing(message, pending.delivery, "", None, next(self._numbers), context=pending)
+
+    async def _drain(self) -> None:
+        """Wait until all that was read is settled or cannot be any more, `Policy.drain` seconds at most."""
+
+        async def drain(reading: Reading) -> None:
+            try:
+                await reading.empty()
+            except Disconnected as error:
+                self._events.disconnected(reading.inlet.source.name, error, 0.0)
+
+        await _within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
+
+
+async def _within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of the work side by side, and leave undone what takes longer."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=AGAIN)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended: a library may swallow a cancellation, and then goes on as if nothing was."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=AGAIN)

@@ -1,0 +1,36 @@
+"""Which queues the messages of a source can get to: a source waits for the targets of these, and for no others."""
+
+from __future__ import annotations
+
+from exchange.entities.entities import alternates_in_effect
+from exchange.topology.topology import Topology
+
+__all__ = ["reachable_queues"]
+
+
+def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
+    """Return the names of the queues that a message published to ``exchange`` can get to, whatever its key.
+
+    ``None`` and the default exchange can reach every queue.
+    """
+    if not exchange:
+        return frozenset(topology.queues)
+    queues: set[str] = set()
+    seen = {exchange}
+    waiting = [exchange]
+    while waiting:
+        name = waiting.pop()
+        found = topology.exchanges.get(name)
+        if found is None:
+            continue
+        following = [name for name in alternates_in_effect(found, topology.policies) if name is not None]
+        for binding in topology.bindings_from(name):
+            if binding.destination.kind == "queue":
+                queues.add(binding.destination.name)
+            else:
+                following.append(binding.destination.name)
+        for each in following:
+            if each and each not in seen:
+                seen.add(each)
+                waiting.append(each)
+    return frozenset(queues)

@@ -1,0 +1,1 @@
+"""Consuming messages from RocketMQ as a member of a group."""

@@ -1,0 +1,181 @@
+"""A member of a consumer group: what it subscribes to, what brokers are told of it, and which queues are its share.
+
+There is no coordinator: each member asks a broker who is in the group and computes the same division. So for a moment,
+while members know different things, a queue may be read by two of them or by none.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from bridge.rocketmq.consumer.assigned import Limits, TopicQueue
+from bridge.rocketmq.consumer.offsets import ConsumeFrom
+from bridge.rocketmq.consumer.retrying import MAX_RECONSUME_TIMES, retry_topic
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
+from bridge.rocketmq.remoting.command import now_ms, read_json
+from bridge.rocketmq.remoting.errors import ClientError, RemotingError
+from bridge.rocketmq.remoting.properties import checked_group, checked_topic
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.allocation import Allocation, Averagely
+from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
+from exchange.partition.hashing.java import code_units
+
+__all__ = ["ConsumerSettings", "Group", "MessageModel"]
+
+
+class MessageModel(Enum):
+    """Whether members share the messages or each gets all (`MessageModel`)."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """How a group reads (`DefaultMQPushConsumer`, whose names these are where it has one); times are seconds."""
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    orderly: bool = False
+    """Under the broker's locks, each queue by one member at a time (`MessageListenerOrderly`)."""
+    consume_from: ConsumeFrom = ConsumeFrom.LAST
+    consume_timestamp: int = 0
+    """For TIMESTAMP: milliseconds since 1970."""
+    allocation: Allocation = field(default_factory=Averagely)
+    """All members must have the same."""
+    limits: Limits = field(default_factory=Limits)
+    window: int = 0
+    """How many messages of a queue may be handed out and not done with; 0 is no bound but that of ``limits``.
+
+    A Java listener in order has 1 (``consumeMessageBatchMaxSize``).
+    """
+    max_reconsume_times: int = -1
+    """How often a message may be given back; -1 is 16, or in order without end."""
+    suspend_current_queue_time: float = 1.0
+    """How long a queue in order waits before a message that failed."""
+    pull_time_delay_when_exception: float = 3.0
+    persist_consumer_offset_interval: float = 5.0
+    rebalance_interval: float = 20.0
+    unlock_delay_time: float = 20.0
+    """How long a queue in order that goes to another member waits for what was handed out."""
+    offset_folder: Path | None = None
+    """Of offsets when broadcasting; None is ``~/.rocketmq_offsets`` (``rocketmq.client.localOffsetStoreDir``)."""
+
+    @property
+    def most_reconsumed(self) -> int:
+        """`getMaxReconsumeTimes` of both kinds of listeners."""
+        if self.max_reconsume_times != -1:
+            return self.max_reconsume_times
+        return (1 << 31) - 1 if self.orderly else MAX_RECONSUME_TIMES
+
+    @property
+    def locks(self) -> bool:
+        """Whether queues are locked."""
+        return self.orderly and self.message_model is MessageModel.CLUSTERING
+
+
+class Group:
+    """A client's part in a group."""
+
+    def __init__(
+        self, client: Client, name: str, subscriptions: Iterable[Subscription], settings: ConsumerSettings
+    ) -> None:
+        """Raises IllegalMessage for names that cannot be, InputError for a topic twice or none at all."""
+        self.client = client
+        self.name = checked_group(name)
+        self.settings = settings
+        self.retry_topic = retry_topic(name)
+        self.subscriptions: dict[str, Subscription] = {}
+        """Topic -> subscription."""
+        for each in subscriptions:
+            if self.subscriptions.setdefault(checked_topic(each.topic), each) is not each:
+                raise InputError(f"topic {each.topic} is subscribed to twice: join the tags with ||")
+        if not self.subscriptions:
+            raise InputError(f"group {name}: subscribe to a topic at least")
+        if settings.message_model is MessageModel.CLUSTERING:
+            self.subscriptions[self.retry_topic] = Subscription.to_tags(self.retry_topic)
+        now = now_ms()
+        self.subscriptions = {topic: each.at(now) for topic, each in self.subscriptions.items()}
+
+    def heartbeat(self) -> Mapping[str, Any]:
+        """What brokers are told (`ConsumerData`)."""
+        return {
+            "groupName": self.name,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": self.settings.message_model.value,
+            "consumeFromWhere": self.settings.consume_from.value,
+            "subscriptionDataSet": [each.to_json() for each in self.subscriptions.values()],
+            "unitMode": False,
+        }
+
+    async def check(self) -> None:
+        """Have a broker check the conditions in SQL92 (`MQClientInstance.checkClientInBroker`).
+
+        A topic that there is not yet is not asked about. Raises BrokerError for one that it refuses, RemotingError.
+        """
+        for each in self.subscriptions.values():
+            if each.type != "TAG":
+                try:
+                    address = next(_addresses(await self.client.route(each.topic)))
+                except ClientError as error:
+                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                        raise
+                    continue
+                body = {"clientId": self.client.client_id, "group": self.name, "subscriptionData": each.to_json()}
+                await self.client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(body).encode())
+
+    async def changed(self, topics: Iterable[str]) -> None:
+        """Tell brokers that what is read of these topics has changed (`RebalancePushImpl.messageQueueChanged`)."""
+        for topic in topics:
+            before = self.subscriptions[topic]
+            self.subscriptions[topic] = before.at(max(now_ms(), before.version + 1))
+        await self.client.heartbeat()
+
+    async def share(self, topic: str) -> set[TopicQueue]:
+        """The queues of a topic that this member is to read now (`RebalanceImpl.rebalanceByTopic`).
+
+        Raises RemotingError if that cannot be known, InputError where the allocation fails: then those that it reads
+        stay its own. So they do when no broker knows of this member, which a broker that was restarted does not.
+        """
+        route = await self.client.route(topic)
+        queues = subscribe_queues(route).all
+        if self.settings.message_model is MessageModel.BROADCASTING:
+            return {TopicQueue.of(topic, queue) for queue in queues}
+        members = await self._members(route)
+        if self.client.client_id not in members:
+            await self.client.heartbeat()
+            members = await self._members(route)
+            if self.client.client_id not in members:
+                raise ClientError(f"group {self.name}: the broker does not know {self.client.client_id} yet")
+        # A broker names a member twice that has a new connection, as long as it has not noticed the end of the old one;
+        # counted twice, half of its queues would be nobody's.
+        every = sorted(set(members), key=code_units)
+        ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
+        return {TopicQueue.of(topic, queue) for queue in ours}
+
+    async def _members(self, route: TopicRoute) -> list[str]:
+        """The client ids of the group, as a broker of the topic knows them (`findConsumerIdList`)."""
+        trouble: RemotingError = ClientError(f"group {self.name}: no broker to ask for its members")
+        for address in _addresses(route):
+            fields = {"consumerGroup": self.name}
+            try:
+                answer = await self.client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
+                return read_json(answer.body, lambda told: list(map(str, told["consumerIdList"])))
+            except RemotingError as error:
+                trouble = error
+        raise trouble
+
+
+def _addresses(route: TopicRoute) -> Iterator[str]:
+    """A server of each of its brokers, in any order; the master if there is one."""
+    for data in random.sample(route.brokers, len(route.brokers)):
+        servers = dict(data.addresses)
+        if servers:
+            yield servers.get(MASTER) or random.choice(list(servers.values()))

@@ -1,0 +1,132 @@
+"""Messages that failed: given back to the broker, which delivers them later, and at last to the dead letters.
+
+A group has a topic of its own for retries, ``%RETRY%GROUP``, to which every member is subscribed, and one for dead
+letters, ``%DLQ%GROUP``, which nobody reads by himself. The broker copies the message from its log; when it cannot, the
+client sends the copy. A retry says in RETRY_TOPIC which topic it was first read from, and consumers are shown that.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
+from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
+from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.command import now_ms
+from bridge.rocketmq.remoting.errors import RemotingError
+from bridge.rocketmq.remoting.message import StoredMessage
+from bridge.rocketmq.remoting.properties import DELAY, encoded
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import publish_queues
+
+__all__ = [
+    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "dlq_topic", "give_back", "restored",
+    "retry_topic", "send_retry",
+]  # fmt: skip
+
+DLQ_PREFIX: Final = "%DLQ%"
+
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+"""The property with the topic that a retry was first read from."""
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+
+MAX_RECONSUME_TIMES: Final = 16
+"""So often a message is given back by default, unless it is read in order (`DefaultMQPushConsumerImpl`)."""
+FIRST_LEVEL: Final = 3
+"""The delay level of the first retry; each after it has one more."""
+DEAD: Final = -1
+"""The delay level that makes a message a dead letter at once."""
+
+CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+SEND_BACK_TIMEOUT: Final = 5.0
+SEND_TRIES: Final = 3
+
+
+def retry_topic(group: str) -> str:
+    """``MixAll.getRetryTopic``."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """``MixAll.getDLQTopic``."""
+    return DLQ_PREFIX + group
+
+
+def restored(message: StoredMessage, group: str) -> StoredMessage:
+    """A retry as a message of the topic it was first read from; others as they are (`resetRetryAndNamespace`)."""
+    first = message.properties.get(RETRY_TOPIC)
+    if first is None or message.topic != RETRY_PREFIX + group:
+        return message
+    return message._replace(topic=first)
+
+
+async def give_back(
+    client: Client, group: str, message: StoredMessage, delay_level: int = 0, most: int = MAX_RECONSUME_TIMES
+) -> None:
+    """Have a message delivered later (`DefaultMQPushConsumerImpl.sendMessageBack`).
+
+    ``delay_level`` 0 lets it grow with the retries, `DEAD` makes it a dead letter at once, as does being given back for
+    the ``most + 1``-th time. Raises RemotingError; then it is not known whether it will be.
+    """
+    try:
+        fields = {
+            "group": group,
+            "originTopic": message.topic,
+            "offset": str(message.log_offset),
+            "delayLevel": str(delay_level),
+            "originMsgId": message.message_id,
+            "maxReconsumeTimes": str(most),
+            "unitMode": "false",
+            "bname": message.broker,
+        }
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        await client.ask(client.address(message.broker), code, fields, timeout=SEND_BACK_TIMEOUT)
+    except RemotingError:
+        await send_retry(client, group, message, most)
+
+
+async def send_retry(client: Client, group: str, message: StoredMessage, most: int) -> None:
+    """Send a copy of a message to the group's retries (`sendMessageBackAsNormalMessage`).
+
+    The broker makes it a dead letter if it was given back more than ``most`` times, or if the group reads in order.
+    Raises RemotingError if no broker that has the topic takes it, InputError if none has.
+    """
+    topic = retry_topic(group)
+    queues = publish_queues(await client.route(topic)).all
+    for tries, queue in enumerate(random.sample(queues, len(queues))[:SEND_TRIES], 1):
+        place = MessageQueue.of(queue)
+        try:
+            fields = _fields(topic, place, message, most)
+            await client.ask(client.address(place.broker), RequestCode.SEND_MESSAGE_V2, fields, message.body)
+        except RemotingError:
+            if tries == min(SEND_TRIES, len(queues)):
+                raise
+        else:
+            return
+
+
+def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) -> dict[str, str]:
+    """`SendMessageRequestHeaderV2`."""
+    properties = dict(message.properties)
+    properties.setdefault(ORIGIN_MESSAGE_ID, message.message_id)
+    properties[RETRY_TOPIC] = message.topic
+    properties.pop(TRANSACTION_PREPARED, None)
+    properties[DELAY] = str(FIRST_LEVEL + message.reconsume_times)
+    return {
+        "a": CLIENT_INNER_PRODUCER_GROUP,
+        "b": topic,
+        "c": AUTO_CREATE_TOPIC_KEY_TOPIC,
+        "d": "4",
+        "e": str(place.queue_id),
+        "f": "0",
+        "g": str(now_ms()),
+        "h": str(message.flag),
+        "i": encoded(properties).decode(),
+        "j": str(message.reconsume_times + 1),
+        "k": "false",
+        "l": str(most),
+        "m": "false",
+        "n": place.broker,
+    }

@@ -1,0 +1,82 @@
+"""The queues that a member reads, and how many bytes it keeps of all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from math import inf
+from typing import Final
+
+from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
+from bridge.rocketmq.remoting.channel import Channel
+from bridge.rocketmq.remoting.command import now_ms
+
+__all__ = ["ANSWER_BYTES", "Reading", "Room"]
+
+ANSWER_BYTES: Final = 8 << 20
+"""Maximum size of the messages that one answer of a broker is unpacked to, in bytes, but for the last of them: else one
+answer of 256 KiB could keep the event loop for seconds. The rest of the answer is pulled again."""
+
+
+class Reading:
+    """An assigned queue, and who pulls it."""
+
+    __slots__ = ("assigned", "channel", "consumed_ms", "locked_ms", "moved", "pulled_ms", "task", "waits")
+
+    def __init__(self, assigned: AssignedQueue) -> None:
+        self.assigned = assigned
+        self.moved = asyncio.Event()
+        """Something was done with, or a lock was had."""
+        self.waits = False
+        """Whether somebody waits for that."""
+        self.task: asyncio.Task[None] | None = None
+        self.channel: Channel | None = None
+        """The connection over which its lock was had, if it needs one."""
+        self.pulled_ms = self.consumed_ms = self.locked_ms = now_ms()
+        """When it was pulled, something of it done with, or locked last; milliseconds since 1970."""
+
+
+class Room:
+    """Bounds the bytes that are kept of all queues together; ``most`` is in bytes, -1 is no bound.
+
+    All queues draw on one account. None has a share of its own, so that one busy queue may use all of it; and none
+    starves, as what is kept is settled some time, and then all that wait try again.
+    """
+
+    def __init__(self, readings: Mapping[TopicQueue, Reading], most: int) -> None:
+        self._readings: Final = readings
+        self._most: Final = most
+        self._waiting: Final[set[Reading]] = set()
+
+    def left(self) -> float:
+        """Return how many bytes may still be kept; below 0, more is kept than that."""
+        if self._most == -1:
+            return inf
+        return self._most - sum([reading.assigned.size for reading in self._readings.values()])
+
+    def messages_for(self, reading: Reading) -> int:
+        """Return how many messages of the size of those that it has a queue may ask for.
+
+        With 0, its `Reading.moved` is set when that changes.
+        """
+        left = self.left()
+        if left <= 0:
+            self._waiting.add(reading)
+            return 0
+        kept = len(reading.assigned)
+        return max(1, int(min(left, ANSWER_BYTES) * kept / max(reading.assigned.size, 1))) if kept else MANY
+
+    def look(self) -> None:
+        """Have those try again that wait, if less is kept by now."""
+        if self._waiting and self.left() > 0:
+            for reading in self._waiting:
+                reading.moved.set()
+            self._waiting.clear()
+
+    def leave(self, reading: Reading) -> None:
+        """Keep nothing more of a queue."""
+        self._waiting.discard(reading)
+        self.look()
+
+
+MANY: Final = 1 << 30

@@ -1,0 +1,1 @@
+"""Sending messages to RocketMQ."""

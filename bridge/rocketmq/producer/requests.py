@@ -1,0 +1,131 @@
+"""Requests that wait for a reply from whoever consumes them (`DefaultMQProducer.request`).
+
+A request is a message that says which client waits, for what (a correlation id) and how long (TTL, milliseconds). Who
+consumes it sends a reply: a message for the cluster's reply topic, which the broker pushes to that client over the
+connection it has with it, and keeps no longer. So requester and replier talk to the same broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from bindings.archive.rocketmq.record import unpacked
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import MESSAGE_TYPE, REPLY
+from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
+from bridge.rocketmq.remoting.command import Command, now_ms
+from bridge.rocketmq.remoting.errors import ClientError
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.properties import checked_property, decoded
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.partitioner import Partitioner
+
+__all__ = ["ReplyTimeout", "Requester", "reply_to"]
+
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"
+CLUSTER: Final = "CLUSTER"
+ARRIVE_TIME: Final = "ARRIVE_TIME"
+
+REQUEST_TIMEOUT: Final = 10_006
+CREATE_REPLY: Final = 10_007
+"""Of `ClientErrorCode`."""
+
+
+class ReplyTimeout(ClientError):
+    """The request is stored, and nobody has replied in time (`RequestTimeoutException`)."""
+
+
+class Requester:
+    """Sends requests of a producer that is open; ``async with`` opens and closes it."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer: Final = producer
+        self._waiting: Final[dict[str, asyncio.Future[RocketMessage]]] = {}
+        self._known: Final[set[str]] = set()
+        self._stop: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> Self:
+        self._stop = self._producer.client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._replied)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop()
+        for waiting in self._waiting.values():
+            waiting.cancel()
+
+    async def request(
+        self,
+        message: RocketMessage,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Partitioner | None = None,
+        key: Any = None,
+        timeout_ms: int = 3000,
+    ) -> RocketMessage:
+        """Send a request as `Producer.send_async` does, and wait for the reply, from sending on for ``timeout_ms``.
+
+        Raises as that and its future, and ReplyTimeout.
+        """
+        producer, client = self._producer, self._producer.client
+        if message.topic not in self._known:
+            await producer.queues(message.topic)
+            await client.heartbeat()  # the brokers must know this client before they have a reply for it
+            self._known.add(message.topic)
+        correlation = str(uuid4())
+        own = {CORRELATION_ID: correlation, REPLY_TO_CLIENT: client.client_id, TTL: str(timeout_ms)}
+        request = RocketMessage(message.topic, message.body, {**message.properties, **own}, message.flag)
+        replied: asyncio.Future[RocketMessage] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation] = replied
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                sent = await producer.send_async(
+                    request, queue=queue, selector=selector, key=key, timeout_ms=timeout_ms
+                )
+                await asyncio.wait((sent, replied), return_when=asyncio.FIRST_COMPLETED)
+                if sent.done():
+                    sent.result()
+                return await replied
+        except TimeoutError:
+            raise ReplyTimeout(
+                f"send request message to <{message.topic}> OK, but wait reply message timeout, {timeout_ms} ms.",
+                REQUEST_TIMEOUT,
+            ) from None
+        finally:
+            del self._waiting[correlation]
+
+    def _replied(self, pushed: Command) -> Command:
+        """A broker pushes a reply (`ClientRemotingProcessor.receiveReplyMessage`)."""
+        fields = pushed.fields
+        properties = {**decoded(fields.get("properties", "").encode()), ARRIVE_TIME: str(now_ms())}
+        try:
+            body = unpacked(pushed.body, int(fields.get("sysFlag", 0)))
+        except InputError as error:
+            return pushed.response(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {error}")
+        waiting = self._waiting.get(properties.get(CORRELATION_ID, ""))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(RocketMessage(fields.get("topic", ""), body, properties, int(fields.get("flag", 0))))
+        return pushed.response()
+
+
+def reply_to(request: StoredMessage, body: bytes, properties: Mapping[str, str] | None = None) -> RocketMessage:
+    """The reply to a request that was consumed, for `Producer.send` (`MessageUtil.createReplyMessage`).
+
+    Raises ClientError for a message that is no request, IllegalMessage for properties that users may not give.
+    """
+    cluster = request.properties.get(CLUSTER)
+    if cluster is None:
+        told = "create reply message fail, requestMessage error, property[CLUSTER] is null."
+        raise ClientError(told, CREATE_REPLY)
+    written = dict(properties or {})
+    for name, value in written.items():
+        checked_property(name, value)
+    own = {
+        name: request.properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in request.properties
+    }
+    return RocketMessage(f"{cluster}_REPLY_TOPIC", body, {**written, **own, MESSAGE_TYPE: REPLY})

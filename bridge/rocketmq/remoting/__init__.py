@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol: frames, connections, messages and the client."""

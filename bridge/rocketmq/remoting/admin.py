@@ -1,0 +1,148 @@
+"""What an operator does to a cluster, as far as bridge and tests need it: list, create and delete topics and groups.
+
+As `mqadmin` does it: every master is told, then the name servers (`org.apache.rocketmq.tools.admin.DefaultMQAdminExt`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC, Client
+from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.command import read_json
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError
+from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
+
+__all__ = [
+    "GroupConfig", "TopicConfig", "cluster", "create_group", "create_topic", "delete_group", "delete_topic", "masters",
+    "runtime", "topics",
+]  # fmt: skip
+
+KNOWN_SECONDS: Final = 10.0
+"""How long a broker may take to tell the name servers of a new topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic as a broker has it (`org.apache.rocketmq.common.TopicConfig`)."""
+
+    name: str
+    read_queues: int = 4
+    write_queues: int = 4
+    perm: int = READ | WRITE
+    order: bool = False
+    attributes: Mapping[str, str] | None = None
+    """Of RocketMQ 5: ``{"+message.type": "FIFO"}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """A consumer group as a broker has it (`SubscriptionGroupConfig`); what is left out is as in Java."""
+
+    name: str
+    consume_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+
+
+async def cluster(client: Client) -> dict[str, dict[int, str]]:
+    """The brokers that the name servers know: name -> brokerId -> address (`examineBrokerClusterInfo`)."""
+    answer = await client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+
+    def brokers(told: Any) -> dict[str, dict[int, str]]:
+        table = told.get("brokerAddrTable") or {}
+        return {name: {int(at): str(host) for at, host in data["brokerAddrs"].items()} for name, data in table.items()}
+
+    return read_json(answer.body, brokers)
+
+
+async def masters(client: Client) -> dict[str, str]:
+    """Broker name -> address of its master."""
+    return {name: servers[MASTER] for name, servers in (await cluster(client)).items() if MASTER in servers}
+
+
+async def topics(client: Client) -> set[str]:
+    """The names of all topics (`fetchAllTopicList`), the servers' own and those of groups among them."""
+    answer = await client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return read_json(answer.body, lambda told: set(map(str, told.get("topicList") or ())))
+
+
+async def runtime(client: Client, address: str) -> dict[str, str]:
+    """What a broker tells of itself (`fetchBrokerRuntimeStats`): ``brokerVersionDesc``, ``msgPutTotalTodayNow`` ..."""
+    answer = await client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    return read_json(answer.body, lambda told: {str(name): str(value) for name, value in told["table"].items()})
+
+
+async def create_topic(client: Client, topic: TopicConfig, brokers: Collection[str] | None = None) -> None:
+    """Create a topic, or change it, on the masters of these names or of all; returns when its route tells of them.
+
+    Raises BrokerError where one refuses, ClientError for a name that is not known or a route that does not come.
+    """
+    there = await masters(client)
+    wanted = set(there) if brokers is None else set(brokers)
+    if not wanted <= set(there):
+        raise ClientError(f"no broker {', '.join(sorted(wanted - set(there)))}; there are {', '.join(sorted(there))}")
+    fields = {
+        "topic": topic.name,
+        "defaultTopic": AUTO_CREATE_TOPIC_KEY_TOPIC,
+        "readQueueNums": str(topic.read_queues),
+        "writeQueueNums": str(topic.write_queues),
+        "perm": str(topic.perm),
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "true" if topic.order else "false",
+        "attributes": ",".join([f"{name}={value}" for name, value in (topic.attributes or {}).items()]),
+    }
+    for name in sorted(wanted):
+        await client.ask(there[name], RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    told = {(name, topic.read_queues, topic.write_queues, topic.perm) for name in wanted}
+    deadline = time.monotonic() + KNOWN_SECONDS
+    while True:
+        with suppress(ClientError):
+            if told <= set((await client.update_route(topic.name)).queues):
+                return
+        if time.monotonic() > deadline:
+            raise ClientError(f"topic {topic.name} was created, but the name servers do not know it yet")
+        await asyncio.sleep(0.05)
+
+
+async def delete_topic(client: Client, topic: str) -> None:
+    """Delete a topic from all brokers and name servers; one that is not there is none the less gone."""
+    for address in (await masters(client)).values():
+        with suppress(BrokerError):  # 5.x refuses what is not there
+            await client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    for address in client.settings.name_servers:
+        await client.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+    client.forget_route(topic)
+
+
+async def create_group(client: Client, group: GroupConfig) -> None:
+    """Create a consumer group, or change it, on all masters. Raises BrokerError where one refuses."""
+    config = {
+        "groupName": group.name,
+        "consumeEnable": group.consume_enable,
+        "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": group.consume_broadcast_enable,
+        "retryQueueNums": group.retry_queue_nums,
+        "retryMaxTimes": group.retry_max_times,
+        "brokerId": MASTER,
+        "whichBrokerWhenConsumeSlowly": 1,
+        "notifyConsumerIdsChangedEnable": True,
+    }
+    body = json.dumps(config).encode()
+    for address in (await masters(client)).values():
+        await client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+
+
+async def delete_group(client: Client, group: str, *, clean_offset: bool = True) -> None:
+    """Delete a consumer group from all masters, with its offsets. Raises BrokerError where one refuses."""
+    fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
+    for address in (await masters(client)).values():
+        await client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)

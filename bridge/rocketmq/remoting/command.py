@@ -1,0 +1,276 @@
+"""Commands of RocketMQ's remoting protocol and their frames: bytes in, commands out, no socket.
+
+A frame is ``length i32, type << 24 | header length i32, header, body``, the length being that of all behind it. Type 0
+is a header in JSON, type 1 (ROCKETMQ) a binary one; each side writes which it likes, and reads both. Text is UTF-8. A
+request and its response have the same ``opaque``, which the one who asks chooses for each connection.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from bridge.rocketmq.remoting.errors import CommandError
+from exchange.partition.clients.rocketmq.fastjson import parse_json
+
+T = TypeVar("T")
+
+__all__ = [
+    "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "body_json",
+    "encode", "field", "frame_of", "now_ms", "read_json",
+]  # fmt: skip
+
+RESPONSE: Final = 1
+"""The bit of ``flag`` that says response (`RemotingCommand.markResponseType`)."""
+ONEWAY: Final = 2
+"""The bit that says that no response is expected."""
+
+VERSION: Final = 513
+"""What commands say of their sender: the number of V5_5_0 in `MQVersion.Version`. Name servers answer those below 401
+in JSON that is none, and brokers tell those above 476 when they go away (`ResponseCode.GO_AWAY`)."""
+
+LANGUAGES: Final = (
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
+    "NODE_JS",
+)  # fmt: skip
+"""`LanguageCode`: the position is the number."""
+
+FRAME_MAX: Final = 16 * 1024 * 1024
+"""The length of the longest frame that either side takes (``com.rocketmq.remoting.frameMaxLength``)."""
+
+HEADER_MAX: Final = (1 << 24) - 1
+KEY_MAX: Final = (1 << 15) - 1
+
+PREFIX: Final = Struct(">iI")
+HEAD: Final = Struct(">hBhiii")
+"""code, language, version, opaque, flag, length of the remark."""
+WHOLE_HEAD: Final = Struct(">iIhBhiiii")
+"""All before the fields of a command without a remark."""
+INT: Final = Struct(">i")
+SHORT: Final = Struct(">h")
+NUMBERS: Final[Mapping[str, int]] = {name: number for number, name in enumerate(LANGUAGES)}
+OTHER: Final = NUMBERS["OTHER"]
+PYTHON: Final = NUMBERS["PYTHON"]
+ROCKETMQ_TYPE: Final = 1 << 24
+
+READ_JSON: Final = json.JSONDecoder().raw_decode
+
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class SerializeType(IntEnum):
+    """How a header is written (`org.apache.rocketmq.remoting.protocol.SerializeType`)."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+class Command(NamedTuple):
+    """A request or a response (`org.apache.rocketmq.remoting.protocol.RemotingCommand`)."""
+
+    code: int
+    """One of `RequestCode`, or of `ResponseCode` in a response."""
+    fields: Mapping[str, str] = NO_FIELDS
+    """``extFields``; Java reads an empty value of a binary header as null."""
+    body: bytes = b""
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    language: str = "PYTHON"
+    version: int = VERSION
+
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return bool(self.flag & RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether it is a request that expects no answer."""
+        return bool(self.flag & ONEWAY)
+
+    def response(self, code: int = 0, remark: str | None = None, body: bytes = b"") -> Command:
+        """The answer to this request."""
+        return Command(code, body=body, opaque=self.opaque, flag=RESPONSE, remark=remark)
+
+
+def encode(command: Command, header: SerializeType = SerializeType.ROCKETMQ) -> bytes:
+    """The frame of a command (`RemotingCommand.encode`).
+
+    Raises CommandError for one that the protocol cannot carry: too long, text with lone surrogates, in a binary header
+    a code above 32767.
+    """
+    try:
+        head = _binary(command) if header == SerializeType.ROCKETMQ else _json(command)
+    except UnicodeEncodeError as error:
+        raise CommandError(f"not text: {error.object[max(error.start - 20, 0) : error.end + 20]!r}") from None
+    except struct.error:
+        raise CommandError(f"code {command.code} or another number of the header is too great for it") from None
+    length = 4 + len(head) + len(command.body)
+    if len(head) > HEADER_MAX or length > FRAME_MAX:
+        raise CommandError(f"a frame of {length:,} bytes, {len(head):,} of them its header; {FRAME_MAX:,} are allowed")
+    return PREFIX.pack(length, header << 24 | len(head)) + head + command.body
+
+
+def frame_of(code: int, opaque: int, flag: int, fields: bytes, body: bytes) -> bytes:
+    """The frame of a command with a binary header whose fields are written already, each as `field` does it.
+
+    What `encode` gives for it, without its checks.
+    """
+    size = len(fields)
+    return b"".join((
+        WHOLE_HEAD.pack(
+            4 + HEAD.size + 4 + size + len(body), ROCKETMQ_TYPE | HEAD.size + 4 + size, code, PYTHON, VERSION, opaque,
+            flag, 0, size,
+        ),
+        fields, body,
+    ))  # fmt: skip
+
+
+def field(name: str, value: str) -> bytes:
+    """A field as binary headers have it (`RocketMQSerializable.writeStr`)."""
+    key, text = name.encode(), value.encode()
+    if len(key) > KEY_MAX:
+        raise CommandError(f"the name of a field has {len(key):,} bytes; {KEY_MAX:,} are allowed: {name[:40]}...")
+    return SHORT.pack(len(key)) + key + INT.pack(len(text)) + text
+
+
+class Decoder:
+    """What came over a connection, cut into commands."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest: bytes | bytearray = b""
+
+    def feed(self, data: bytes) -> list[Command]:
+        """The commands that are complete now. Raises CommandError for what is none; the connection is of no more use.
+
+        Those that came before it in the same data are lost with it.
+        """
+        came: bytes | bytearray = data
+        if self._rest:
+            self._rest += data
+            came = self._rest
+        at, end = 0, len(came)
+        commands = []
+        while end - at >= 4:
+            (length,) = INT.unpack_from(came, at)
+            if not 4 <= length <= FRAME_MAX:
+                raise CommandError(f"a frame of {length:,} bytes; from 4 to {FRAME_MAX:,} are allowed")
+            stop = at + 4 + length
+            if stop > end:
+                break
+            commands.append(_decode(came, at + 4, stop))
+            at = stop
+        rest = came[at:] if at else came
+        # Of a frame that comes in many pieces, each is only added.
+        self._rest = rest if not rest or isinstance(rest, bytearray) else bytearray(rest)
+        return commands
+
+
+def body_json(body: bytes) -> Any:
+    """The JSON that a server wrote; numbers may be keys in it, which become strings (fastjson's ``{0:"..."}``).
+
+    Raises CommandError for what is no JSON.
+    """
+    try:
+        return parse_json(body.decode())
+    except ValueError:
+        raise CommandError(f"no JSON: {body[:200]!r}") from None
+
+
+def read_json(body: bytes, read: Callable[[Any], T]) -> T:
+    """Return what ``read`` makes of the JSON of a body. Raises CommandError where it is of another shape."""
+    found = body_json(body)
+    try:
+        return read(found)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError(f"an answer of another shape ({type(error).__name__} {error}): {body[:200]!r}") from None
+
+
+def _json(command: Command) -> bytes:
+    header: dict[str, Any] = {
+        "code": command.code,
+        "language": command.language,
+        "version": command.version,
+        "opaque": command.opaque,
+        "flag": command.flag,
+        "serializeTypeCurrentRPC": "JSON",
+    }
+    if command.remark is not None:
+        header["remark"] = command.remark
+    if command.fields:
+        header["extFields"] = dict(command.fields)
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _binary(command: Command) -> bytes:
+    remark = (command.remark or "").encode()
+    fields = b"".join([field(name, value) for name, value in command.fields.items()])
+    language = NUMBERS.get(command.language, OTHER)
+    head = HEAD.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
+    return b"".join((head, remark, INT.pack(len(fields)), fields))
+
+
+def _decode(data: bytes | bytearray, at: int, stop: int) -> Command:
+    (word,) = INT.unpack_from(data, at)
+    kind, body = word >> 24, at + 4 + (word & HEADER_MAX)
+    if body > stop:
+        raise CommandError(f"a header of {word & HEADER_MAX:,} bytes in a frame of {stop - at:,}")
+    try:
+        if kind == SerializeType.ROCKETMQ:
+            return _from_binary(data, at + 4, body, stop)
+        if kind == SerializeType.JSON:
+            return _from_json(str(data[at + 4 : body], "utf-8"), bytes(data[body:stop]))
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        wrong = bytes(data[at + 4 : body][:200])
+        raise CommandError(f"a header that cannot be read ({type(error).__name__} {error}): {wrong!r}") from None
+    raise CommandError(f"a header of type {kind}; there are 0 (JSON) and 1 (ROCKETMQ)")
+
+
+def _from_binary(data: bytes | bytearray, at: int, body: int, stop: int) -> Command:
+    code, language, version, opaque, flag, size = HEAD.unpack_from(data, at)
+    at += HEAD.size
+    remark = None
+    if size:
+        remark = str(data[at : at + size], "utf-8")
+        at += size
+    (size,) = INT.unpack_from(data, at)
+    at += 4
+    if at + size != body:
+        raise ValueError("the lengths in it do not add up")
+    fields = {}
+    while at < body:
+        (size,) = SHORT.unpack_from(data, at)
+        value_at = at + 2 + size
+        name = str(data[at + 2 : value_at], "utf-8")
+        (size,) = INT.unpack_from(data, value_at)
+        at = value_at + 4 + size
+        if size < 0 or at > body:
+            raise ValueError("the lengths in it do not add up")
+        fields[name] = str(data[value_at + 4 : at], "utf-8")
+    spoken = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
+    return Command(code, fields, bytes(data[body:stop]), opaque, flag, remark, spoken, version)
+
+
+def _from_json(header: str, body: bytes) -> Command:
+    read, end = READ_JSON(header)
+    if end != len(header):
+        raise ValueError("there is more behind it")
+    get = read.get
+    return Command(
+        int(read["code"]), get("extFields") or {}, body, int(get("opaque", 0)), int(get("flag", 0)), get("remark"),
+        str(get("language", "OTHER")), int(get("version", 0)),
+    )  # fmt: skip
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, as the protocol tells all times."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,92 @@
+"""The two ids of a message: the one its producer gives it, and the one that says where a broker stored it.
+
+Both are hexadecimal digits and neither says which it is. A **unique id** (property ``UNIQ_KEY``) is given once, before
+the first try to send, so that what a producer sent twice because an answer was lost has one id twice. An **offset id**
+is of a record in a broker's log: a message that was stored twice has two.
+
+=================  ==============================================================================================
+unique id          the producer's address (4 or 16 bytes), its process id (2), a number of the process (4),
+                   milliseconds since its month began, in its time zone (4), a counter (2)
+offset id          the broker's address (4 or 16), its port (4), the byte of its commit log (8)
+=================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from bindings.archive.rocketmq.id import OffsetId, id_bytes
+
+__all__ = ["OffsetId", "UniqueId", "UniqueIds"]
+
+BEHIND: Final = 1_000_000
+"""By so many milliseconds may a clock have gone back; then it is taken to stand at the month's begin."""
+
+
+class UniqueId(NamedTuple):
+    """What a unique id tells (`MessageClientIDSetter`)."""
+
+    host: IPv4Address | IPv6Address
+    process: int
+    number: int
+    since_month: int
+    """Milliseconds, as 32 bits with a sign: a clock before the month's begin makes it less than 0."""
+    counter: int
+
+    @classmethod
+    def parse(cls, text: str) -> UniqueId:
+        """Raises InputError for what cannot be one."""
+        raw = id_bytes(text, "a unique id")
+        at = len(raw) - 12
+        return cls(
+            ip_address(raw[:at]),
+            int.from_bytes(raw[at : at + 2], "big"),
+            int.from_bytes(raw[at + 2 : at + 6], "big"),
+            int.from_bytes(raw[at + 6 : at + 10], "big", signed=True),
+            int.from_bytes(raw[at + 10 :], "big"),
+        )
+
+
+class UniqueIds:
+    """Gives unique ids (`MessageClientIDSetter.createUniqID`).
+
+    ``number`` tells this process apart from others of its id on hosts of its address, containers for example: let it be
+    random. ``now`` tells milliseconds since 1970; months begin in the time zone of this machine, as in Java.
+    """
+
+    def __init__(self, host: str, process: int, number: int, now: Callable[[], int]) -> None:
+        fixed = ip_address(host).packed + (process & 0xFFFF).to_bytes(2, "big") + (number & 0xFFFFFFFF).to_bytes(4)
+        self._fixed = fixed.hex().upper()
+        self._now = now
+        self._counter = 0
+        self._moment = now()
+        self._begun, self._ends = _month(self._moment)
+        self._head = self._head_at(self._moment)
+
+    def next(self) -> str:
+        """An id that was not given before, unless 65,536 are given within a millisecond."""
+        now = self._now()
+        if now != self._moment:
+            self._moment, self._head = now, self._head_at(now)
+        counter = self._counter
+        self._counter = (counter + 1) & 0xFFFF
+        return f"{self._head}{counter:04X}"
+
+    def _head_at(self, now: int) -> str:
+        if now >= self._ends:
+            self._begun, self._ends = _month(now)
+        since = now - self._begun
+        if -BEHIND < since < 0:
+            since = 0
+        return f"{self._fixed}{since & 0xFFFFFFFF:08X}"
+
+
+def _month(now: int) -> tuple[int, int]:
+    """When the month of a moment begins and ends."""
+    at = time.localtime(now // 1000)
+    begin = time.mktime((at.tm_year, at.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+    end = time.mktime((at.tm_year, at.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
+    return int(begin) * 1000, int(end) * 1000

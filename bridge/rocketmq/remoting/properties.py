@@ -1,0 +1,159 @@
+r"""Names of topics, groups and properties, what RocketMQ allows of each, and the text that properties travel as.
+
+Properties are pairs of texts in no order, for brokers keep them in a hash table. Each is written ``name \x01 value
+\x02``, so that neither control character can be in one; and one without a value is gone when it is read. Those of
+RocketMQ's own are among them, tags and keys for example; their names are reserved.
+
+The limits are those of the Java client (`Validators`, `Message.putUserProperty`), and of brokers, which refuse what is
+beyond: there a message without a body is as illegal as one that is too large.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from bindings.archive.rocketmq.record import properties_of
+from exchange.errors import HashstarError
+
+__all__ = [
+    "BODY_BYTES", "DELAY", "GROUP_LENGTH", "KEYS", "PROPERTIES_BYTES", "RESERVED", "SHARDING_KEY", "SYSTEM", "TAGS",
+    "TIMER_DELIVER_MS", "TOPIC_LENGTH", "TRANSIENT", "UNIQ_KEY", "WAIT", "IllegalMessage", "checked_body",
+    "checked_group", "checked_properties", "checked_topic", "decoded", "encoded", "is_legal_name", "checked_property",
+]  # fmt: skip
+
+TOPIC_LENGTH: Final = 127
+GROUP_LENGTH: Final = 120
+"""`Validators.TOPIC_MAX_LENGTH`, `GROUP_MAX_LENGTH`: characters."""
+BODY_BYTES: Final = 4 << 20
+"""`DefaultMQProducer.maxMessageSize`; the broker's own setting ``maxMessageSize`` is as large."""
+PROPERTIES_BYTES: Final = 32_767
+"""Of all properties as they are stored, RocketMQ's own with them."""
+
+LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+KEYS: Final = "KEYS"
+"""What a message can be found by; several with spaces between."""
+TAGS: Final = "TAGS"
+"""What a topic is filtered by. One tag, in spite of its name."""
+WAIT: Final = "WAIT"
+"""``false``: the broker answers before the message is on the disk, or at the replica."""
+DELAY: Final = "DELAY"
+"""The level of the delay; see `bridge.rocketmq.remoting.message`."""
+UNIQ_KEY: Final = "UNIQ_KEY"
+"""The id that the producer gave; see `bridge.rocketmq.remoting.ids`."""
+SHARDING_KEY: Final = "__SHARDINGKEY"
+"""What the queue was chosen by, if the producer says so: the proxy does, of gRPC's message groups."""
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TRANSIENT: Final = "__RMQ.TRANSIENT."
+"""So begin the names of properties that brokers do not store."""
+
+RESERVED: Final = frozenset({
+    "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CLUSTER", "CONSUME_START_TIME", "CORRECTION_FLAG",
+    "CORRELATION_ID", "DELAY", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DUP_INFO", "EXTEND_UNIQ_INFO",
+    "INNER_MULTI_QUEUE_OFFSET", "INSTANCE_ID", "KEYS", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG",
+    "MSG_REGION", "MSG_TYPE", "ORIGIN_GROUP", "ORIGIN_MESSAGE_ID", "PGROUP", "POP_CK", "POP_CK_OFFSET",
+    "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REPLY_TO_CLIENT", "RETRY_TOPIC", "TAGS",
+    "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY",
+    "TIMER_DEQUEUE_MS", "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRANSFER_FLAG", "TRAN_MSG",
+    "TRAN_PREPARED_QUEUE_OFFSET", "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#",
+    "__LITE_TOPIC",
+})  # fmt: skip
+"""Names that no user may give a property (`MessageConst.STRING_HASH_SET` of 5.5.0)."""
+
+SYSTEM: Final = RESERVED | {
+    "CHECK_IMMUNITY_TIME_IN_SECONDS", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_NUM",
+    "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "TIMER_ROLL_LABEL", "TRACE_CONTEXT", "TRANSACTION_CHECK_TIMES",
+    "__transactionId__",
+}  # fmt: skip
+"""Those, and the others that mean something to brokers and clients, though a user might give them."""
+
+CONTROL: Final = re.compile("[\x01\x02]")
+ALL_OTHERS: Final = bytes([0, *range(3, 256)])
+TRIMMED: Final = "".join(map(chr, range(33)))
+"""What ``String.trim`` takes away."""
+
+
+class IllegalMessage(HashstarError):
+    """A message, or a name, that RocketMQ does not take: ``MESSAGE_ILLEGAL``, told before it is sent."""
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether it has characters, and only those that topics and groups may have."""
+    return LEGAL.fullmatch(name) is not None
+
+
+def checked_topic(topic: str) -> str:
+    """The topic, if it can be one (`Validators.checkTopic`). Raises IllegalMessage."""
+    return _checked_name("topic", topic, TOPIC_LENGTH)
+
+
+def checked_group(group: str) -> str:
+    """The group, if it can be one (`Validators.checkGroup`). Raises IllegalMessage."""
+    return _checked_name("group", group, GROUP_LENGTH)
+
+
+def _checked_name(what: str, name: str, longest: int) -> str:
+    if not name.strip():
+        raise IllegalMessage(f"{what}: its name is blank")
+    if len(name) > longest:
+        raise IllegalMessage(f"{what} {name[:40]!r}...: it has {len(name)} characters; RocketMQ allows {longest}")
+    if not is_legal_name(name):
+        wrong = next(each for each in name if not is_legal_name(each))
+        raise IllegalMessage(f"{what} {name!r}: {wrong!r} cannot be in it; letters, digits, % | _ - can")
+    return name
+
+
+def checked_body(body: bytes, limit: int = BODY_BYTES) -> bytes:
+    """The body, if it is not empty and not longer than the limit (`Validators.checkMessage`). Raises IllegalMessage."""
+    if not body:
+        raise IllegalMessage("its body is empty; RocketMQ takes no message without one")
+    if len(body) > limit:
+        raise IllegalMessage(f"its body has {len(body)} bytes; the limit is {limit}")
+    return body
+
+
+def checked_property(name: str, value: str) -> None:
+    """Whether a user may give a message this property (`Message.putUserProperty`). Raises IllegalMessage."""
+    if name in RESERVED:
+        raise IllegalMessage(f"property {name!r}: the name is RocketMQ's own")
+    if not name.strip(TRIMMED):
+        raise IllegalMessage("a property's name is blank")
+    if not value.strip(TRIMMED):
+        raise IllegalMessage(f"property {name!r}: its value is blank")
+
+
+def checked_properties(properties: Mapping[str, str]) -> bytes:
+    """The properties encoded, if all of them arrive as they are. Raises IllegalMessage for the first that does not."""
+    try:
+        raw = encoded(properties)
+    except UnicodeEncodeError:
+        raise IllegalMessage("a property is not text that UTF-8 can hold") from None
+    # As many separators as are written, and something before each: then nothing is wrong with any.
+    separators = raw.translate(None, ALL_OTHERS)
+    if separators != b"\x01\x02" * len(properties) or "" in properties or "" in properties.values():
+        _blame(properties)
+    if len(raw) > PROPERTIES_BYTES:
+        raise IllegalMessage(f"its properties are {len(raw)} bytes; RocketMQ takes {PROPERTIES_BYTES}")
+    return raw
+
+
+def _blame(properties: Mapping[str, str]) -> None:
+    for name, value in properties.items():
+        if not name:
+            raise IllegalMessage("a property's name is empty")
+        if not value:
+            raise IllegalMessage(f"property {name!r}: its value is empty; RocketMQ would lose it")
+        if CONTROL.search(name) or CONTROL.search(value):
+            raise IllegalMessage(f"property {name!r}: it has a character 1 or 2, which separate properties")
+
+
+def encoded(properties: Mapping[str, str]) -> bytes:
+    """`MessageDecoder.messageProperties2String`, in UTF-8. Raises UnicodeEncodeError."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+
+
+def decoded(raw: bytes) -> dict[str, str]:
+    """`MessageDecoder.string2messageProperties`; bytes that are not UTF-8 are kept (PEP 383), as Java does not."""
+    return properties_of(raw)

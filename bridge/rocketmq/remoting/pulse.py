@@ -1,0 +1,172 @@
+"""Whether the servers that a client needs are alive, found out within seconds.
+
+A pull waits at its broker for 15 s, and its answer is given up after 30 s; a broker that is stopped, cut off or frozen
+would be noticed as late. So a server that sent nothing for `QUIET` seconds is asked something small, and any answer, a
+refusal as well, is a sign of life. A connection over which nothing comes for `GIVE_UP` seconds in spite of that is
+ended: after a break of the network it would wait for TCP, which takes up to minutes to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.errors import RemotingError
+from exchange.partition.clients.rocketmq.queues import MASTER
+
+__all__ = ["Pulse"]
+
+LOOK_EVERY: Final = 0.5
+"""Seconds between looks at who is quiet."""
+QUIET: Final = 2.0
+"""Seconds without a sign of life after which a server is asked for one."""
+ANSWER: Final = 2.5
+"""Seconds that the answer may take before it is asked again; a late answer is a sign of life, too."""
+SILENT: Final = 5.0
+"""Seconds without a sign of life that are trouble."""
+GIVE_UP: Final = 10.0
+"""Seconds without a sign of life after which a connection is ended."""
+
+NAME_SERVERS: Final = ""
+"""Stands for the name servers among the names of brokers."""
+
+
+class Watched(NamedTuple):
+    """Servers of which one must be alive, and what they can be asked."""
+
+    addresses: tuple[str, ...]
+    topic: str
+
+
+class Pulse:
+    """Watches the name servers, and the brokers of some topics: of each its master, or with ``replicas`` any server.
+
+    With ``replicas``, as for a source, a broker that leaves the routes without being alive is trouble as well: what it
+    has stored is not read. ``failed`` is called with what ended the watching, which nothing should.
+    """
+
+    def __init__(
+        self, client: Client, topics: Iterable[str], *, replicas: bool, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._client: Final = client
+        self._topics: Final = tuple(topics)
+        self._replicas: Final = replicas
+        self._failed: Final = failed
+        self._watched: dict[str, Watched] = {}
+        self._heard: Final[dict[str, float]] = {}
+        self._reasons: Final[dict[str, str]] = {}
+        self._probes: Final[dict[str, asyncio.Task[None]]] = {}
+        self._loop: Final = asyncio.get_running_loop()
+        self._since = self._looked = self._loop.time()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to watch."""
+        self._task = self._loop.create_task(self._watch())
+        self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """Stop."""
+        tasks = self.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Stop without waiting: return the tasks that are about to end."""
+        tasks = [*self._probes.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    @property
+    def trouble(self) -> str | None:
+        """Which servers have been silent for how long, and why; None: none."""
+        now = self._loop.time()
+        found = [text for name, watched in self._watched.items() if (text := self._silence(name, watched, now))]
+        return "; ".join(found) or None
+
+    def _silence(self, name: str, watched: Watched, now: float) -> str | None:
+        heard = max([self._heard_from(address) for address in watched.addresses], default=self._since)
+        if now - heard < SILENT:
+            return None
+        what = f"broker {name!r}" if name else "the name server" if len(watched.addresses) == 1 else "all name servers"
+        reason = next((self._reasons[each] for each in watched.addresses if each in self._reasons), "")
+        if not watched.addresses:
+            reason = "it has no master"
+        return f"no sign of life from {what} for {now - heard:.0f} s{f' ({reason})' if reason else ''}"
+
+    def _heard_from(self, address: str) -> float:
+        channel = self._client.open_channel(address)
+        heard = self._heard.get(address, self._since)
+        return max(heard, self._since, self._since if channel is None else channel.heard_at)
+
+    async def _watch(self) -> None:
+        while True:
+            now = self._loop.time()
+            if now - self._looked > SILENT:  # this process was stopped, or stuck: servers may well have spoken
+                self._since = now
+            self._looked = now
+            self._watched = self._to_watch()
+            for name, watched in self._watched.items():
+                for address in watched.addresses:
+                    if address not in self._probes and now - self._heard_from(address) >= QUIET:
+                        self._probe(name, address, watched.topic)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _to_watch(self) -> dict[str, Watched]:
+        """Return the name servers and brokers, also those that were in the routes before and have fallen silent."""
+        topic = self._topics[0] if self._topics else ""
+        found = {NAME_SERVERS: Watched(self._client.settings.name_servers, topic), **dict(self._in_routes())}
+        if self._replicas:
+            now = self._loop.time()
+            for name, watched in self._watched.items():
+                alive = any(now - self._heard_from(address) < QUIET for address in watched.addresses)
+                if name not in found and not alive:
+                    found[name] = watched
+        return found
+
+    def _in_routes(self) -> Iterator[tuple[str, Watched]]:
+        routes = self._client.routes()
+        for topic in self._topics:
+            route = routes.get(topic)
+            if route is None:
+                continue
+            with_queues = {data.broker for data in route.queues}
+            for data in route.brokers:
+                if data.broker in with_queues:
+                    servers: Mapping[int, str] = dict(data.addresses)
+                    needed = [servers[at] for at in sorted(servers) if self._replicas or at == MASTER]
+                    yield data.broker, Watched(tuple(needed), topic)
+
+    def _probe(self, name: str, address: str, topic: str) -> None:
+        task = self._probes[address] = self._loop.create_task(self._ask(name, address, topic))
+        task.add_done_callback(lambda done: self._probed(address, done))
+
+    async def _ask(self, name: str, address: str, topic: str) -> None:
+        code, fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
+        if name:
+            # Of a queue that the broker has: asked for any other, it would make its files.
+            code, fields = RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0", "bname": name}
+        try:
+            await self._client.invoke(address, code, fields, timeout=ANSWER)
+        except RemotingError as error:
+            self._reasons[address] = str(error)
+            channel = self._client.open_channel(address)
+            if channel is not None and self._loop.time() - self._heard_from(address) >= GIVE_UP:
+                channel.abort(f"nothing came for {GIVE_UP:g} s")
+            # A connection that is refused is refused at once, and need not be tried twice a second.
+            await asyncio.sleep(LOOK_EVERY)
+        else:
+            self._heard[address] = self._loop.time()
+            self._reasons.pop(address, None)
+
+    def _probed(self, address: str, probe: asyncio.Task[None]) -> None:
+        del self._probes[address]
+        if not probe.cancelled() and (error := probe.exception()) is not None:
+            self._failed(error)
+
+    def _ended(self, watching: asyncio.Task[None]) -> None:
+        if not watching.cancelled() and (error := watching.exception()) is not None:
+            self._failed(error)

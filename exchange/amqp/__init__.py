@@ -1,0 +1,23 @@
+"""AMQP 0-9-1 field tables and content headers, to the bit.
+
+`fields` is the codec of values and tables, `content` the header of a message: bytes that are edited without decoding
+the rest; `lazy` makes messages of them that are decoded when somebody asks. Pure: bytes in, values out.
+"""
+
+from exchange.amqp.content import ContentHeader
+from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
+from exchange.amqp.lazy import Headers, Properties, assembled, content_of, message_of
+
+__all__ = [
+    "ContentHeader",
+    "Headers",
+    "MalformedHeader",
+    "Properties",
+    "Repeated",
+    "Spelled",
+    "assembled",
+    "content_of",
+    "decode_table",
+    "encode_table",
+    "message_of",
+]

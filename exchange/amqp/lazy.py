@@ -1,0 +1,124 @@
+"""Messages that keep their content header as bytes until somebody looks at it.
+
+A message made by `message_of` has `Headers` and `Properties` that decode themselves on first use; `content_of` gives
+such a message's bytes back untouched. Routing by key decodes nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from exchange.amqp.content import ContentHeader
+from exchange.message import Message
+
+__all__ = ["Headers", "Properties", "assembled", "content_of", "message_of"]
+
+
+class _Decoding(Mapping[str, Any]):
+    """A part of a content header, decoded on first use."""
+
+    __slots__ = ("_decoded", "content")
+
+    def __init__(self, content: ContentHeader) -> None:
+        self.content = content
+        self._decoded: Mapping[str, Any] | None = None
+
+    @property
+    def decoded(self) -> Mapping[str, Any]:
+        """All of it; headers are a dict or a `Repeated`. Raises MalformedHeader."""
+        if self._decoded is None:
+            self._decoded = self._decode()
+        return self._decoded
+
+    @abstractmethod
+    def _decode(self) -> Mapping[str, Any]: ...
+
+    def __getitem__(self, key: str) -> Any:
+        return self.decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.decoded)
+
+    def __len__(self) -> int:
+        return len(self.decoded)
+
+    def __eq__(self, other: object) -> bool:
+        return self.decoded == (other.decoded if isinstance(other, type(self)) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decoded!r})"
+
+
+class Headers(_Decoding):
+    """The headers of a content header, decoded on first use; whether a name is there is known before."""
+
+    __slots__ = ()
+
+    def _decode(self) -> Mapping[str, Any]:
+        return self.content.headers()
+
+    def __contains__(self, key: object) -> bool:
+        if self._decoded is None and type(key) is str:
+            return self.content.find(key) is not None
+        return key in self.decoded
+
+    def __bool__(self) -> bool:
+        start, end = self.content.table
+        return start < end
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Headers) and self.content == other.content) or super().__eq__(other)
+
+    __hash__ = None  # as a dict
+
+
+class Properties(_Decoding):
+    """The other properties of a content header, decoded on first use."""
+
+    __slots__ = ()
+
+    def _decode(self) -> Mapping[str, Any]:
+        return self.content.properties()
+
+
+# The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
+_new: Final = object.__new__
+_set_exchange, _set_routing_key, _set_headers, _set_properties, _set_body = (
+    getattr(Message, name).__set__ for name in ("exchange", "routing_key", "headers", "properties", "body")
+)
+
+
+def assembled(
+    exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any], body: bytes
+) -> Message:
+    """The message of these parts, as its constructor would make it."""
+    message = _new(Message)
+    _set_exchange(message, exchange)
+    _set_routing_key(message, routing_key)
+    _set_headers(message, headers)
+    _set_properties(message, properties)
+    _set_body(message, body)
+    return message
+
+
+def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
+    """The message of this header, which is decoded when the router, or whoever, looks at it."""
+    return assembled(exchange, routing_key, Headers(content), Properties(content), body)
+
+
+def content_of(message: Message) -> ContentHeader:
+    """The content header of a message: the very bytes if it came from `message_of`, else written as `of` does.
+
+    Of a message of plain mappings, no headers are no table. Raises as `ContentHeader.of`.
+    """
+    headers, properties = message.headers, message.properties
+    content = getattr(headers, "content", None)  # which takes a fifth of asking what they are
+    if getattr(properties, "content", None) is content and isinstance(content, ContentHeader):
+        return content
+    if isinstance(headers, Headers):
+        return ContentHeader.of(headers.decoded if headers.content.has_table else None, properties)
+    return ContentHeader.of(headers or None, properties)

@@ -1,0 +1,1 @@
+"""The commands of the engine: `hashstar route`, `explain`, `partition` and `selector`."""

@@ -1,0 +1,217 @@
+"""``hashstar partition``: keys in, partitions out; and what moves when something changes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from random import Random
+from typing import IO, Any, Final, NamedTuple
+
+import click
+
+from exchange.commands.console import fail
+from exchange.display import dump_json
+from exchange.errors import HashstarError, InputError
+from exchange.field_json import decode, json_line, message_from_json
+from exchange.json_text import Refused, find_fault, unique
+from exchange.partition import picture
+from exchange.partition.moves import KeyCounts, Way, moves
+from exchange.partition.partitioner import Appended, Choice, Producer
+from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.specification import key_from, partitioner_from, partitions_from
+from exchange.partition.partitioning.strategies import STRATEGIES, strategy_named
+
+__all__ = ["partition_command"]
+
+
+class _Named(NamedTuple):
+    """A way with the text it was given as."""
+
+    strategy: str
+    partitions: str
+    way: Way
+
+    def __str__(self) -> str:
+        return f"{self.strategy} over {self.partitions}"
+
+
+def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    for strategy in STRATEGIES.values():
+        click.echo(strategy.name + (f"({', '.join(strategy.parameters)})" if strategy.parameters else ""))
+        for label, text in (("mirrors", strategy.mirrors), ("promise", strategy.promise), ("cost", strategy.cost)):
+            click.echo(f"    {label}: {text}")
+    context.exit()
+
+
+@click.command("partition")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_strategies,
+              help="Name every strategy, whom it mirrors, what it promises and what that costs.")  # fmt: skip
+@click.option("--partitioner", "-p", required=True, metavar="STRATEGY", help="kafka.murmur2; --list names them all.")
+@click.option("--partitions", "-n", required=True, metavar="PARTITIONS",
+              help="How many: 12. RocketMQ: broker-a:4,broker-b:4, in the order of the queue list. Super streams: "
+              "names. Kafka's leaders, where they matter: b1@rack-1:6,b2@rack-2:6.")  # fmt: skip
+@click.option("--by", metavar="KEY", help="The lines are messages, and this part of each is its key: routing_key, "
+              'word 2, header "name", property message_id, body "/json/pointer".')  # fmt: skip
+@click.option("--to", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
+              "another STRATEGY, or lost=BROKER; can be given several times.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="With --to: the report as one JSON object.")
+@click.option("--seed", type=int, help="Choose also where the key does not decide, as one producer with this chance; "
+              'fields "size" (bytes appended) and "time" (milliseconds) of the lines move it on.')  # fmt: skip
+@click.argument("file", type=click.File("rb"), default="-")
+def partition_command(
+    partitioner: str,
+    partitions: str,
+    by: str | None,
+    changes: tuple[str, ...],
+    as_json: bool,
+    seed: int | None,
+    file: IO[bytes],
+) -> None:
+    """Say which partition the named client would choose: a line of JSON each in, the same with "partition" out.
+
+    In: {"key": "order-1"}; other fields stay as they are. A key is null, a string, {"!bytes": "<base64>"},
+    {"!long": 5}, {"!signedint": 5} (Java's Integer) or another typed value. Out: "partition" is Kafka's number, or what
+    else its system calls the partition; null, with the reason as "rule", where the key does not decide.
+    """
+    try:
+        before = _way(partitioner, partitions)
+        source = key_from(by) if by is not None else None
+        lines = _lines(file, source)
+        if changes and seed is not None:
+            raise InputError("--seed is for choosing where the key does not decide, and --to compares what keys decide")
+        if changes:
+            _report(lines, before, _changed(before, changes), as_json)
+        else:
+            _choose(lines, before, seed)
+    except HashstarError as error:
+        fail(error)
+
+
+def _way(strategy: str, partitions: str) -> _Named:
+    name = strategy.split("(", 1)[0].strip()
+    strategy_named(name)
+    return _Named(strategy, partitions, Way(partitioner_from(strategy), partitions_from(partitions, name)))
+
+
+def _changed(before: _Named, changes: tuple[str, ...]) -> _Named:
+    after = before
+    lost = [change.removeprefix("lost=") for change in changes if change.startswith("lost=")]
+    for change in changes:
+        if change.startswith("lost="):
+            continue
+        name = change.partition("(")[0].strip()
+        if name in STRATEGIES or "(" in change:
+            after = _way(change, after.partitions)
+            continue
+        try:
+            after = _way(after.strategy, change)
+        except InputError:
+            if re.fullmatch(r"[A-Za-z][\w.-]*", name):  # what has no partitions of such names is to be a strategy
+                strategy_named(name)
+            raise
+    for broker in lost:
+        partitions = after.way.partitions
+        if broker not in {partition.leader.name for partition in partitions if partition.leader}:
+            raise InputError(f"--to lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
+        lists_queues = strategy_named(after.strategy.split("(", 1)[0]).lists_queues
+        try:
+            left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
+        except ValueError:
+            raise InputError(f"--to lost={broker}: no queue is left, as all are on that broker") from None
+        after = _Named(after.strategy, f"{after.partitions} without {broker}", Way(after.way.partitioner, left))
+    return after
+
+
+class _Line(NamedTuple):
+    """A line that was read: where, its JSON object, and its key."""
+
+    place: str
+    fields: dict[str, Any]
+    key: Any
+
+
+def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
+    for number, raw in enumerate(file, 1):
+        if not raw.strip():
+            continue
+        place = f"{getattr(file, 'name', '-')}:{number}"
+        try:
+            fields = json.loads(raw, object_pairs_hook=unique, parse_float=_finite, parse_constant=_finite)
+            if not isinstance(fields, dict):
+                raise InputError("expected a JSON object")  # noqa: TRY301
+            yield _Line(place, fields, _key(fields) if source is None else source.of(message_from_json(fields)))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{place}: not JSON: {error}") from None
+        except (ValueError, Refused, RecursionError) as error:
+            raise InputError(f"{place}: {find_fault(raw.decode('utf-8', 'replace')) or error}") from None
+        except InputError as error:
+            raise InputError(f"{place}: {error}") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is no number that JSON has")
+    return number
+
+
+def _key(fields: dict[str, Any]) -> Any:
+    if "key" not in fields:
+        raise InputError('no "key"; write {"key": null} for a record without one, or name its place with --by')
+    return decode(fields["key"])
+
+
+def _choose(lines: Iterator[_Line], named: _Named, seed: int | None) -> None:
+    """Write each line with its partition."""
+    way = named.way
+    now = 0
+    producer = None if seed is None else Producer(way.partitioner, Random(seed).randrange, lambda: now)
+    out = sys.stdout.buffer
+    for place, fields, key in lines:
+        try:
+            if producer is None:
+                choice = way.partitioner.choose(key, way.partitions)
+            else:
+                now = _number(fields, "time", now)
+                choice = producer.choose("", key, way.partitions)
+                if "size" in fields:
+                    producer.tell("", Appended(_number(fields, "size", 0)), way.partitions)
+        except InputError as error:
+            raise InputError(f"{place}: {error}") from None
+        out.write(json_line(fields | _answer(choice, way)))
+    out.flush()
+
+
+def _number(fields: dict[str, Any], name: str, default: int) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int:
+        raise InputError(f'"{name}" is not an integer: {value!r}')
+    return value
+
+
+def _answer(choice: Choice, way: Way) -> dict[str, Any]:
+    if choice.partition is None:
+        return {"partition": None, "rule": choice.rule}
+    partition = way.partitions[choice.partition]
+    return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
+
+
+PROGRESS_EVERY: Final = 100_000
+
+
+def _report(lines: Iterator[_Line], before: _Named, after: _Named, as_json: bool) -> None:
+    counts = KeyCounts()
+    for number, (_, _, key) in enumerate(lines, 1):
+        counts.add(key)
+        if number % PROGRESS_EVERY == 0 and sys.stderr.isatty():
+            click.echo(f"\r{number:,} messages, {len(counts):,} keys", nl=False, err=True)
+    moved = moves(counts, before.way, after.way)
+    if as_json:
+        click.echo(dump_json(picture.to_json(moved, str(before), str(after))))
+    else:
+        click.echo(picture.describe(moved, str(before), str(after)))

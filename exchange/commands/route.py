@@ -1,0 +1,325 @@
+"""``hashstar route`` and ``explain``: the engine at the command line, JSON lines in and out.
+
+How a topology is read from a file is not the engine's business: ``commands`` is given a function for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from os import SEEK_END
+from random import Random
+from typing import IO, Any, Final
+
+import click
+
+from exchange.commands.console import fail, timeout_option
+from exchange.commands.partition import partition_command
+from exchange.commands.selector import selector_command
+from exchange.display import clip_line, dump_json, escape_lines
+from exchange.entities.profile import RELEASES, profile_by_name
+from exchange.errors import BrokerError, HashstarError, InputError, NotFound
+from exchange.field_json import decode, json_line, message_from_json
+from exchange.field_values import to_bytes
+from exchange.json_text import JsonFault, parse, value_from_line
+from exchange.limits import SHORTSTR_BYTES
+from exchange.lines import read_lines
+from exchange.message import Message
+from exchange.routing.explain import describe, to_json
+from exchange.routing.route import Route
+from exchange.routing.router import Router
+from exchange.topology.topology import Topology
+
+__all__ = ["Load", "commands", "topology_options"]
+
+Load = Callable[[str, str | None, str | None], Topology]
+"""A source of topologies, a virtual host or None, a profile's name or None -> a topology that a router can be made of.
+
+Raises InputError, which names the source.
+"""
+
+REMEMBERED_LINES: Final = 65_536
+FIELDS: Final = frozenset({"exchange", "routing_key", "headers", "properties", "body"})
+"""The fields of a message that routing reads."""
+MEANT: Final = {name.replace("_", ""): name for name in FIELDS}
+"""A field's name as a slip leaves it, without case and separators -> the name."""
+LISTED: Final = 5
+"""Maximum number of ignored fields that a warning names."""
+
+
+def commands(load: Load) -> list[click.Command]:
+    """The commands of this package, reading topologies with ``load``."""
+
+    @click.command("route")
+    @topology_options
+    @click.option("--seed", type=int, help="Make the random exchange types choose the same way every time.")
+    @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, go on, and exit with 1.")
+    @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
+    @click.argument("file", type=click.File("rb"), default="-")
+    def route_command(
+        source: str,
+        vhost: str | None,
+        profile: str | None,
+        seed: int | None,
+        skip_bad: bool,
+        line_buffered: bool,
+        file: IO[bytes],
+    ) -> None:
+        """Route messages: a line of JSON each in, a line of JSON each out, in the same order.
+
+        In, also gzipped: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties":
+        {...}}. Other fields are ignored with a warning; one that a slip made of these, such as "routingKey", is an
+        error. Blank lines have no answer.
+
+        Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and "undecided", with the names
+        of exchanges whose type is unknown, where there are any ("unroutable" is then null if it depends on them);
+        "partitions", where queues are partitioned: queue -> partition, null where the key does not decide. AMQP types
+        that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
+
+        The first line that cannot be routed ends the command with 2; with --skip-bad, {"error": ...} stands in the
+        place of its answer.
+        """
+        if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
+            raise click.UsageError("the topology and the messages cannot both come from standard input")
+        router = Router(_loaded(load, source, vhost, profile), choose=Random(seed).randrange)
+        out = sys.stdout.buffer
+        notes = _Notes(skip_bad)
+        try:
+            for line in _with_progress(file, _routed(router, file, notes)):
+                out.write(line)
+                if line_buffered:
+                    out.flush()
+        except InputError as error:
+            fail(error)
+        finally:
+            out.flush()
+        if notes.ignored:
+            names = ", ".join(map(json.dumps, sorted(notes.ignored)[:LISTED]))
+            more = f" and {len(notes.ignored) - LISTED} more" if len(notes.ignored) > LISTED else ""
+            click.echo(escape_lines(f"fields that are ignored: {names}{more}"), err=True)
+        if notes.bad:
+            found = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
+            click.echo(escape_lines(f"{found} {notes.first}"), err=True)
+            sys.exit(1)
+
+    @click.command("explain")
+    @topology_options
+    @click.option(
+        "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+    )
+    @click.option(
+        "--property", "-P", "properties", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+    )
+    @click.option("--body", default="", help="The body, for queues partitioned by a field of it.")
+    @click.option("--queue", "-q", help="Say why this queue does, or does not, get the message.")
+    @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+    @click.argument("exchange")
+    @click.argument("routing_key", default="")
+    def explain_command(
+        source: str,
+        vhost: str | None,
+        profile: str | None,
+        headers: tuple[str, ...],
+        properties: tuple[str, ...],
+        body: str,
+        queue: str | None,
+        as_json: bool,
+        exchange: str,
+        routing_key: str,
+    ) -> None:
+        """Explain where one message goes and why: EXCHANGE is its exchange ("" the default one).
+
+        With --queue, the nearest binding to that queue is shown, and the word or header that fails.
+        """
+        topology = _loaded(load, source, vhost, profile)
+        router = Router(topology)
+        try:
+            for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
+                _check_short(text, name)
+            message = Message(
+                exchange,
+                routing_key,
+                dict([_field("--header", given) for given in headers]),
+                dict([_field("--property", given) for given in properties]),
+                body.encode("utf-8", "surrogateescape"),
+            )
+            explanation = router.explain(message, queue)
+        except NotFound as error:
+            fail(InputError(f"{error}{_meant(exchange, topology)}"))
+        except HashstarError as error:
+            fail(error)
+        if as_json:
+            click.echo(dump_json({**to_json(explanation), "profile": topology.profile.name}))
+        else:
+            click.echo(describe(explanation))
+
+    return [route_command, explain_command, partition_command, selector_command]
+
+
+class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a profile, or a version of RabbitMQ."""
+
+    name = "release"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name as it is given, if there is such a profile."""
+        if profile_by_name(value) is None:
+            self.fail(f"{value!r} has no profile: give {RELEASES}")
+        return str(value)
+
+
+def profile_option(
+    default: str = "the one that the source names, else the newest",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names the release of RabbitMQ."""
+    return click.option(
+        "--profile",
+        type=ProfileType(),
+        metavar="RELEASE",
+        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10; 3.10 is the oldest "
+        f"[default: {default}].",
+    )
+
+
+def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name a topology, for every command that asks for one."""
+    for option in (
+        timeout_option,
+        profile_option(),
+        click.option("--vhost", help="The virtual host; needed only where the file has several."),
+        click.option(
+            "--topology",
+            "-t",
+            "--definitions",
+            "-d",
+            "source",
+            required=True,
+            metavar="SOURCE",
+            help="A .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> Topology:
+    try:
+        return load(source, vhost, profile)
+    except HashstarError as error:
+        fail(error)
+
+
+@dataclass
+class _Notes:
+    """What is to be reported after the last line."""
+
+    go_on: bool
+    """Whether a bad line is answered and counted, and does not end the command."""
+    bad: int = 0
+    first: str = ""
+    """The place and reason of the first bad line."""
+    ignored: set[str] = field(default_factory=set)
+    """Names of fields that are no message's; at most `REMEMBERED_LINES`."""
+
+
+def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
+    """Yield the output lines. What cannot be routed raises InputError, or is noted and answered with its error."""
+    lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
+    for number, raw in read_lines(file):
+        try:
+            value = value_from_line(raw)
+            if type(value) is dict and not FIELDS.issuperset(value):
+                _check_fields(value, notes)
+            message = message_from_json(value)
+            route = router.route(message)
+        except (InputError, BrokerError) as error:
+            place = f"{getattr(file, 'name', '-')}:{number}: {error}"
+            if not notes.go_on:
+                raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
+            notes.bad += 1
+            notes.first = notes.first or place
+            yield json_line({"error": str(error)})
+            continue
+        key = (message.exchange, message.routing_key)
+        known = lines.get(key)
+        if known is None or known[0] is not route:
+            if len(lines) >= REMEMBERED_LINES:
+                lines.clear()
+            known = lines[key] = route, _line(message, route)
+        yield known[1]
+
+
+def _check_fields(value: dict[str, Any], notes: _Notes) -> None:
+    for name in value.keys() - FIELDS:
+        meant = MEANT.get(name.casefold().replace("_", "").replace("-", "").replace(" ", ""))
+        if meant is not None and meant not in value:
+            raise InputError(f"{json.dumps(name)} is no field of a message: {json.dumps(meant)} is")
+        if len(notes.ignored) < REMEMBERED_LINES:
+            notes.ignored.add(name)
+
+
+def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The same lines; on a terminal that they are not printed to, with a bar of how much of the file was read."""
+    if not sys.stderr.isatty() or sys.stdout.isatty() or not file.seekable():
+        yield from lines
+        return
+    size = file.seek(0, SEEK_END)
+    file.seek(0)
+    with click.progressbar(length=size, label="routing", file=sys.stderr) as bar:
+        for number, line in enumerate(lines):
+            if number % 10_000 == 0:
+                bar.update(file.tell() - bar.pos)
+            yield line
+        bar.update(size - bar.pos)
+
+
+def _line(message: Message, route: Route) -> bytes:
+    fields: dict[str, Any] = {
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "queues": route.queues,
+        "unroutable": route.unroutable,
+    }
+    if route.undecided:
+        fields["undecided"] = route.undecided
+    if route.placements:
+        fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
+    return json_line(fields)
+
+
+def _meant(exchange: str, topology: Topology) -> str:
+    from difflib import get_close_matches
+
+    near = [] if exchange in topology.exchanges else get_close_matches(exchange, topology.exchanges, 2)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _field(option: str, given: str) -> tuple[str, Any]:
+    name, separator, text = given.partition("=")
+    if not separator:
+        raise InputError(
+            f"{option} {_clipped(given)!r}: NAME=VALUE is wanted; for one without a value, {_clipped(given)}=null"
+        )
+    _check_short(name, f"the name of {option}")
+    try:
+        value = parse(text)
+    except json.JSONDecodeError:
+        return name, text
+    except JsonFault as error:
+        raise InputError(f"{option} {_clipped(name)}: {error}; a string is given in quotes, '\"...\"'") from None
+    try:
+        return name, decode(value, f"{option} {_clipped(name)}")
+    except RecursionError:
+        raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
+
+
+def _check_short(text: str, name: str) -> None:
+    size = len(to_bytes(text))
+    if size > SHORTSTR_BYTES:
+        raise InputError(f"{name} has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
+
+
+def _clipped(name: str) -> str:
+    return clip_line(name, 60)

@@ -1,0 +1,115 @@
+"""``hashstar selector``: is a selector what it seems, and does it take this message?"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+
+from exchange.commands.console import echo_line, fail
+from exchange.display import dump_json
+from exchange.errors import HashstarError, InputError
+from exchange.selector import explanation
+from exchange.selector.selector import LATEST, RELEASES, Selector
+from exchange.selector.tags import TAGS, Tags
+
+__all__ = ["selector_command"]
+
+NO_MATCH: Final = 1
+
+
+@click.group("selector")
+def selector_command() -> None:
+    """RocketMQ's selectors: SQL92 filters on properties, and tags."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text."),
+        click.option("--exact", is_flag=True, help="Read as the broker does, which stops where it cannot go on."),
+        click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST, show_default=True,
+                     help="RocketMQ's language since this release."),
+        click.option("--tags", "by_tags", is_flag=True, help="EXPRESSION is a subscription by tags: a || b."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@selector_command.command("check")
+@_options
+@click.argument("expression")
+def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_json: bool) -> None:
+    """Say whether a broker takes EXPRESSION, and which parts of it never match or mean something else.
+
+    Exit code 0: it is fine; 1: it is taken, and there are remarks; 2: it is refused.
+    """
+    selector = _parsed(expression, by_tags, release, exact)
+    remarks = selector.remarks if isinstance(selector, Selector) else ()
+    rest = selector.ignored if isinstance(selector, Selector) else None
+    if as_json:
+        told = {"ignored": rest, "remarks": [{"message": each.message, "span": each.span} for each in remarks]}
+        click.echo(dump_json(_head(selector) | told))
+    else:
+        for name, value in _head(selector).items():
+            echo_line(f"{name}: {', '.join(map(str, value)) or 'none'}")
+        if rest is not None:
+            echo_line(f"the broker ignores: {expression[rest[0] :]}")
+        for remark in remarks:
+            click.echo(str(remark))
+    sys.exit(1 if remarks or rest else 0)
+
+
+@selector_command.command("match")
+@_options
+@click.option("--property", "-P", "given", multiple=True, metavar="NAME=VALUE", help="A property of the message.")
+@click.argument("expression")
+def match_command(
+    expression: str, given: tuple[str, ...], by_tags: bool, release: str, exact: bool, as_json: bool
+) -> None:
+    """Say whether EXPRESSION takes a message with these properties, and what each part of it comes to.
+
+    The tag of a message is its property TAGS. Exit code 0: it does; 1: it does not; 2: EXPRESSION is refused.
+    """
+    selector = _parsed(expression, by_tags, release, exact)
+    try:
+        properties = dict([_property(each) for each in given])
+    except InputError as error:
+        fail(error)
+    matches = selector(properties)
+    parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
+    if as_json:
+        told: dict[str, Any] = {"matches": matches}
+        told |= {"parts": explanation.to_json(parts)} if isinstance(selector, Selector) else _sent(selector, properties)
+        click.echo(dump_json(told))
+    else:
+        click.echo("matches" if matches else "does not match")
+        if isinstance(selector, Selector):
+            click.echo(explanation.describe(parts))
+        elif not matches and _sent(selector, properties)["sent"]:
+            click.echo("the broker sends it, as its tag has the hash of another; the client drops it")
+    sys.exit(0 if matches else NO_MATCH)
+
+
+def _head(selector: Selector | Tags) -> dict[str, list[Any]]:
+    if isinstance(selector, Selector):
+        return {"properties": sorted(selector.names)}
+    return {"tags": sorted(selector.tags), "codes": sorted(selector.codes)}
+
+
+def _sent(tags: Tags, properties: dict[str, str]) -> dict[str, bool]:
+    return {"sent": tags.sends(properties.get(TAGS))}
+
+
+def _parsed(expression: str, by_tags: bool, release: str, exact: bool) -> Selector | Tags:
+    try:
+        return Tags.parse(expression, exact=exact) if by_tags else Selector.parse(expression, release, exact=exact)
+    except HashstarError as error:
+        fail(error)
+
+
+def _property(given: str) -> tuple[str, str]:
+    name, separator, value = given.partition("=")
+    if not separator:
+        raise InputError(f"--property {given!r}: NAME=VALUE is wanted")
+    return name, value

@@ -1,0 +1,321 @@
+"""Handlers by pattern, for a consumer.
+
+No message passes in silence: each is handled by all the handlers its key calls for, or an exception says which one
+failed or that there was none, unless the owner chose otherwise by name. A delivery is acknowledged only after that.
+A handler is called: one that only returns something to be awaited or iterated has not run, and has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Hashable, Sequence
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, Generic, Literal, TypeVar, overload
+
+from exchange.errors import HashstarError
+from exchange.forks import DISPATCHERS, lock_at_forks
+from exchange.message import Message
+from exchange.patterns.matcher import Matcher
+from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
+
+__all__ = ["Dispatcher", "NoHandler", "OnError", "message_from_pika"]
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+OnError = Literal["raise", "dead-letter", "requeue"]
+"""What becomes of a delivery that was not handled; `Dispatcher.consume` says what each means."""
+
+
+class NoHandler(HashstarError):
+    """No handler's pattern matches the key of a message."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"no handler for key {key!r}")
+        self.key = key
+
+
+class Dispatcher(Generic[M]):
+    """Calls the handlers whose patterns match a message's key.
+
+    >>> dispatcher = Dispatcher()
+    >>> @dispatcher.on("order.*.created")
+    ... @dispatcher.on("order.*.paid")
+    ... def bill(message):
+    ...     print("bill", message.routing_key)
+    >>> dispatcher.dispatch(Message("orders", "order.eu.paid"))
+    bill order.eu.paid
+    1
+
+    ``matching="all"`` calls every matching handler, ``"first"`` only the one registered first. Handlers are called in
+    the order of their registration, one that is registered under several patterns once, at the place of its first;
+    it keeps the place until its last pattern is removed. An exception from a handler ends the dispatch: the handlers
+    after it are not called, and the message, if it comes again, goes to those before it again.
+
+    ``no_handler`` is for a message that no pattern matches: ``"error"`` raises `NoHandler`, ``"ignore"`` does nothing,
+    a callable is called with the message. ``dialect`` is that of all patterns and keys: amqp, mqtt or nats. ``cache``
+    bounds the remembered keys; 0 remembers nothing.
+
+    Messages may be anything that ``key`` makes a key of; without it they are `Message` values, dispatched by their
+    routing key. Records of other clients take one line::
+
+        Dispatcher(key=lambda record: record.key().decode())  # Kafka, confluent_kafka.Message
+        Dispatcher(key=lambda record: record.key.decode())  # Kafka, kafka-python and aiokafka: ConsumerRecord
+        Dispatcher(key=lambda record: record.topic())  # by topic: the dots in its name separate words
+        Dispatcher(key=lambda message: message.tag or "")  # RocketMQ 5, rocketmq-python-client: Message
+        Dispatcher(key=lambda message: (message.tags or b"").decode())  # RocketMQ 4, rocketmq-client-python
+
+    Safe to use from several threads; the handlers run in the thread that dispatches.
+    """
+
+    @overload
+    def __init__(
+        self: Dispatcher[Message],
+        *,
+        dialect: Dialect | str = ...,
+        key: None = ...,
+        matching: Literal["all", "first"] = ...,
+        no_handler: Literal["error", "ignore"] | Callable[[Message], object] = ...,
+        cache: int = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *,
+        dialect: Dialect | str = ...,
+        key: Callable[[M], str],
+        matching: Literal["all", "first"] = ...,
+        no_handler: Literal["error", "ignore"] | Callable[[M], object] = ...,
+        cache: int = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        *,
+        dialect: Dialect | str = AMQP,
+        key: Callable[[Any], str] | None = None,
+        matching: Literal["all", "first"] = "all",
+        no_handler: Literal["error", "ignore"] | Callable[[Any], object] = "error",
+        cache: int = 65_536,
+    ) -> None:
+        if matching not in ("all", "first"):
+            raise ValueError(f'matching is "all" or "first", not {matching!r}')
+        if no_handler not in ("error", "ignore") and not callable(no_handler):
+            raise ValueError(f'no_handler is "error", "ignore" or a callable, not {no_handler!r}')
+        if callable(no_handler):
+            _check_runs_when_called(no_handler)
+        self.dialect: Final = dialect_named(dialect)
+        self._key: Final[Callable[[M], str]] = key or attrgetter("routing_key")
+        self._first_only: Final = matching == "first"
+        self._no_handler: Final = no_handler
+        self._lock: Final = lock_at_forks(DISPATCHERS)
+        self._matcher: Final[Matcher[tuple[int, Callable[[M], object]]]] = Matcher(self.dialect, cache=cache)
+        # Each handler's place in the order and its patterns, a dict because that keeps theirs.
+        self._handlers: Final[dict[Callable[[M], object], tuple[int, dict[Pattern, None]]]] = {}
+        self._next_place = 0
+
+    def on(self, pattern: str | Pattern) -> Callable[[Callable[[M], R]], Callable[[M], R]]:
+        """Register the decorated function for a pattern; stack several for several. Raises as `add` does."""
+        parsed = self._parsed(pattern)
+
+        def register(handler: Callable[[M], R]) -> Callable[[M], R]:
+            self.add(parsed, handler)
+            return handler
+
+        return register
+
+    def add(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
+        """Register a handler for a pattern; False when it is already.
+
+        Raises `PatternError`, with a caret, when the dialect does not allow the pattern, ValueError when it is in
+        another dialect, TypeError when the handler is no callable, not hashable, or a coroutine or generator function,
+        which a call would not run.
+        """
+        parsed = self._parsed(pattern)
+        _check_runs_when_called(handler)
+        if not isinstance(handler, Hashable):
+            raise TypeError(f"{handler!r} cannot be a handler: it has no hash, so it could not be found again")
+        with self._lock:
+            place, patterns = self._handlers.get(handler, (self._next_place, {}))
+            if parsed in patterns:
+                return False
+            self._matcher.bind(parsed, (place, handler))
+            patterns[parsed] = None
+            if len(patterns) == 1:
+                self._handlers[handler] = place, patterns
+                self._next_place += 1
+            return True
+
+    def remove(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
+        """Take a handler from a pattern; False when it is not there. Raises as `add` does."""
+        parsed = self._parsed(pattern)
+        with self._lock:
+            place, patterns = self._handlers.get(handler, (0, {}))
+            if parsed not in patterns:
+                return False
+            self._matcher.unbind(parsed, (place, handler))
+            del patterns[parsed]
+            if not patterns:
+                del self._handlers[handler]
+            return True
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """All patterns, each once, handler by handler: what a queue must be bound with to feed this dispatcher."""
+        with self._lock:
+            return tuple(dict.fromkeys(chain.from_iterable(patterns for _, patterns in self._handlers.values())))
+
+    def handlers(self, key: str) -> Sequence[Callable[[M], object]]:
+        """The handlers that a message with this key goes to, in the order they are called."""
+        if not isinstance(key, str):
+            raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
+        found: Collection[tuple[int, Callable[[M], object]]] = self._matcher.match(key)
+        if len(found) > 1:
+            found = (min(found),) if self._first_only else sorted(found)  # by place; no two are equal
+        return [handler for _, handler in found]
+
+    def dispatch(self, message: M) -> int:
+        """Call the message's handlers; how many that were, a callable ``no_handler`` included.
+
+        Raises what a handler raises, `NoHandler`, and TypeError when a handler returns an awaitable or a generator:
+        nobody would run it.
+        """
+        handlers = self._called_for(message)
+        for handler in handlers:
+            if (result := handler(message)) is not None:
+                _check_has_run(handler, result)
+        return len(handlers)
+
+    def _called_for(self, message: M) -> Sequence[Callable[[M], object]]:
+        key = self._key(message)
+        handlers = self.handlers(key)
+        if handlers or self._no_handler == "ignore":
+            return handlers
+        if not callable(self._no_handler):
+            raise NoHandler(key)
+        return (self._no_handler,)
+
+    def consume(
+        self: Dispatcher[Message],
+        channel: Any,
+        queue: str,
+        *,
+        on_error: OnError = "raise",
+        prefetch: int | None = 100,
+        **options: Any,
+    ) -> str:
+        """Dispatch a queue's deliveries from now on; the consumer tag.
+
+        ``channel`` is pika's, of a BlockingConnection or of one of its asynchronous connections; who runs the
+        connection, runs the handlers. Each delivery becomes a `Message` (see `message_from_pika`) and is acknowledged
+        after its handlers have returned. ``on_error`` says what happens when one raises, or when there is none and
+        ``no_handler`` is "error"; in each case the exchange, the key and the handler are logged to the logger
+        ``exchange.dispatch.dispatcher`` as an error:
+
+        * ``"raise"``: the exception goes on, out of ``start_consuming``; an asynchronous connection is lost by it. The
+          delivery stays unacknowledged: the broker gives it to a consumer again once the channel closes.
+        * ``"dead-letter"``: rejected for good. The queue's dead-letter exchange gets it; without one the broker
+          drops it, and the log is all that remains.
+        * ``"requeue"``: put back, and delivered again at once. A message that fails each time goes round for ever, as
+          fast as it can. The delivery limit of a quorum queue ends that in RabbitMQ 3.10 to 4.0; 4.3 no longer
+          counts what a consumer puts back, and classic queues never did.
+
+        "raise" is the default because it alone loses nothing and loops nowhere whatever the queue is, which cannot be
+        seen from here. Close the channel or the connection after it: on the same channel the delivery does not return.
+
+        ``prefetch`` bounds the deliveries on the way unacknowledged; None leaves the channel's setting. ``options`` go
+        to ``basic_consume`` (``consumer_tag``, ``exclusive``, ``arguments`` ...).
+        """
+        if on_error not in ("raise", "dead-letter", "requeue"):
+            raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
+        from logging import getLogger  # only who consumes pays for it
+
+        log = getLogger(__name__)
+
+        def receive(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            message = message_from_pika(method, properties, body)
+            handler: object = None
+            try:
+                for handler in self._called_for(message):
+                    if (result := handler(message)) is not None:
+                        _check_has_run(handler, result)
+            except Exception:
+                where = "before any handler" if handler is None else f"in {_name(handler)}"
+                text = "exchange %r, key %r, failed %s: %s"
+                log.exception(text, message.exchange, message.routing_key, where, _DONE[on_error])
+                if on_error == "raise":
+                    raise
+                channel.basic_nack(delivery_tag=method.delivery_tag, requeue=on_error == "requeue")
+            else:
+                channel.basic_ack(delivery_tag=method.delivery_tag)
+
+        if prefetch is not None:
+            channel.basic_qos(prefetch_count=prefetch)
+        tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
+        return tag
+
+    def _parsed(self, pattern: str | Pattern) -> Pattern:
+        if not isinstance(pattern, (str, Pattern)):
+            raise TypeError(f'a pattern is a str or a Pattern, not {pattern!r}: write @dispatcher.on("order.#")')
+        if isinstance(pattern, Pattern):
+            if pattern.dialect is not self.dialect:
+                raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
+            return pattern
+        return Pattern.of_binding_key(pattern) if self.dialect is AMQP else Pattern(pattern, self.dialect)
+
+
+def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
+    """The message in what pika gives a consumer: a Basic.Deliver (or GetOk, or Return), BasicProperties and a body.
+
+    Properties that are not set are left out. Headers are as pika decoded them, which is not always as they were sent:
+    pika 1.x cuts floats and doubles to integers, and bytes may have been a long string that is not UTF-8. An exchange
+    or a key that is not UTF-8 has surrogate escapes, as everywhere in this package.
+    """
+    named = {name: getattr(properties, name) for name in _PROPERTIES}
+    return Message(
+        exchange=_text(method.exchange),
+        routing_key=_text(method.routing_key),
+        headers=properties.headers or {},
+        properties={name: value for name, value in named.items() if value is not None},
+        body=body,
+    )
+
+
+_PROPERTIES: Final = (
+    "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration",
+    "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
+
+_DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
+
+
+def _text(name: str | bytes) -> str:
+    # pika decodes UTF-8 and leaves the rest as bytes.
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+
+
+def _name(handler: object) -> str:
+    return getattr(handler, "__qualname__", None) or repr(handler)
+
+
+def _check_runs_when_called(handler: Callable[..., object]) -> None:
+    # Calling one of these makes an object that nobody awaits or iterates: the message would count as handled.
+    if not callable(handler):
+        raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
+    for function in (handler, type(handler).__call__):
+        if iscoroutinefunction(function):
+            raise TypeError(f"{_name(handler)} is a coroutine function; a handler is called, not awaited")
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise TypeError(f"{_name(handler)} is a generator function; a handler is called, not iterated")
+
+
+def _check_has_run(handler: object, result: object) -> None:
+    if isinstance(result, (Awaitable, Generator, AsyncGenerator)):
+        if isinstance(result, (Coroutine, Generator)):
+            result.close()  # else Python warns of a coroutine that was never awaited
+        raise TypeError(
+            f"{_name(handler)} returned {type(result).__name__!r}, which nobody awaits or iterates: "
+            "the message was not handled"
+        )

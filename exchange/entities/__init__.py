@@ -1,0 +1,1 @@
+"""What a broker declares: exchanges, queues, bindings and policies, their arguments and their release profiles."""

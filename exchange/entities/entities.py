@@ -1,0 +1,237 @@
+"""The parts of a topology, as values: exchanges, queues, bindings and policies, with RabbitMQ's attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+
+from exchange.field_values import EMPTY, FieldTable, freeze_table, type_and_value
+from exchange.patterns.pcre import expression
+
+if TYPE_CHECKING:
+    from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An exchange; ``type`` is a key of `exchange.kinds.KINDS` or a plugin's that we do not know."""
+
+    name: str
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue; its type (classic, quorum, stream ...) is the argument ``x-queue-type``, classic when absent."""
+
+    name: str
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
+    partitioning: Partitioning | None = None
+    """How what it gets is spread over partitions further on: of a Kafka topic, a RocketMQ topic, a super stream."""
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def type(self) -> str:
+        """``x-queue-type``, as the broker would read it."""
+        return str(self.arguments.get("x-queue-type", "classic"))
+
+
+_new_tuple: Final = tuple.__new__
+
+
+class Destination(NamedTuple):
+    """Where a binding leads: a queue or an exchange."""
+
+    kind: Literal["queue", "exchange"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.name}'"
+
+
+class _Binding(NamedTuple):
+    source: str
+    destination: Destination
+    routing_key: str
+    arguments: FieldTable
+
+
+class Binding(_Binding):
+    """A binding. Two are the same one when all four parts are equal, the types in the arguments included.
+
+    ``arguments`` become a `FieldTable`; any mapping can be given.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, source: str, destination: Destination, routing_key: str = "", arguments: Mapping[str, Any] = EMPTY
+    ) -> Self:
+        if type(arguments) is not FieldTable:
+            arguments = freeze_table(arguments, "Binding: arguments")
+        if not (type(source) is type(routing_key) is str and type(destination) is Destination):
+            _require_text(source, "Binding: source")
+            _require_text(routing_key, "Binding: routing_key")
+            if not isinstance(destination, Destination):
+                raise TypeError(f"Binding: destination must be a Destination, not {type(destination).__name__}")
+        return _new_tuple(cls, (source, destination, routing_key, arguments))
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # typeshed: of any NamedTuple
+        return cls(*iterable)
+
+    @classmethod
+    def to_queue(
+        cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> Binding:
+        """A binding from an exchange to a queue."""
+        _require_text(queue, "Binding: queue")
+        return cls(source, Destination("queue", queue), routing_key, EMPTY if arguments is None else arguments)
+
+    @classmethod
+    def to_exchange(
+        cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> Binding:
+        """A binding from an exchange to another one, or to itself."""
+        _require_text(exchange, "Binding: exchange")
+        return cls(source, Destination("exchange", exchange), routing_key, EMPTY if arguments is None else arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy: of those that apply to a name, only the one with the highest priority is in force."""
+
+    name: str
+    pattern: str
+    definition: Mapping[str, Any] = EMPTY
+    """A `FieldTable`; any mapping can be given."""
+    apply_to: str = "all"
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        # Its other attributes are checked where it is set: the broker has words of its own for wrong ones.
+        if not isinstance(self.definition, FieldTable):
+            object.__setattr__(self, "definition", freeze_table(self.definition, "Policy: definition", is_json=True))
+
+    def applies_to_exchange(self, name: str) -> bool | None:
+        """Return whether the broker applies it to the exchange of this name; None where that is not known here.
+
+        A pattern that the broker refuses applies to nothing. See `exchange.patterns.pcre` for what is not known.
+        """
+        return self.apply_to in ("all", "exchanges") and self.is_found_in(name)
+
+    def is_found_in(self, name: str) -> bool | None:
+        """Return whether the broker finds the pattern in a name; None where that is not known here."""
+        return False if expression(self.pattern).error else expression(self.pattern).found_in(name)
+
+
+def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+    """Return the name of the alternate exchange in force: the argument, else what the policy in force says.
+
+    None as well where it depends on which of several policies of one priority counts, which RabbitMQ leaves open, or on
+    a pattern that is not understood here: `possible_alternates` has more than one element then.
+    """
+    possible = possible_alternates(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
+
+
+def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that may be in force, None for none: one element where that is known."""
+    if "alternate-exchange" in exchange.arguments:
+        kind, value = type_and_value(exchange.arguments["alternate-exchange"])
+        return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
+    alternates = [_alternate_of(policy) for policy in _policies_possible(exchange.name, policies)]
+    return tuple(dict.fromkeys(alternates))
+
+
+def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
+    """Return the alternate exchange that a message gets to: `alternate_exchange`, or what lies behind the default one.
+
+    The default exchange routes nothing that comes to it from an alternate, and so takes its own, which a policy can
+    give it. A message published to the default exchange never gets there.
+    """
+    possible = alternates_in_effect(exchange, policies)
+    return possible[0] if len(possible) == 1 else None
+
+
+def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
+    """Return the alternate exchanges that a message may get to, None for none: one element where that is known."""
+    possible = possible_alternates(exchange, policies)
+    if "" not in possible:
+        return possible
+    behind = [name or "" for name in possible_alternates(PREDECLARED[0], policies)]
+    return tuple(dict.fromkeys([*(name for name in possible if name != ""), *behind]))
+
+
+def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
+    """Return a policy that RabbitMQ applies to the exchange of this name; None where that is not known, too.
+
+    Of several of one priority that name the same alternate exchange, or none, it is one.
+    """
+    possible = _policies_possible(exchange, policies)
+    return possible[-1] if len({_alternate_of(policy) for policy in possible}) == 1 else None
+
+
+def _policies_possible(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
+    """Return the policies that may be in force: those of unknown patterns, and all of the priority that applies.
+
+    Which of several with one priority counts depends on how the broker stores them.
+    """
+    possible: list[Policy | None] = []
+    priority: int | None = None
+    for policy in sorted(policies.values(), key=lambda policy: -policy.priority):
+        if priority is not None and policy.priority < priority:
+            return possible
+        applies = policy.applies_to_exchange(exchange)
+        if applies is not False:
+            possible.append(policy)
+        if applies:
+            priority = policy.priority
+    return possible if priority is not None else [*possible, None]
+
+
+def _alternate_of(policy: Policy | None) -> str | None:
+    value = policy.definition.get("alternate-exchange") if policy is not None else None
+    return value if isinstance(value, str) else None
+
+
+def _freeze(part: Exchange | Queue) -> None:
+    kind = type(part).__name__
+    _require_text(part.name, f"{kind}: name")
+    if isinstance(part, Exchange):
+        _require_text(part.type, f"{kind}: type")
+    if not isinstance(part.arguments, FieldTable):
+        object.__setattr__(part, "arguments", freeze_table(part.arguments, f"{kind}: arguments"))
+
+
+def _require_text(value: object, owner: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{owner} must be str, not {type(value).__name__}: {value!r:.60}")
+
+
+PREDECLARED: Final = (
+    Exchange("", "direct"),
+    Exchange("amq.direct", "direct"),
+    Exchange("amq.fanout", "fanout"),
+    Exchange("amq.topic", "topic"),
+    Exchange("amq.headers", "headers"),
+    Exchange("amq.match", "headers"),
+    Exchange("amq.rabbitmq.trace", "topic", internal=True),
+)
+"""The exchanges of every virtual host (`rabbit_vhost.erl`)."""

@@ -1,0 +1,134 @@
+"""What is declared in one virtual host, indexed: the state that rules read and that changes are applied to.
+
+Copying is cheap: tables share what neither of them has changed since, down to the bindings of one exchange or of one
+destination. That is what lets `Topology` be a value and `Router` edit in place over the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
+
+__all__ = ["Change", "Tables"]
+
+Bindings = dict[Binding, None]
+Key = TypeVar("Key", str, Destination)
+
+
+class Change(NamedTuple):
+    """One part comes or goes. A policy or queue that is added replaces the one of its name."""
+
+    added: bool
+    part: Exchange | Queue | Binding | Policy
+
+
+class Tables:
+    """Exchanges, queues and policies by name; bindings by source and by destination."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self.policies: dict[str, Policy] = {}
+        self._from: dict[str, Bindings] = {}
+        self._to: dict[Destination, Bindings] = {}
+        self._own: set[str | Destination] = set()  # whose bindings are shared with no other tables
+
+    def copy(self) -> Tables:
+        """The same state, to be changed apart."""
+        new = Tables()
+        new.exchanges, new.queues, new.policies = dict(self.exchanges), dict(self.queues), dict(self.policies)
+        new._from, new._to = dict(self._from), dict(self._to)
+        self._own.clear()
+        return new
+
+    def bindings_from(self, exchange: str) -> Collection[Binding]:
+        """The bindings of which the exchange is the source, in the order they came."""
+        return self._from.get(exchange, {}).keys()
+
+    def bindings_to(self, destination: Destination) -> Collection[Binding]:
+        """The bindings that lead to a queue or an exchange, in the order they came."""
+        return self._to.get(destination, {}).keys()
+
+    def bindings(self) -> Collection[Binding]:
+        """All bindings, exchange by exchange."""
+        return _Flat(self._from)
+
+    def exists(self, destination: Destination) -> bool:
+        """Whether the queue or exchange exists."""
+        names: Mapping[str, object] = self.queues if destination.kind == "queue" else self.exchanges
+        return destination.name in names
+
+    def apply(self, change: Change) -> None:
+        """Make a change, whatever the rules say of it."""
+        part = change.part
+        if isinstance(part, Binding):
+            for bindings in (self._owned(self._from, part.source), self._owned(self._to, part.destination)):
+                if change.added:
+                    bindings[part] = None
+                else:
+                    bindings.pop(part, None)
+            if not change.added:
+                self._drop_if_empty(self._from, part.source)
+                self._drop_if_empty(self._to, part.destination)
+            return
+        parts: dict[str, Any] = self.policies
+        if isinstance(part, Exchange):
+            parts = self.exchanges
+        elif isinstance(part, Queue):
+            parts = self.queues
+        if change.added:
+            parts[part.name] = part
+        else:
+            parts.pop(part.name, None)
+
+    def add_bindings(self, bindings: Iterable[Binding]) -> None:
+        """Add many bindings at once."""
+        source, destination = None, None
+        for binding in bindings:
+            if type(binding) is not Binding:
+                raise TypeError(f"Topology: Binding is wanted, not {type(binding).__name__}: {binding!r:.60}")
+            if binding.source != source:
+                source = binding.source
+                outgoing = self._owned(self._from, source)
+            if binding.destination is not destination:
+                destination = binding.destination
+                incoming = self._owned(self._to, destination)
+            outgoing[binding] = incoming[binding] = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tables):
+            return NotImplemented
+        mine, theirs = ((t._from, t.exchanges, t.queues, t.policies) for t in (self, other))
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _owned(self, index: dict[Key, Bindings], key: Key) -> Bindings:
+        if key not in self._own or key not in index:
+            index[key] = dict(index.get(key, ()))
+            self._own.add(key)
+        return index[key]
+
+    def _drop_if_empty(self, index: dict[Key, Bindings], key: Key) -> None:
+        if not index[key]:
+            del index[key]
+            self._own.discard(key)
+
+
+class _Flat(Collection[Binding]):
+    """The bindings of all exchanges, without a copy of them."""
+
+    def __init__(self, by_source: dict[str, Bindings]) -> None:
+        self._by_source = by_source
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_source.values()))
+
+    def __iter__(self) -> Iterator[Binding]:
+        return chain.from_iterable(self._by_source.values())
+
+    def __contains__(self, binding: object) -> bool:
+        return isinstance(binding, Binding) and binding in self._by_source.get(binding.source, {})

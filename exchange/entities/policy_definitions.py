@@ -1,0 +1,204 @@
+"""Which policies RabbitMQ accepts, by the release: their patterns, what they apply to, and their settings.
+
+The tables are those of `rabbit_policies.erl` and of the validators of queue types; what is refused is recorded from
+live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-policies-*.json``. Settings of plugins are accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from exchange.entities.entities import Policy
+from exchange.entities.profile import Profile
+from exchange.entities.queue_arguments import FILTER_BYTES, LOCATORS, MAX_SEGMENT_BYTES, OVERFLOWS, is_max_age
+from exchange.erlang_terms import show_json
+from exchange.errors import BadRequest
+from exchange.patterns.pcre import expression
+
+__all__ = ["APPLY_TO", "refuse_policy", "wrong_settings"]
+
+
+class Setting(NamedTuple):
+    """A setting of a definition: which values are valid, and what the broker says of others."""
+
+    is_valid: Callable[[Any], bool]
+    words: str
+    phrase: str = "is not a valid"
+
+
+def _integer_from(least: int, most: float = float("inf")) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _one_of(*allowed: Any) -> Callable[[Any], bool]:
+    return lambda value: any(type(value) is type(other) and value == other for other in allowed)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int
+
+
+_LOCATORS: Final = tuple(locator.decode() for locator in LOCATORS)
+
+_ALWAYS: Final[Mapping[str, Setting]] = {
+    "alternate-exchange": Setting(_is_text, "alternate exchange name"),
+    "dead-letter-exchange": Setting(_is_text, "dead letter exchange name"),
+    "dead-letter-routing-key": Setting(_is_text, "dead letter routing key"),
+    "dead-letter-strategy": Setting(_one_of("at-most-once", "at-least-once"), "dead letter strategy"),
+    "message-ttl": Setting(_integer_from(0), "message TTL"),
+    "expires": Setting(_integer_from(1), "queue expiry"),
+    "max-length": Setting(_integer_from(0), "maximum length"),
+    "max-length-bytes": Setting(_integer_from(0), "maximum length in bytes"),
+    "max-in-memory-length": Setting(_integer_from(0), "maximum memory in bytes"),
+    "max-in-memory-bytes": Setting(_integer_from(0), "maximum memory in bytes"),
+    "queue-mode": Setting(_one_of("default", "lazy"), "queue-mode value"),
+    "queue-version": Setting(_one_of(1, 2), "queue-version value"),
+    "overflow": Setting(_one_of(*(mode.decode() for mode in OVERFLOWS)), "overflow value"),
+    "max-age": Setting(lambda value: isinstance(value, str) and is_max_age(value.encode()), "max age"),
+    "queue-leader-locator": Setting(_one_of(*_LOCATORS), "queue leader locator value"),
+    "initial-cluster-size": Setting(_integer_from(0), "cluster size"),
+    "stream-max-segment-size-bytes": Setting(_integer_from(0, MAX_SEGMENT_BYTES), "segment size"),
+}
+_4_0: Final[Mapping[str, Setting]] = {
+    **_ALWAYS,
+    "delivery-limit": Setting(_is_integer, "delivery limit"),
+    "consumer-timeout": Setting(_integer_from(0), "consumer timeout"),
+    "stream-filter-size-bytes": Setting(_integer_from(FILTER_BYTES[0], FILTER_BYTES[-1]),
+                                        "filter size. Valid range is 16-255"),
+    "target-group-size": Setting(_integer_from(1), "qq target count value"),
+    "queue-master-locator": Setting(_one_of("min-masters", *_LOCATORS), "master locator"),
+}  # fmt: skip
+_RETRIES: Final = ("all", "failed", "returned", "disabled")
+
+_3_10: Final[Mapping[str, Setting]] = {
+    **_ALWAYS,
+    "delivery-limit": Setting(_integer_from(0), "delivery limit"),
+    "ha-mode": Setting(_one_of("all", "exactly", "nodes"), "ha-mode value"),
+    "queue-master-locator": Setting(
+        _one_of("min-masters", "client-local", "random"), "queue-master-locator value", "invalid"
+    ),
+}
+SETTINGS: Final[Mapping[str, Mapping[str, Setting]]] = MappingProxyType({
+    "3.10": _3_10,
+    "3.12": {**_3_10, **{name: _4_0[name] for name in ("consumer-timeout", "stream-filter-size-bytes")}},
+    "4.0": _4_0,
+    "4.3": {
+        **_4_0,
+        "consumer-disconnected-timeout": Setting(_integer_from(0), "consumer disconnected timeout"),
+        "delayed-retry-type": Setting(_one_of(*_RETRIES),
+                                      f"delayed retry type. Must be one of: {', '.join(_RETRIES)}"),
+        "delayed-retry-min": Setting(_integer_from(1), "delayed retry minimum delay. Must be a positive integer"),
+        "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
+    },
+})  # fmt: skip
+"""By `Profile.settings`: setting -> its rule."""
+
+PLUGINS: Final = frozenset({
+    "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
+    "selector-fields", "selector-field-max-bytes",
+})  # fmt: skip
+"""Settings that plugins and commercial editions add; nothing is known of their values here."""
+
+_MIRRORING: Final = {
+    "ha-sync-mode": ("manual", "automatic"),
+    "ha-promote-on-shutdown": ("always", "when-synced"),
+    "ha-promote-on-failure": ("always", "when-synced"),
+}
+"""Settings of mirrored queues, which are gone since 4.0 -> their values."""
+
+_OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
+APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "3.10": _OLD_APPLY_TO,
+    **dict.fromkeys(("3.12", "4.0", "4.3"), (*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams")),
+})  # fmt: skip
+"""By `Profile.settings`: what a policy can apply to."""
+
+
+def refuse_policy(policy: Policy, profile: Profile) -> None:
+    """Raise BadRequest where the broker's management API refuses a policy, with its words."""
+    wrong = [*_wrong_attributes(policy, profile), *wrong_settings(policy.definition, profile)]
+    if wrong:
+        raise BadRequest("Validation failed: " + "; ".join(wrong))
+
+
+def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
+    wrong = []
+    pattern: object = policy.pattern  # which a caller may have made from anything
+    if not isinstance(pattern, str):
+        wrong.append(f"pattern should be a binary but was {show_json(pattern)}")
+    elif expression(pattern).error:
+        error = expression(pattern).error
+        wrong.append(f"pattern should be regular expression but is invalid: {error}")
+    known = APPLY_TO[profile.settings]
+    if policy.apply_to not in known:
+        choice = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        wrong.append(f"apply-to '{policy.apply_to}' unrecognised; should be one of: {choice}")
+    if isinstance(policy.priority, bool) or not isinstance(policy.priority, (int, float)):
+        wrong.append(f"priority should be a number, actually was {show_json(policy.priority)}")
+    return wrong
+
+
+def wrong_settings(definition: Mapping[str, Any], profile: Profile) -> list[str]:
+    """Return what the broker says of the settings that it refuses; nothing when it accepts them."""
+    if not definition:
+        return ["no policy provided"]
+    settings = SETTINGS[profile.settings]
+    unknown, wrong = [], []
+    for name, value in sorted(definition.items()):
+        if name == "queue-master-locator" and profile.settings == "4.3":
+            wrong.append("use of deprecated queue-master-locator argument is not permitted")
+        elif name in settings:
+            if not settings[name].is_valid(value):
+                wrong.append(f"{show_json(value)} {settings[name].phrase} {settings[name].words}")
+        elif name not in PLUGINS and not (profile.settings.startswith("3.") and name.startswith("ha-")):
+            unknown.append(f"{{{show_json(name)},{show_json(value)}}}")
+    wrong += _wrong_mirroring(definition) if profile.settings.startswith("3.") else []
+    wrong += _wrong_retries(definition) if profile.settings == "4.3" and not wrong else []
+    return wrong or ([f"[{','.join(unknown)}] are not recognised policy settings"] if unknown else [])
+
+
+def _wrong_mirroring(definition: Mapping[str, Any]) -> list[str]:
+    given = {name: value for name, value in definition.items() if name.startswith("ha-")}
+    if not given:
+        return []
+    if "ha-mode" not in given:
+        return ["ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"]
+    mode, parameters = given["ha-mode"], given.get("ha-params")
+    wrong = []
+    if mode == "exactly" and not (type(parameters) is int and parameters > 0):
+        shown = show_json(parameters) if "ha-params" in given else "none"
+        wrong.append(f'ha-mode="exactly" takes an integer, {shown} given')
+    if mode == "nodes" and not (
+        isinstance(parameters, (list, tuple)) and parameters and all(isinstance(node, str) for node in parameters)
+    ):
+        empty = 'ha-mode="nodes" list must be non-empty'
+        wrong.append(
+            empty
+            if parameters in ([], ())
+            else f'ha-mode="nodes" takes a list of strings, {show_json(parameters)} given'
+        )
+    if mode == "all" and "ha-params" in given:
+        wrong.append(f'ha-mode="all" does not take parameters, {show_json(parameters)} given')
+    for name, allowed in _MIRRORING.items():
+        if name in given and given[name] not in allowed:
+            words = " or ".join([f'"{value}"' for value in allowed])
+            wrong.append(f"{name} must be {words}, got {show_json(given[name])}")
+    size = given.get("ha-sync-batch-size", 1)
+    if not (type(size) is int and size > 0):
+        wrong.append(f"ha-sync-batch-size takes an integer greater than 0, {show_json(size)} given")
+    return wrong
+
+
+def _wrong_retries(definition: Mapping[str, Any]) -> list[str]:
+    kind, least, most = (definition.get(f"delayed-retry-{name}") for name in ("type", "min", "max"))
+    if kind not in (None, "disabled") and least is None:
+        return [f"delayed-retry-min is required when delayed-retry-type is {kind}"]
+    if type(least) is int and type(most) is int and most < least:
+        return [f"delayed-retry-max ({most}) must not be smaller than delayed-retry-min ({least})"]
+    return []

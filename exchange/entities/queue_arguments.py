@@ -1,0 +1,252 @@
+"""Which arguments of a queue RabbitMQ accepts, by the queue's type and the release.
+
+The tables are those of `rabbit_amqqueue.erl` and of the queue types' capabilities; what is refused, with which words,
+is recorded from live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-arguments-*.json``. An argument that no
+type knows is a plugin's or an application's own and is accepted. Whether a queue is exclusive is no part of a topology.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from exchange.entities.entities import Queue
+from exchange.entities.profile import Profile
+from exchange.erlang_terms import show_string
+from exchange.errors import BrokerError, PreconditionFailed
+from exchange.field_values import type_and_value
+
+__all__ = ["refuse_queue"]
+
+INTEGERS: Final = ("byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint")
+MAX_EXPIRY: Final = 315_360_000_000
+"""Maximum duration in milliseconds: ten years."""
+MAX_PRIORITY: Final = 255
+MAX_SEGMENT_BYTES: Final = 3_000_000_000
+FILTER_BYTES: Final = range(16, 256)
+
+Arguments = Mapping[str, tuple[str, Any]]
+"""Name of an argument -> its AMQP type and value."""
+Rule = Callable[[str, Any, Arguments], str | None]
+"""AMQP type, value, all arguments -> what is wrong as Erlang prints it, None when nothing is."""
+
+
+def _integer(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return None if kind in INTEGERS else show_string(f"expected integer, got {kind}")
+
+
+def _not_negative(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return _integer(kind, value, arguments) or (f"{{value_negative,{value}}}" if value < 0 else None)
+
+
+def _expiry(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return _not_negative(kind, value, arguments) or (f"{{value_too_large,{value}}}" if value > MAX_EXPIRY else None)
+
+
+def _positive_expiry(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return f"{{value_zero,{value}}}" if kind in INTEGERS and value == 0 else _expiry(kind, value, arguments)
+
+
+def _cluster_size(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return _not_negative(kind, value, arguments) or (f"{{value_zero,{value}}}" if value == 0 else None)
+
+
+def _priority(kind: str, value: Any, arguments: Arguments) -> str | None:
+    exceeded = f"{{max_value_exceeded,{value}}}"
+    return _not_negative(kind, value, arguments) or (exceeded if value > MAX_PRIORITY else None)
+
+
+def _version(*allowed: int) -> Rule:
+    def rule(kind: str, value: Any, arguments: Arguments) -> str | None:
+        unsupported = show_string(f"unsupported queue version '{value}'")
+        return _not_negative(kind, value, arguments) or (None if value in allowed else unsupported)
+
+    return rule
+
+
+def _boolean(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return None if kind == "bool" else f"{{unacceptable_type,{kind}}}"
+
+
+def _text(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return None if kind == "longstr" else f"{{unacceptable_type,{kind}}}"
+
+
+def _dead_letter_key(kind: str, value: Any, arguments: Arguments) -> str | None:
+    missing = None if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"
+    return _text(kind, value, arguments) or missing
+
+
+def _one_of(error: str, *allowed: bytes) -> Rule:
+    def rule(kind: str, value: Any, arguments: Arguments) -> str | None:
+        return _text(kind, value, arguments) or (None if value in allowed else error)
+
+    return rule
+
+
+def _mode(kind: str, value: Any, arguments: Arguments) -> str | None:
+    wrong = _text(kind, value, arguments)
+    if wrong or value in (b"default", b"lazy"):
+        return wrong
+    return show_string(f"unsupported queue mode '{_shown(value)}'")
+
+
+def _max_age(kind: str, value: Any, arguments: Arguments) -> str | None:
+    return _text(kind, value, arguments) or (None if is_max_age(value) else "invalid_max_age")
+
+
+def is_max_age(value: bytes) -> bool:
+    """Return whether this is an age as streams have it: a positive number and a unit."""
+    age = re.fullmatch(rb"([0-9]+)[YMDhms]", value)
+    return age is not None and age[1].strip(b"0") != b""
+
+
+LOCATORS: Final = (b"client-local", b"balanced", b"random", b"least-leaders")
+OVERFLOWS: Final = (b"drop-head", b"reject-publish", b"reject-publish-dlx")
+
+_RULES_4_0: Final[Mapping[str, Rule]] = {
+    "x-expires": _positive_expiry,
+    "x-message-ttl": _expiry,
+    "x-dead-letter-exchange": _text,
+    "x-dead-letter-routing-key": _dead_letter_key,
+    "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", b"at-most-once", b"at-least-once"),
+    "x-max-length": _not_negative,
+    "x-max-length-bytes": _not_negative,
+    "x-max-in-memory-length": _not_negative,
+    "x-max-in-memory-bytes": _not_negative,
+    "x-max-priority": _priority,
+    "x-overflow": _one_of("invalid_overflow", *OVERFLOWS),
+    "x-queue-mode": _mode,
+    "x-queue-version": _version(1, 2),
+    "x-single-active-consumer": _boolean,
+    "x-quorum-initial-group-size": _cluster_size,
+    "x-max-age": _max_age,
+    "x-stream-max-segment-size-bytes": _not_negative,
+    "x-stream-filter-size-bytes": _not_negative,
+    "x-initial-cluster-size": _cluster_size,
+    "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LOCATORS),
+}
+"""Argument -> the rule of its values, in the order in which the broker looks."""
+
+_RULES_4_3: Final[Mapping[str, Rule]] = {
+    **{name: rule for name, rule in _RULES_4_0.items() if name != "x-queue-mode"},
+    "x-queue-version": _version(2),
+    "x-consumer-timeout": _not_negative,
+    "x-consumer-disconnected-timeout": _not_negative,
+}
+
+RULES: Final[Mapping[str, Mapping[str, Rule]]] = MappingProxyType(
+    {"3.10": _RULES_4_0, "3.12": _RULES_4_0, "4.0": _RULES_4_0, "4.3": _RULES_4_3}
+)
+"""By `Profile.settings`."""
+
+_CLASSIC: Final = frozenset({
+    "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
+    "x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version",
+    "x-single-active-consumer", "x-queue-type", "x-queue-master-locator",
+})  # fmt: skip
+_QUORUM: Final = frozenset({
+    "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
+    "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow",
+    "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl",
+    "x-queue-leader-locator",
+})  # fmt: skip
+_STREAM: Final = frozenset({
+    "x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size",
+    "x-queue-leader-locator",
+})  # fmt: skip
+_QUORUM_4_3: Final = _QUORUM | {
+    "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min",
+    "x-delayed-retry-max",
+}  # fmt: skip
+
+ACCEPTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
+    "3.10": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
+    "3.12": {"classic": _CLASSIC, "quorum": _QUORUM, "stream": _STREAM},
+    "4.0": {"classic": _CLASSIC | {"x-queue-leader-locator"}, "quorum": _QUORUM, "stream": _STREAM},
+    "4.3": {
+        "classic": _CLASSIC | {"x-queue-leader-locator"},
+        "quorum": _QUORUM_4_3,
+        "stream": _STREAM | {"x-stream-filter-size-bytes"},
+    },
+})  # fmt: skip
+"""By `Profile.settings` and type: the arguments of that type. Those of other types are refused."""
+
+PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
+"""Types that plugins and commercial editions add since 4.0."""
+MODULES: Final = {
+    "classic": "rabbit_classic_queue",
+    "quorum": "rabbit_quorum_queue",
+    "stream": "rabbit_stream_queue",
+}
+
+
+def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
+    """Raise BrokerError where the broker refuses a new queue; ``what`` is how its messages name the queue.
+
+    The code is 406, or 541 for what the broker has dropped support of.
+    """
+    arguments = {name: type_and_value(value) for name, value in queue.arguments.items()}
+    exchange = arguments.get("x-dead-letter-exchange")
+    if exchange is not None and exchange[0] != "longstr":
+        raise PreconditionFailed(f"invalid type '{exchange[0]}' for arg 'x-dead-letter-exchange' in {what}")
+    kind = _type_of(arguments, what, profile)
+    if kind is None:
+        return
+    accepted = ACCEPTED[profile.settings][kind]
+    for name, rule in RULES[profile.settings].items():
+        if name in arguments and name in accepted:
+            wrong = rule(*arguments[name], arguments)
+            if wrong is not None:
+                raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
+    known = frozenset().union(*ACCEPTED[profile.settings].values())
+    # As recorded: 4.3 adds a type that is missing, and has the arguments in the order of their names then.
+    for name in sorted(arguments) if profile.settings == "4.3" and "x-queue-type" not in arguments else arguments:
+        if name in known and name not in accepted:
+            raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
+    if kind == "classic":
+        if profile.settings == "4.3" and "x-queue-master-locator" in arguments:
+            raise BrokerError("Feature `queue_master_locator` is deprecated")
+        return
+    if queue.auto_delete:
+        raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
+    if not queue.durable:
+        raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
+    if kind == "stream":
+        _refuse_stream(arguments, profile)
+
+
+def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
+    """Return the type of the queue, None for one that a plugin may have. Raises PreconditionFailed for no type."""
+    if "x-queue-type" not in arguments:
+        return "classic"
+    kind, value = arguments["x-queue-type"]
+    wrong = _text(kind, value, arguments)
+    if wrong is None:
+        name = _shown(value)
+        if name in MODULES:
+            return name
+        if not name and profile.settings == "4.3":
+            return "classic"
+        if name in PLUGIN_TYPES and not profile.settings.startswith("3."):
+            return None
+        wrong = show_string(f"unsupported queue type '{name}'")
+    raise PreconditionFailed(f"invalid arg 'x-queue-type' for {what}: {wrong}")
+
+
+def _refuse_stream(arguments: Arguments, profile: Profile) -> None:
+    _, size = arguments.get("x-stream-max-segment-size-bytes", ("long", 0))
+    if size > MAX_SEGMENT_BYTES:
+        raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
+    if "x-stream-filter-size-bytes" in arguments and profile.settings in ("4.0", "4.3"):
+        _, size = arguments["x-stream-filter-size-bytes"]
+        # Erlang holds what is no number for greater than all numbers.
+        if not (isinstance(size, (int, float)) and FILTER_BYTES[0] <= size <= FILTER_BYTES[-1]):
+            blank = " " if profile.settings == "4.0" else ""
+            raise PreconditionFailed(f"Invalid value for {blank}x-stream-filter-size-bytes")
+
+
+def _shown(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")

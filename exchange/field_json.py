@@ -1,0 +1,399 @@
+"""AMQP field values and messages in JSON: plain where JSON can say the type, ``{"!type": ...}`` where it cannot.
+
+Plain JSON means what RabbitMQ's definitions import makes of it (`rabbit_misc:to_amqp_table`): an integer is a long, a
+float a double, a string a longstr, an object a table, and null, which that import refuses, a void. An object whose only
+key starts with ``!`` is a typed value, so a real table of that shape is written ``{"!table": {...}}``; a table that
+stands where only a table can (headers, arguments) is never read as a typed value. `encode` writes plain JSON wherever
+it means the same type, and `decode` undoes it: types, values and order come back.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from json import dumps
+from typing import Any, Final, TypeAlias
+
+from exchange.display import clip_line
+from exchange.errors import InputError
+from exchange.field_values import RANGES, Typed, float32, to_bytes, type_and_value
+from exchange.json_text import value_from_line
+from exchange.limits import NESTING, SHORTSTR_BYTES
+from exchange.message import Message
+
+__all__ = [
+    "decode",
+    "decode_table",
+    "encode",
+    "encode_table",
+    "json_line",
+    "message_from_json",
+    "message_from_line",
+    "message_to_json",
+]
+
+SAME: Final = frozenset({str, bool, type(None)})
+"""The types of JSON values that are field values as they stand. Floats may be none: Python's parser reads 1e999."""
+
+LOWEST, HIGHEST = RANGES["long"]
+LONGEST_PLACE: Final = 200
+"""Maximum number of characters of a place in an error: names of fields are chosen by publishers."""
+NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+
+
+def decode(value: Any, place: str = "value") -> Any:
+    """The field value that a value parsed from JSON stands for.
+
+    Raises InputError, which calls the value ``place``, for integers beyond 64 bits, for typed values that are unknown
+    or do not fit their type, and for arrays and tables deeper than `exchange.limits.NESTING`.
+    """
+    return value if type(value) in SAME else _decode(value, (None, place), 0)
+
+
+def decode_table(value: Any, place: str = "value") -> dict[str, Any]:
+    """The table that an object stands for, whatever its keys; raises InputError as `decode`, or if it is no object."""
+    return _decode_table(value, (None, place), 0)
+
+
+Place: TypeAlias = tuple[Any, str | int]
+"""Where a value stands: in which place, None for the first, and its name or number there.
+
+The text is made only for an error, since a place in a place ... may be long.
+"""
+
+
+def _text_of(place: Place) -> str:
+    steps: list[str] = []
+    while place[0] is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return clip_line("".join((str(place[1]), *reversed(steps))), LONGEST_PLACE)
+
+
+def _check_depth(place: Place, depth: int) -> None:
+    if depth >= NESTING:
+        raise InputError(f"{_text_of(place)}: nested too deeply, beyond {NESTING} arrays and tables")
+
+
+def _decode(value: Any, place: Place, depth: int) -> Any:
+    """The field value of what is not in `SAME`."""
+    kind = type(value)
+    if kind is int:
+        if LOWEST <= value <= HIGHEST:
+            return value
+        shown = clip_line(str(value), 60)
+        raise InputError(f"{_text_of(place)}: {shown} does not fit in a long, AMQP's largest integer: 64 bits, signed")
+    if kind is list:
+        _check_depth(place, depth)
+        return [item if type(item) in SAME else _decode(item, (place, n), depth + 1) for n, item in enumerate(value)]
+    if kind is dict:
+        if len(value) == 1:
+            (key,) = value
+            if key.startswith("!"):
+                _check_depth(place, depth)
+                return _decode_typed(key, value[key], place, depth)
+        return _decode_table(value, place, depth)
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        named = _encode_float(value)
+        raise InputError(f'{_text_of(place)}: a number that JSON does not have; it is written {{"!double": "{named}"}}')
+    if kind in SAME:
+        return value
+    raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")
+
+
+def _decode_table(value: Any, place: Place, depth: int) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise InputError(f"{_text_of(place)}: {_shown(value)} is not an object")
+    _check_depth(place, depth)
+    return {key: item if type(item) in SAME else _decode(item, (place, key), depth + 1) for key, item in value.items()}
+
+
+def encode(value: Any) -> Any:
+    """The JSON for a field value, in values that `json.dumps` takes.
+
+    Raises TypeError for what is no field value, ValueError or OverflowError for one that does not fit its type.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if isinstance(value, Typed):
+        return _encode_typed(value)
+    if isinstance(value, int):
+        return Typed("long", int(value)).value
+    if isinstance(value, float):
+        number = _encode_float(value)
+        return number if isinstance(number, float) else {"!double": number}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"!bytes": b64encode(value).decode()}
+    if isinstance(value, Decimal):
+        type_and_value(value)  # raises ValueError when AMQP cannot hold it
+        return {"!decimal": str(value)}
+    if isinstance(value, datetime):
+        return {"!timestamp": Typed("timestamp", type_and_value(value)[1]).value}
+    if isinstance(value, Mapping):
+        table = encode_table(value)
+        return {"!table": table} if len(table) == 1 and next(iter(table)).startswith("!") else table
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    raise TypeError(f"no AMQP field type for {value!r}")
+
+
+def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON object for a table that stands where only a table can: what `decode_table` reads."""
+    for key in table:
+        if not isinstance(key, str):
+            raise TypeError(f"{key!r} is not a string, as the keys of an AMQP table are")
+    return {key: encode(value) for key, value in table.items()}
+
+
+def message_from_json(value: Any, *, any_length: bool = False) -> Message:
+    """The message that an object describes; each of its fields may be absent, and other fields are ignored.
+
+    ``exchange`` and ``routing_key`` are strings, ``headers`` and ``properties`` objects of field values, ``body`` a
+    string (its UTF-8 bytes are meant) or ``{"!bytes": "<base64>"}``; null means absent but for the routing key. Raises
+    InputError naming the field that is wrong: also one that is no short string of AMQP, unless it may have
+    ``any_length``, as what other systems publish.
+    """
+    # On the way of every archived message: the common case is kept free of calls.
+    if type(value) is not dict:
+        raise InputError(f"{_shown(value)} is not a message: an object with exchange, routing_key, headers ...")
+    get = value.get
+    exchange = get("exchange", "")
+    if type(exchange) is not str:
+        exchange = "" if exchange is None else _not_a_string(exchange, "exchange")
+    routing_key = get("routing_key", "")
+    if type(routing_key) is not str:
+        _not_a_string(routing_key, "routing_key")
+    headers = get("headers")
+    headers = {} if headers is None or headers == {} else _decode_table(headers, HEADERS, 0)
+    properties = get("properties")
+    properties = {} if properties is None or properties == {} else _decode_table(properties, PROPERTIES, 0)
+    body = get("body")
+    body = b"" if body is None else _body(body)
+    if not any_length:
+        if len(exchange) > SURELY_SHORT or len(routing_key) > SURELY_SHORT:
+            _check_length(exchange, "exchange")
+            _check_length(routing_key, "routing_key")
+        for name in headers:
+            if len(name) > SURELY_SHORT:
+                _check_length(name, "headers")
+    message = new(Message)
+    set_exchange(message, exchange)
+    set_routing_key(message, routing_key)
+    set_headers(message, headers)
+    set_properties(message, properties)
+    set_body(message, body)
+    return message
+
+
+def message_from_line(raw: bytes, *, any_length: bool = False) -> Message:
+    """The message that a line of JSON in UTF-8 describes, its line end included or not; as `message_from_json`.
+
+    Raises InputError saying why it is none.
+    """
+    return message_from_json(value_from_line(raw), any_length=any_length)
+
+
+HEADERS: Final = (None, "headers")
+PROPERTIES: Final = (None, "properties")
+
+# The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
+new: Final = object.__new__
+set_exchange, set_routing_key, set_headers, set_properties, set_body = (
+    getattr(Message, name).__set__ for name in ("exchange", "routing_key", "headers", "properties", "body")
+)
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """The object that `message_from_json` reads; headers, properties and body only when there are any.
+
+    The body is a string when it is UTF-8, else ``{"!bytes": "<base64>"}``.
+    """
+    written: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
+    if message.headers:
+        written["headers"] = encode_table(message.headers)
+    if message.properties:
+        written["properties"] = encode_table(message.properties)
+    if message.body:
+        written["body"] = _text_or_bytes(message.body)
+    return written
+
+
+def json_line(fields: Mapping[str, Any]) -> bytes:
+    """A line of JSON, in UTF-8; lone surrogates, which can only have come as escapes, leave as escapes."""
+    try:
+        return dumps(fields, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:
+        return dumps(fields).encode() + b"\n"
+
+
+def _body(value: Any) -> bytes:
+    if type(value) is str:
+        return to_bytes(value)
+    body = decode(value, "body") if type(value) is dict else value
+    if not isinstance(body, bytes):
+        raise InputError(f'body: {_shown(value)} is neither a string nor {{"!bytes": "<base64>"}}')
+    return body
+
+
+def _check_length(text: str, place: str) -> None:
+    size = len(text.encode("utf-8", "replace"))  # each half of a pair that a line can have stands for one byte
+    if size > SHORTSTR_BYTES:
+        raise InputError(f"{place}: '{clip_line(text, 60)}' has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
+
+
+SURELY_SHORT: Final = SHORTSTR_BYTES // 4
+"""Maximum number of characters of which no UTF-8 has more than `SHORTSTR_BYTES`."""
+
+
+def _not_a_string(value: Any, place: str) -> str:
+    raise InputError(f"{place}: {_shown(value)} is not a string")
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = dumps(value, default=repr)
+    except RecursionError:
+        return "a value nested too deeply"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _text_or_bytes(value: bytes) -> str | dict[str, str]:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"!bytes": b64encode(value).decode()}
+
+
+def _encode_float(value: float) -> float | str:
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _encode_typed(value: Typed) -> Any:
+    kind, inner = value.type, value.value
+    if kind in RANGES:
+        return int(inner) if kind == "long" else {f"!{kind}": int(inner)}
+    if kind == "float":
+        float32(inner)  # raises OverflowError when 32 bits do not hold it
+        return {"!float": _encode_float(inner)}
+    if kind == "longstr" and isinstance(inner, bytes):
+        text = _text_or_bytes(inner)
+        return text if isinstance(text, str) else {"!longstr": text}
+    # The rest has plain Python; what the constructor let through although it does not fit shows by being different.
+    plain = PLAIN_PYTHON[kind](inner)
+    if type_and_value(plain) != type_and_value(value):
+        raise ValueError(f"{inner!r} is not a {kind}")
+    return encode(plain)
+
+
+PLAIN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "void": lambda _: None,
+    "bool": bool,
+    "double": float,
+    "decimal": Decimal,
+    "longstr": str,
+    "binary": lambda inner: to_bytes(inner) if isinstance(inner, str) else bytes(inner),
+    "array": list,
+    "table": dict,
+}
+"""The types that plain Python has -> the plain value of a `Typed` one."""
+
+
+def _decode_typed(key: str, item: Any, place: Place, depth: int) -> Any:
+    reader = READERS.get(key)
+    if reader is None:
+        table = f'{{"!table": {{{_shown(key)}: ...}}}}'
+        raise InputError(
+            f"{_text_of(place)}: {_shown(key)} is not an AMQP type; there are {', '.join(READERS)}. "
+            f"A table with this only key is written {table}"
+        )
+    try:
+        return reader(item, (place, key), depth)
+    except (ValueError, ArithmeticError) as error:
+        raise InputError(f"{_text_of((place, key))}: {_shown(item)} does not fit: {error}") from None
+
+
+Reader = Callable[[Any, Place, int], Any]
+"""The value of a typed value's only key, where that stands and at which depth -> the field value."""
+
+
+def _must(fits: bool, wanted: str) -> None:
+    if not fits:
+        raise ValueError(f"it must be {wanted}")
+
+
+def _void(item: Any, *_: Any) -> None:
+    _must(item is None, "null")
+
+
+def _bool(item: Any, *_: Any) -> bool:
+    _must(isinstance(item, bool), "true or false")
+    return bool(item)
+
+
+def _float(item: Any, *_: Any) -> float:
+    named = item in ("NaN", "Infinity", "-Infinity")
+    _must(named or (isinstance(item, (int, float)) and not isinstance(item, bool)), 'a number, "NaN" or "±Infinity"')
+    return float(item)
+
+
+def _single(item: Any, *_: Any) -> Typed:
+    number = _float(item)
+    float32(number)  # raises OverflowError when 32 bits do not hold it
+    return Typed("float", number)
+
+
+def _decimal(item: Any, *_: Any) -> Decimal:
+    _must(isinstance(item, str) and NUMBER.fullmatch(item) is not None, 'a number in a string, such as "1.25"')
+    value = Decimal(item)
+    type_and_value(value)  # raises ValueError when AMQP cannot hold it
+    return value
+
+
+def _bytes(item: Any, *_: Any) -> bytes:
+    _must(isinstance(item, str), "a string in base64")
+    return b64decode(item, validate=True)
+
+
+def _longstr(item: Any, place: Place, depth: int) -> str | Typed:
+    if isinstance(item, str):
+        return item
+    inner = _decode(item, place, depth + 1) if type(item) is dict else None
+    _must(isinstance(inner, bytes), 'a string, or {"!bytes": "<base64>"} when it is not UTF-8')
+    return Typed("longstr", inner)
+
+
+def _array(item: Any, place: Place, depth: int) -> Any:
+    _must(isinstance(item, list), "an array")
+    return _decode(item, place, depth)
+
+
+def _integer(kind: str) -> Reader:
+    return lambda item, *_: Typed(kind, item)
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    **{f"!{kind}": _integer(kind) for kind in RANGES},
+    "!long": lambda item, *_: Typed("long", item).value,
+    "!void": _void,
+    "!bool": _bool,
+    "!float": _single,
+    "!double": _float,
+    "!decimal": _decimal,
+    "!longstr": _longstr,
+    "!bytes": _bytes,
+    "!binary": _bytes,
+    "!array": _array,
+    "!table": _decode_table,
+}
+"""The only key of a typed value -> its reader: one for every type in `field_values.TYPES`, and ``!bytes``."""

@@ -1,0 +1,150 @@
+"""Import modules by the names they had before 1.0: each import gives a DeprecationWarning and the module as it is now.
+
+This module and its callers go in 1.1. A name that a package has taken since is not here: the package exports what the
+module did.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+from warnings import warn
+
+__all__ = ["NEW_NAMES", "find_moved", "find_new_name", "install"]
+
+MOVED: Final = {
+    ("exchange", "exchange.patterns"): "pattern matcher wild>wildcards conjunctions pcre",
+    ("exchange", "exchange.entities"): "parts>entities tables>indexes profile queue_arguments policy_definitions",
+    ("exchange", "exchange.topology"): "rules",
+    ("exchange", "exchange.routing"): "router route explain nearest",
+    ("exchange", "exchange"): "values>field_values typed_json>field_json",
+    ("exchange.partition", "exchange.partition.clients"): (
+        "kafka kafka_builtin librdkafka go rabbitmq key_hash rocketmq"
+    ),
+    ("exchange.partition", "exchange.partition.hashing"): "hashes java guava erlang keys",
+    ("exchange.partition", "exchange.partition.partitioning"): "strategies key_source",
+    ("exchange", "exchange.commands"): "cli>route console",
+    ("exchange.partition", "exchange.commands"): "cli>partition",
+    ("exchange.selector", "exchange.commands"): "cli>selector",
+    ("bridge", "exchange"): "amqp",
+    ("bindings", "bindings.sources"): (
+        "definitions entries>definition_entries findings>import_warnings additions>extensions document management "
+        "http_answer address files toml_file language"
+    ),
+    ("bindings.language", "bindings.sources"): "reader>document_reader writer>document_writer",
+    ("bindings", "bindings.sources.language"): "expectations",
+    ("bindings", "bindings.analysis"): "algebra crawl pattern_set",
+    ("bindings.check", "bindings.analysis"): "header_conditions",
+    ("bindings.diff", "bindings.analysis"): "key_classes",
+    ("bindings.check", "bindings.check.forms"): "as_json sarif text",
+    ("bindings", "bindings"): "graph>drawing",
+    ("bindings.archive", "bindings.archive.formats"): (
+        "detect fetched connect firehose json_lines kafka_batches kafka_rows kafka_segment kafka_transactions "
+        "parquet queue_dump rabtap tracing"
+    ),
+    ("bindings.archive", "bindings.archive.rocketmq"): (
+        "rocketmq_log>log rocketmq_commit>commit rocketmq_find>find rocketmq_fit>fit rocketmq_id>id "
+        "rocketmq_index>index rocketmq_inspection>inspection rocketmq_queue>queue rocketmq_record>record "
+        "rocketmq_store>store"
+    ),
+    ("bindings", "bindings.counts"): (
+        "tally tally_file comparison comparison_file coverage verification verification_file changes outcome "
+        "witness sketch slots rows>columns batch>columnar"
+    ),
+    ("bindings.batch", "bindings.counts.columnar.arrays"): "table keys spans window messages hashing placing",
+    ("bindings.batch", "bindings.counts.columnar.classes"): (
+        "classes addresses>key_groups automaton literals shapes words key_sorts>key_classes header_codes "
+        "header_sorts>header_classes ways>routing_inputs"
+    ),
+    ("bindings.batch", "bindings.counts.columnar.sketches"): (
+        "often>heavy_hitters registers>hyperloglog samples>bottom_k"
+    ),
+    ("bindings.audit", "bindings.audit"): "here>local",
+    ("bindings.audit", "bindings.audit.spark"): (
+        "frames gathering growth kafka ledger pruning session source streaming job"
+    ),
+    ("bindings.report", "bindings.report"): "report>model",
+    ("bindings.report", "bindings.report.forms"): (
+        "terminal markdown as_json junit html tables json_compared json_values cells"
+    ),
+    ("bindings", "bindings.testing"): "virtual_broker",
+    ("bridge", "bridge.pump"): "outlet window order policy filtering dead_letters inlet listener gate loops reach",
+    ("bridge", "bridge.endpoints"): "kafka rabbitmq archive",
+    ("bridge.rocketmq", "bridge.endpoints.rocketmq"): "reading>source writing>target placing addresses checking lane",
+    ("bridge.rocketmq", "bridge.rocketmq.remoting"): (
+        "channel connections codes errors acl client properties message batch stored ids admin pulse"
+    ),
+    ("bridge.rocketmq", "bridge.rocketmq.producer"): "publishing tries requests",
+    ("bridge.rocketmq", "bridge.rocketmq.consumer"): (
+        "assigned fetching group offsets ordering pulling retrying room running share subscription"
+    ),
+    ("bridge", "bridge"): "mapping>interop",
+    ("bridge", "bridge.daemon"): (
+        "commands config workers web metrics journal coverage progress probe health gauges history process "
+        "signals views"
+    ),
+}
+"""(Old package, new package) -> the modules that moved, as ``name`` or ``old>new``."""
+
+NEW_NAMES: Final = {
+    f"{old}.{name.partition('>')[0]}": f"{new}.{name.rpartition('>')[2]}"
+    for (old, new), names in MOVED.items()
+    for name in names.split()
+}
+
+
+def find_new_name(name: str) -> str | None:
+    """Return the present name of a module that has moved, or whose package has; None for all others."""
+    if not name.startswith(("exchange.", "bindings.", "bridge.")):
+        return None
+    head, tail = name, ""
+    while "." in head:
+        if head in NEW_NAMES:
+            return NEW_NAMES[head] + tail
+        head, _, last = head.rpartition(".")
+        tail = f".{last}{tail}"
+    return None
+
+
+class _Finder:
+    """The first on the path: a package that has moved would find its modules itself, and load them a second time.
+
+    No subclass of `importlib.abc`, which takes longer to import than the rest of the engine's own imports.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return find_moved(fullname)
+
+
+def find_moved(name: str) -> ModuleSpec | None:
+    """Return how to import a module by its old name, with a DeprecationWarning; None for all other names."""
+    new = find_new_name(name)
+    if new is None:
+        return None
+    warn(f"{name} has moved to {new}; the old name goes in hashstar 1.1", DeprecationWarning, stacklevel=3)
+    return ModuleSpec(name, _Alias(new))  # type: ignore[arg-type]  # it has the methods of a Loader
+
+
+class _Alias:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(self._name)
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own  # the import system has put that of the old name there
+
+
+def install() -> None:
+    """Have the old names found, in this process."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

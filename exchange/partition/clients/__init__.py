@@ -1,0 +1,1 @@
+"""The partitioners of the clients, one module each."""

@@ -1,0 +1,117 @@
+"""RabbitMQ's partitioners: the Java stream client's for super streams, and the two exchange types that hash.
+
+An exchange is what spreads messages over queues in RabbitMQ, so `exchange.kinds` has the exchange types themselves,
+with bindings, weights and the differences between releases. Here the same arithmetic is for partitions that are given
+as such. All of them take the key as bytes of UTF-8 where it is text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from exchange.errors import InputError
+from exchange.partition.hashing.erlang import UNDEFINED, binary, jump, jump_key, phash2
+from exchange.partition.hashing.hashes import murmur3, signed
+from exchange.partition.hashing.keys import describe_key, kind_and_value
+from exchange.partition.partitioner import Choice, Key, Partitioner
+from exchange.partition.partitions import Partitions
+from exchange.partition.strategy import Strategy
+
+__all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
+
+SEED: Final = 104729
+"""Of the stream clients' murmur3: Java's and those that follow it (`HashUtils.MURMUR3`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuperStream(Partitioner):
+    """`com.rabbitmq.stream.impl.HashRoutingStrategy`: murmur3 over the streams in the order their exchange gives them.
+
+    The client asks the broker for that order, which is the one of the bindings' argument ``x-stream-partition-order``.
+    """
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        """The stream for a routing key, a text. Raises InputError for anything else, None included."""
+        # String.getBytes replaces a lone surrogate, which UTF-8 has no place for, with a question mark.
+        h = murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key), SEED)
+        return Choice(
+            partitions.all[h % partitions.count].id, signed(h), f"remainderUnsigned(hash, {partitions.count})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistentHash(Partitioner):
+    """x-consistent-hash with each partition bound in turn, with the same weight (RabbitMQ 3.13 and later)."""
+
+    weight: int = 1
+    """The binding key of each; more of it makes the partitions' shares more equal."""
+
+    def __post_init__(self) -> None:
+        if self.weight < 1:
+            raise ValueError(f"a weight is at least 1, not {self.weight}")
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        """The partition for a routing key or for the value of a hash header; None is a header that is not there."""
+        count = partitions.count * self.weight
+        seed = jump_key(_value(key))
+        rule = f"jump(hash, {count})" + (f" // {self.weight}" if self.weight > 1 else "")
+        return Choice(partitions.all[jump(seed, count) // self.weight].id, seed, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class ModulusHash(Partitioner):
+    """x-modulus-hash over partitions in the order of their names, as the broker sorts them since 4.3."""
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        """The partition for a routing key, a text. Raises InputError for anything else, None included."""
+        h = phash2([_text(key)])
+        return Choice(partitions.all[h % partitions.count].id, h, f"hash % {partitions.count}")
+
+
+def _text(key: Key) -> bytes:
+    if isinstance(key, str):
+        return binary(key)
+    if isinstance(key, bytes):
+        return key
+    raise InputError(f"{describe_key(key)} is no routing key: that is a text")
+
+
+def _value(key: Key) -> Any:
+    if key is None:
+        return UNDEFINED
+    if isinstance(key, str):
+        return binary(key)
+    try:
+        kind, value = kind_and_value(key)
+    except InputError:
+        kind, value = "nothing", None
+    if not isinstance(value, (bytes, bool, int, float)):
+        raise InputError(f"{describe_key(key)} is no key for x-consistent-hash: give a text, bytes, a number or a bool")
+    return value * 1000 if kind == "timestamp" else value
+
+
+STRATEGIES: Final = (
+    Strategy(
+        "rabbitmq.super_stream",
+        SuperStream,
+        mirrors="RabbitMQ Java stream client: HashRoutingStrategy with HashUtils.MURMUR3 (the default)",
+        promise="a routing key goes to one stream, the same from every client that hashes as Java's",
+        cost="with other streams nearly all keys move; the Python client rstream hashes otherwise",
+    ),
+    Strategy(
+        "rabbitmq.consistent_hash",
+        ConsistentHash,
+        mirrors="RabbitMQ 3.13 and later: exchange type x-consistent-hash, equal weights",
+        promise="a key goes to one queue; a queue bound last takes its share of keys, and no others move",
+        cost="unbinding any but the last one moves keys between those that stay",
+        parameters={"weight": int},
+    ),
+    Strategy(
+        "rabbitmq.modulus_hash",
+        ModulusHash,
+        mirrors="RabbitMQ: exchange type x-modulus-hash, the destinations in order of name (4.3 and later)",
+        promise="a routing key goes to one queue",
+        cost="with one queue more or less nearly all keys move",
+    ),
+)

@@ -1,0 +1,228 @@
+"""The list of queues that a RocketMQ client makes of a topic's route: which are in it, and in which order.
+
+The order matters more than any hash, as selectors choose a position in this list. Brokers are sorted by name; one that
+lost its master or its write permission is left out, which moves the queues after it. An order configuration
+(``orderTopicConf``) exists to prevent that: its brokers are listed as written, whatever became of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from exchange.errors import InputError
+from exchange.limits import PARTITIONS
+from exchange.partition.hashing.java import code_units
+from exchange.partition.partitions import Broker, Partition, Partitions
+
+__all__ = [
+    "BrokerData", "QueueData", "QueueMapping", "TopicRoute", "broker_name", "by_broker", "proxy_queues",
+    "publish_queues", "subscribe_queues",
+]  # fmt: skip
+
+READ: Final = 4
+WRITE: Final = 2
+MASTER: Final = 0
+"""The brokerId of a master."""
+
+INTEGER: Final = re.compile(r"[+-]?\d+")
+
+Queue = tuple[Broker, int]
+"""A broker and a queueId."""
+
+
+class QueueData(NamedTuple):
+    """How many queues of the topic a broker has (`org.apache.rocketmq...route.QueueData`)."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int = READ | WRITE
+    """The sum of 4 (read) and 2 (write)."""
+
+
+class BrokerData(NamedTuple):
+    """The servers of a broker name (`BrokerData`)."""
+
+    broker: str
+    addresses: tuple[tuple[int, str], ...]
+    """brokerId and ``host:port``; the id of the master is 0."""
+
+
+class QueueMapping(NamedTuple):
+    """What one broker says of a static topic's logical queues (`TopicQueueMappingInfo`)."""
+
+    total_queues: int
+    scope: str | None = "__global__"
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """What a name server knows of a topic (`TopicRouteData`)."""
+
+    queues: tuple[QueueData, ...] = ()
+    brokers: tuple[BrokerData, ...] = ()
+    order_topic_conf: str | None = None
+    """``broker-a:4;broker-b:4``"""
+    mappings: tuple[QueueMapping, ...] = ()
+    """Of a static topic (RocketMQ 5), one for each of its brokers; else none."""
+
+    @classmethod
+    def from_json(cls, route: Mapping[str, Any]) -> TopicRoute:
+        """The route as name servers and ``mqadmin topicRoute`` write it. Raises InputError for what is missing."""
+        try:
+            queues = [
+                QueueData(
+                    str(data["brokerName"]),
+                    _count(data["readQueueNums"]),
+                    _count(data["writeQueueNums"]),
+                    _count(data["perm"]),
+                )
+                for data in route.get("queueDatas") or ()
+            ]
+            brokers = [
+                BrokerData(
+                    str(data["brokerName"]), tuple((int(at), str(host)) for at, host in data["brokerAddrs"].items())
+                )
+                for data in route.get("brokerDatas") or ()
+            ]
+            mappings = [
+                QueueMapping(_count(data["totalQueues"]), data.get("scope", "__global__"), int(data.get("epoch", 0)))
+                for data in (route.get("topicQueueMappingByBroker") or {}).values()
+            ]
+            order = route.get("orderTopicConf")
+            return cls(tuple(queues), tuple(brokers), None if order is None else str(order), tuple(mappings))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"not a topic route: {type(error).__name__} {error}") from None
+
+
+def publish_queues(route: TopicRoute) -> Partitions:
+    """The queues a producer chooses among (`MQClientInstance.topicRouteData2TopicPublishInfo`).
+
+    Raises InputError where the client finds none, or fails.
+    """
+    if route.order_topic_conf:
+        return _listed((Broker(name), at) for name, count in _ordered(route.order_topic_conf) for at in range(count))
+    if route.order_topic_conf is None and route.mappings:
+        return _listed(_static(route))
+    masters = _masters(route)
+    return _listed(
+        (Broker(data.broker, masters[data.broker]), at)
+        for data in _sorted(route.queues)
+        if data.perm & WRITE and data.broker in masters
+        for at in range(data.write_queues)
+    )
+
+
+def subscribe_queues(route: TopicRoute) -> Partitions:
+    """The queues of a consumer group, sorted as for its allocation (`topicRouteData2TopicSubscribeInfo`).
+
+    A broker without a master is in it: its replicas are read. Raises InputError where there are none.
+    """
+    if route.mappings:
+        return _listed(_static(route))
+    queues = _few(
+        (Broker(data.broker), at) for data in route.queues if data.perm & READ for at in range(data.read_queues)
+    )
+    return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
+
+
+def proxy_queues(route: TopicRoute) -> Partitions:
+    """The queues that the proxy of RocketMQ 5 stores gRPC messages in (`MessageQueueSelector.buildWrite`).
+
+    Those of an order configuration are here sorted as well, and a broker must have a master. Raises InputError where
+    there are none, or the proxy fails.
+    """
+    masters = _masters(route)
+    known = {data.broker for data in route.brokers}
+    used = {data.broker for data in route.queues if data.perm & (READ | WRITE)}
+    if route.order_topic_conf and route.order_topic_conf.strip():
+        counts = _ordered(route.order_topic_conf)
+    else:
+        counts = [(data.broker, data.write_queues) for data in route.queues if data.perm & WRITE]
+    unknown = (used | {name for name, _ in counts}) - known
+    if unknown:
+        raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
+    queues = _few((Broker(name, masters[name]), at) for name, count in counts if name in masters for at in range(count))
+    return _listed(sorted(queues, key=lambda queue: (code_units(queue[0].name), queue[1])))
+
+
+@lru_cache(maxsize=64)
+def by_broker(partitions: Partitions) -> tuple[Partition, ...]:
+    """The partitions sorted by the names of their brokers, as Java does it; in their order where those are equal."""
+    return tuple(sorted(partitions.all, key=lambda partition: code_units(broker_name(partition))))
+
+
+def broker_name(partition: Partition) -> str:
+    """``MessageQueue.getBrokerName``."""
+    return partition.leader.name if partition.leader else ""
+
+
+def _count(value: Any) -> int:
+    """Return a number of queues that Java can have. Raises ValueError."""
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError(f"{str(value)[:40]!r} is no number of queues")
+    return value
+
+
+def _ordered(order_topic_conf: str) -> list[tuple[str, int]]:
+    """Broker name and number, as written; Java's split drops what is empty at the end."""
+    counts = []
+    written = order_topic_conf.rstrip(";")
+    for item in written.split(";") if written else ():
+        name, *count = item.split(":")
+        if not count or not INTEGER.fullmatch(count[0]):
+            raise InputError(f"orderTopicConf {order_topic_conf!r}: {item!r} is not BROKER:NUMBER as in a:4;b:4")
+        counts.append((name, int(count[0])))
+    return counts
+
+
+def _sorted(queues: Iterable[QueueData]) -> list[QueueData]:
+    return sorted(queues, key=lambda data: code_units(data.broker))
+
+
+def _masters(route: TopicRoute) -> dict[str, str]:
+    """Broker name -> address of its master; the first of two data of one name counts."""
+    first = {data.broker: dict(data.addresses) for data in reversed(route.brokers)}
+    return {name: addresses[MASTER] for name, addresses in first.items() if MASTER in addresses}
+
+
+def _static(route: TopicRoute) -> Iterator[Queue]:
+    """The logical queues of a static topic, which a broker of no server has (`topicRouteData2EndpointsForStaticTopic`).
+
+    So a retry never finds another broker.
+    """
+    totals: dict[str, int] = {}
+    for mapping in route.mappings:
+        if mapping.scope is not None and mapping.epoch >= -1:
+            totals[mapping.scope] = max(mapping.total_queues, totals.get(mapping.scope, 0))
+    if len(totals) > 1:
+        raise InputError(f"a static topic of {len(totals)} scopes ({', '.join(totals)}): their order is not defined")
+    for scope, total in totals.items():
+        broker = Broker("__syslo__" + ("global__" if scope == "__global__" else scope))
+        yield from ((broker, at) for at in range(total))
+
+
+def _few(queues: Iterable[Queue]) -> set[Queue]:
+    """Return the distinct queues, and no more than one that are too many."""
+    return set(islice(queues, PARTITIONS + 1))
+
+
+def _listed(queues: Iterable[Queue]) -> Partitions:
+    found = [
+        Partition(at, broker, f"{broker.name}:{queue_id}")
+        for at, (broker, queue_id) in enumerate(islice(queues, PARTITIONS + 1))
+    ]
+    if len(found) > PARTITIONS:
+        raise InputError(f"the route has more than {PARTITIONS:,} queues")
+    if not found:
+        raise InputError("the route has no queue (the client: No route info of this topic)")
+    try:
+        return Partitions(found)
+    except ValueError:
+        raise InputError("the route names a queue twice") from None

@@ -1,0 +1,229 @@
+"""How RocketMQ's clients choose one of a topic's queues, and the table of all its strategies.
+
+Partitions are the publish queue list (`exchange.partition.clients.rocketmq.queues`). A selector gets it with each
+message and an argument, the key here; what it chooses is sent to once, without a second try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.grpc import GrpcJava, GrpcProxy, text_of
+from exchange.partition.clients.rocketmq.queues import broker_name
+from exchange.partition.clients.rocketmq.round_robin import RoundRobin
+from exchange.partition.hashing.hashes import absolute, fnv1a
+from exchange.partition.hashing.java import Random, hash_code, remainder
+from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
+from exchange.partition.partitions import Partition, Partitions
+from exchange.partition.strategy import Strategy
+
+__all__ = [
+    "STRATEGIES", "ByHash", "ByHash40", "ByMachineRoom", "ByRandom", "ByRandoom", "Explicit", "GoHash",
+    "MQClientException",
+]  # fmt: skip
+
+
+class MQClientException(InputError):
+    """The client cannot choose: what its ``send`` throws, and why (`org.apache.rocketmq.client.exception`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByHash(Partitioner):
+    """`SelectMessageQueueByHash` since 4.8.0: the absolute value of what remains of the hash.
+
+    Raises MQClientException for no key, InputError for one without a hashCode.
+    """
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        hashed = _hash_code(key)
+        count = partitions.count
+        return Choice(partitions.all[abs(remainder(hashed, count))].id, hashed, f"abs(hash % {count})")
+
+
+@dataclass(frozen=True, slots=True)
+class ByHash40(Partitioner):
+    """`SelectMessageQueueByHash` of 4.0-4.7: what remains of the absolute value.
+
+    The least integer has none: such a key raises MQClientException, unless the number of queues divides it. All others
+    go where `ByHash` sends them.
+    """
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        hashed = _hash_code(key)
+        at = remainder(absolute(hashed), partitions.count)
+        return Choice(_at(at, partitions, "rocketmq.hash").id, hashed, f"abs(hash) % {partitions.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class ByRandom(Partitioner):
+    """`SelectMessageQueueByRandom` since 4.2.0: a java.util.Random, seeded with the time when the selector was made.
+
+    So time decides, not chance: two selectors of one millisecond choose the same queues. A producer has one selector.
+    """
+
+    one_memory: ClassVar = True
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        return Choice(None, None, "Random(the selector's birth in milliseconds)")
+
+    def memory(self, inputs: Inputs) -> Random:
+        return Random.seeded(inputs.now)
+
+    def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
+        at, memory = memory.next_int(partitions.count)
+        return Choice(partitions.all[at].id, None, f"nextInt({partitions.count})"), memory
+
+
+@dataclass(frozen=True, slots=True)
+class ByRandoom(ByRandom):
+    """`SelectMessageQueueByRandoom` of 4.0 and 4.1: of the same Random's 32 bits, what remains of the absolute value.
+
+    Of the least integer it fails as `ByHash40` does.
+    """
+
+    def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
+        value, memory = memory.next(32)
+        at = remainder(absolute(value), partitions.count)
+        return Choice(_at(at, partitions, "rocketmq.random").id, None, f"abs(nextInt()) % {partitions.count}"), memory
+
+
+@dataclass(frozen=True, slots=True)
+class ByMachineRoom(Partitioner):
+    """What `SelectMessageQueueByMachineRoom` announces: only queues in the machine rooms where consumers are.
+
+    RocketMQ never wrote it: its ``select`` returns null, and ``send`` fails; with ``faithful`` so it does here. Ours
+    reads a broker's room as `AllocateMessageQueueByMachineRoom` does, from a name ``room@broker``, and chooses by
+    `ByHash` among the queues in one of ``consumeridcs``. Raises MQClientException where there are none.
+    """
+
+    consumeridcs: frozenset[str]
+    """The rooms."""
+    faithful: bool = False
+
+    def __init__(self, consumeridcs: Iterable[str] = (), *, faithful: bool = False) -> None:
+        object.__setattr__(self, "consumeridcs", frozenset(consumeridcs))
+        object.__setattr__(self, "faithful", faithful)
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        if self.faithful:
+            raise MQClientException("MQClientException: select message queue return null.")
+        here = [partition for partition in partitions if _room(partition) in self.consumeridcs]
+        if not here:
+            rooms = sorted({room for room in map(_room, partitions) if room is not None})
+            raise MQClientException(
+                f"no queue is in the machine rooms {', '.join(sorted(self.consumeridcs)) or '(none given)'}; brokers "
+                f"named room@broker are in {', '.join(rooms) or 'none'}"
+            )
+        hashed = _hash_code(key)
+        rule = f"abs(hash % {len(here)}) of the queues in {', '.join(sorted(self.consumeridcs))}"
+        return Choice(here[abs(remainder(hashed, len(here)))].id, hashed, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Explicit(Partitioner):
+    """``send(Message, MessageQueue)``: the key is the queue's name, ``broker-a:1``."""
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        name = text_of(key, "queue's name")
+        for partition in partitions:
+            if partition.name == name:
+                return Choice(partition.id, None, f"the queue {name}")
+        raise InputError(f"no queue {name!r}; there are {', '.join([partition.name for partition in partitions])}")
+
+
+@dataclass(frozen=True, slots=True)
+class GoHash(Partitioner):
+    """The Go client's `hashQueueSelector` (apache/rocketmq-client-go v2): FNV-1a of the sharding key.
+
+    Without a sharding key, or with an empty one, a queue is drawn.
+    """
+
+    def choose(self, key: Key, partitions: Partitions) -> Choice:
+        sharding_key = text_of(key, "sharding key")
+        if not sharding_key:
+            return Choice(None, None, "no sharding key: a random queue")
+        hashed = fnv1a(sharding_key.encode("utf-8", "replace"))
+        return Choice(partitions.all[hashed % partitions.count].id, hashed, f"hash % {partitions.count}")
+
+    def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
+        choice = self.choose(key, partitions)
+        if choice.partition is None:
+            choice = choice._replace(partition=partitions.all[inputs.draw(partitions.count)].id)
+        return choice, memory
+
+
+def _hash_code(key: Key) -> int:
+    if key is None:
+        raise MQClientException(
+            "MQClientException: select message queue threw exception. (NullPointerException: a selector hashes its "
+            "argument and here is none; without a selector queues take turns: rocketmq.round_robin)"
+        )
+    return hash_code(key)
+
+
+def _at(position: int, partitions: Partitions, mended: str) -> Partition:
+    """``mqs.get(position)`` of the selectors that later versions mended."""
+    if position < 0:
+        raise MQClientException(
+            "MQClientException: select message queue throwed exception. (IndexOutOfBoundsException: Math.abs leaves "
+            f"Integer.MIN_VALUE negative, {position} of {partitions.count} queues; {mended} is its later version)"
+        )
+    return partitions.all[position]
+
+
+def _room(partition: Partition) -> str | None:
+    room, *broker = broker_name(partition).rstrip("@").split("@")  # as Java splits: without what is empty at the end
+    return room if len(broker) == 1 else None
+
+
+KEYED: Final = "a key has one queue as long as the queue list stays; the key's Java type is part of the key"
+MOVES: Final = (
+    "a lost master or another number of write queues moves nearly all keys, unless an order configuration keeps the "
+    "list; a queue chosen by key is tried once"
+)
+EVEN: Final = "the same number of messages for each queue and thread; no order"
+FOR_NO_KEY: Final = "keys are not looked at"
+
+
+def _rooms(text: str) -> list[str]:
+    return [room.strip() for room in text.split(",")]
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _row(name: str, make: Callable[..., Partitioner], mirrors: str, promise: str, cost: str, **read: Any) -> Strategy:
+    return Strategy(f"rocketmq.{name}", make, mirrors, promise, cost, lists_queues=True, parameters=read)
+
+
+STRATEGIES: Final = (
+    _row("hash", ByHash, "rocketmq-client 4.8+ SelectMessageQueueByHash", KEYED, MOVES),
+    _row("hash_4_0", ByHash40, "rocketmq-client 4.0-4.7 SelectMessageQueueByHash",
+         f"{KEYED}; the queue of rocketmq.hash", f"{MOVES}; sending fails for keys whose hash is Integer.MIN_VALUE"),
+    _row("random", ByRandom, "rocketmq-client 4.2+ SelectMessageQueueByRandom",
+         "about the same number of messages for each queue; no order", "selectors made at one time choose the same"),
+    _row("random_4_0", ByRandoom, "rocketmq-client 4.0-4.1 SelectMessageQueueByRandoom",
+         "about the same number of messages for each queue; no order", "fails once in some 4 billion messages"),
+    _row("machine_room", ByMachineRoom, "what rocketmq-client SelectMessageQueueByMachineRoom announces; it returns "
+         "null, as faithful=true does", f"only queues of brokers room@broker in consumeridcs (a,b); {KEYED}",
+         f"queues elsewhere stay empty; {MOVES}", consumeridcs=_rooms, faithful=_truth),
+    _row("round_robin", RoundRobin, "rocketmq-client TopicPublishInfo.selectOneMessageQueue, of the version given",
+         EVEN, FOR_NO_KEY, version=str),
+    _row("explicit", Explicit, "rocketmq-client send(Message, MessageQueue)",
+         "the queue that is named, broker-a:1", "an error when the list has lost it"),
+    _row("grpc_proxy", GrpcProxy, "RocketMQ 5 proxy SendMessageActivity.SendMessageQueueSelector, for gRPC clients in "
+         "any language", "the queue in which the proxy stores a message group's messages; not rocketmq.hash's",
+         "one queue more moves 1/n of the groups, to the new one; a queue lost in the middle of the list moves others; "
+         "several messages in one request lose their group"),
+    _row("grpc_java", GrpcJava, "rocketmq-clients Java 5 PublishingLoadBalancer; Go's too",
+         "the queue whose broker's endpoint gets the request, and no more: the message is stored where "
+         "rocketmq.grpc_proxy says", "it tells nothing of the order of messages"),
+    _row("go", GoHash, "rocketmq-client-go 2 NewHashQueueSelector", "a sharding key has one queue as long as the queue "
+         "list stays; not rocketmq.hash's", "a lost master or another number of write queues moves nearly all keys"),
+)  # fmt: skip

@@ -1,0 +1,245 @@
+"""What RocketMQ's Java producer does after each outcome of a try to send: return, try another broker, or throw.
+
+A `Sending` is what is known of one message on its way; `begin` and `proceed` say what comes next, as the loop in
+`DefaultMQProducerImpl.sendDefaultImpl` does, and `proceed_async` what `MQClientAPIImpl` does when the answer to an
+asynchronous send comes. Time comes in as milliseconds; which queue is tried is
+`exchange.partition.clients.rocketmq.faults`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.round_robin import era_of
+
+__all__ = [
+    "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "Fault", "Next", "Outcome", "SendSettings", "Sending", "Sent",
+    "Thrown", "begin", "proceed", "proceed_async",
+]  # fmt: skip
+
+Mode = Literal["sync", "async", "oneway"]
+
+STATUSES: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+"""`SendStatus`: with all of them the broker has the message; with the last three not as safely as it should."""
+
+RETRY_RESPONSE_CODES: Final[Mapping[int, tuple[str, tuple[int, ...]]]] = MappingProxyType({
+    1: ("SYSTEM_ERROR", (4, 0)),
+    2: ("SYSTEM_BUSY", (5, 3, 0)),
+    14: ("SERVICE_NOT_AVAILABLE", (4, 0)),
+    16: ("NO_PERMISSION", (4, 0)),
+    17: ("TOPIC_NOT_EXIST", (4, 0)),
+    204: ("NO_BUYER_ID", (4, 0)),
+    205: ("NOT_IN_CURRENT_UNIT", (4, 0)),
+    1500: ("GO_AWAY", (5, 3, 1)),
+})  # fmt: skip
+"""A broker's answers after which another is tried: code -> name, and the version from which on it is one."""
+
+EXCEPTIONS: Final[Mapping[str, int]] = MappingProxyType({
+    "MQBrokerException": 0,
+    "MQClientException": 10003,
+    "InterruptedException": -1,
+    "RemotingConnectException": 10001,
+    "RemotingTimeoutException": 10002,
+    "RemotingSendRequestException": -1,
+    "RemotingTooMuchRequestException": -1,
+    "RemotingException": -1,
+})  # fmt: skip
+"""What a try throws -> the response code of the MQClientException when it was the last one; a broker's is its own."""
+
+UNSET: Final = -1
+
+
+class Sent(NamedTuple):
+    """The broker has the message."""
+
+    status: str = "SEND_OK"
+
+
+class Thrown(NamedTuple):
+    """A try failed with one of ``EXCEPTIONS``; MQClientException is that no address of the broker is known."""
+
+    exception: str
+    code: int = UNSET
+    """The response code of an MQBrokerException or MQClientException."""
+
+
+Outcome = Sent | Thrown
+
+
+class Fault(NamedTuple):
+    """What `FaultStrategy.update` is told of the broker."""
+
+    isolated: bool
+    reachable: bool = True
+    latency: int | None = None
+    """Milliseconds; None is what the try took."""
+    of_last_broker: bool = False
+    """Whether it is told of the broker tried before: 4.0-4.9.2, when an asynchronous retry fails at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendSettings:
+    """What a producer was configured with, as `DefaultMQProducer` calls it; times are milliseconds."""
+
+    version: str = "5.3.3"
+    retry_times_when_send_failed: int = 2
+    retry_times_when_send_async_failed: int = 2
+    send_msg_timeout: int = 3000
+    """Of all tries together since 4.3.0; of each before."""
+    send_msg_max_timeout_per_request: int = -1
+    """Of each but the last, from 5.3.3 on; -1 is none."""
+    retry_another_broker_when_not_store_ok: bool = False
+    more_retry_response_codes: frozenset[int] = frozenset()
+    """``addRetryResponseCode``, from 4.9.2 on."""
+    start_detector_enable: bool = False
+    """From 5.1.4 on."""
+
+    def __post_init__(self) -> None:
+        era_of(self.version)
+
+    def is_since(self, *version: int) -> bool:
+        """Whether the client is at least of this version."""
+        return (*map(int, self.version.split(".")), 0, 0) >= version
+
+    def retries(self, code: int) -> bool:
+        """Whether another broker is tried after this response code."""
+        _, since = RETRY_RESPONSE_CODES.get(code, ("", (1 << 16,)))
+        return self.is_since(*since) or (self.is_since(4, 9, 2) and code in self.more_retry_response_codes)
+
+
+class Sending(NamedTuple):
+    """A message on its way."""
+
+    mode: Mode = "sync"
+    selected: bool = False
+    """Whether a selector or the caller chose the queue; then it is tried once and no fault is noted."""
+    tries: int = 0
+    """Tries that have ended."""
+    stored: Sent | None = None
+    """The last answer of a broker that has it."""
+    thrown: Thrown | None = None
+    """The last failure."""
+
+
+class Next(NamedTuple):
+    """What comes next."""
+
+    action: Literal["try", "return", "throw"]
+    sending: Sending
+    outcome: Outcome | None = None
+    """What is returned, None where ``send`` returns before there is an answer; or what is thrown."""
+    timeout: int = 0
+    """Of the try."""
+    fault: Fault | None = None
+    """What is noted of the broker of the try that ended."""
+    another_broker: bool = True
+    """Whether the queue for the try is selected, given the last broker; else broker and queue are the same again."""
+    reset_index: bool = False
+    """What the selection is to be given: the thread's index begins anew (since 5.1.4)."""
+
+
+def begin(settings: SendSettings, sending: Sending, elapsed: int = 0) -> Next:
+    """The first try, ``elapsed`` milliseconds after ``send`` was called."""
+    return _try_or_end(settings, sending, elapsed, None)
+
+
+def proceed(settings: SendSettings, sending: Sending, outcome: Outcome, elapsed: int) -> Next:
+    """What comes after the outcome of a try, ``elapsed`` milliseconds after ``send`` was called.
+
+    In modes async and oneway the outcome is that of handing the message over: Sent when it is on its way. Raises
+    InputError for an outcome that is none.
+    """
+    _check(outcome)
+    fault = None if sending.selected else _fault(settings, outcome)
+    sending = sending._replace(tries=sending.tries + 1)
+    if isinstance(outcome, Sent):
+        sending = sending._replace(stored=outcome)
+        if sending.mode != "sync":
+            return Next("return", sending, None, fault=fault)
+        if sending.selected or outcome.status == "SEND_OK" or not settings.retry_another_broker_when_not_store_ok:
+            return Next("return", sending, outcome, fault=fault)
+    else:
+        sending = sending._replace(thrown=outcome)
+        if sending.selected or outcome.exception == "InterruptedException":
+            return Next("throw", sending, outcome, fault=fault)
+        if outcome.exception == "MQBrokerException" and not settings.retries(outcome.code):
+            return Next("return" if sending.stored else "throw", sending, sending.stored or outcome, fault=fault)
+    return _try_or_end(settings, sending, elapsed, fault)
+
+
+def proceed_async(
+    settings: SendSettings, sending: Sending, outcome: Outcome, remaining: int, *, at_once: bool = False
+) -> Next:
+    """What comes after the outcome of an asynchronous try; "return" and "throw" are onSuccess and onException.
+
+    ``remaining`` are the milliseconds left of the timeout that the try had. ``at_once`` is a failure to hand the
+    message over, which before 4.9.3 `proceed` is to be asked about when it is the first try. A retry of a message whose
+    queue was selected goes to the same broker; all retries keep the queueId, whatever broker they go to.
+    """
+    _check(outcome)
+    sending = sending._replace(tries=sending.tries + 1)
+    if isinstance(outcome, Sent):
+        return Next("return", sending._replace(stored=outcome), outcome, fault=Fault(isolated=False))
+    broker_said_no = outcome.exception == "MQBrokerException"
+    too_much = outcome.exception == "RemotingTooMuchRequestException"
+    fault: Fault | None = Fault(isolated=True, reachable=not at_once or not settings.is_since(5, 1, 4))
+    if broker_said_no:
+        retry = False
+    elif not at_once:
+        retry = not (too_much and settings.is_since(5, 3, 0))
+        outcome = Thrown("MQClientException")
+    elif settings.is_since(4, 9, 3):
+        retry = True
+    else:
+        retry = not too_much and outcome.exception != "InterruptedException"
+        fault = Fault(isolated=True, latency=3000, of_last_broker=True) if retry else None
+    sending = sending._replace(thrown=outcome)
+    if not retry or sending.tries > settings.retry_times_when_send_async_failed:
+        return Next("throw", sending, outcome, fault=fault)
+    if settings.is_since(5, 3, 2) and remaining <= 0:
+        return Next("throw", sending, outcome, fault=fault)
+    # Up to 4.6.1 a retry is given no time at all, and fails unless its answer is there at once.
+    timeout = remaining if settings.is_since(4, 7, 0) else 0
+    return Next("try", sending, timeout=timeout, fault=fault, another_broker=not sending.selected)
+
+
+def _try_or_end(settings: SendSettings, sending: Sending, elapsed: int, fault: Fault | None) -> Next:
+    retries = settings.retry_times_when_send_failed if sending.mode == "sync" and not sending.selected else 0
+    late = settings.is_since(4, 3, 0) and settings.send_msg_timeout < elapsed
+    if sending.tries > retries or late:
+        if sending.stored is not None:
+            return Next("return", sending, sending.stored, fault=fault)
+        if sending.tries > retries and sending.thrown is not None:
+            code = sending.thrown.code if sending.thrown.exception == "MQBrokerException" else UNSET
+            code = EXCEPTIONS[sending.thrown.exception] or code
+            return Next("throw", sending, Thrown("MQClientException", code), fault=fault)
+        return Next("throw", sending, Thrown("RemotingTooMuchRequestException"), fault=fault)
+    timeout = settings.send_msg_timeout - (elapsed if settings.is_since(4, 3, 0) else 0)
+    limit = settings.send_msg_max_timeout_per_request
+    if settings.is_since(5, 3, 3) and limit > -1 and sending.tries < retries:
+        timeout = min(timeout, limit)
+    again = sending.tries > 0 and settings.is_since(5, 1, 4)
+    return Next("try", sending, timeout=timeout, fault=fault, another_broker=not sending.selected, reset_index=again)
+
+
+def _fault(settings: SendSettings, outcome: Outcome) -> Fault:
+    if isinstance(outcome, Sent) or outcome.exception == "InterruptedException":
+        return Fault(isolated=False)
+    if not settings.is_since(5, 1, 4):
+        return Fault(isolated=True)
+    if outcome.exception == "MQClientException":
+        return Fault(isolated=False)
+    if outcome.exception == "MQBrokerException":
+        return Fault(isolated=True, reachable=False)
+    # Only the detector could make it reachable again.
+    return Fault(isolated=True, reachable=not settings.start_detector_enable)
+
+
+def _check(outcome: Outcome) -> None:
+    name, known = (outcome.status, STATUSES) if isinstance(outcome, Sent) else (outcome.exception, tuple(EXCEPTIONS))
+    if name not in known:
+        raise InputError(f"{name!r} is no outcome of a send; there are {', '.join(known)}")

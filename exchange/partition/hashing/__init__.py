@@ -1,0 +1,1 @@
+"""Hash functions and key serialisations of the clients, bit for bit."""

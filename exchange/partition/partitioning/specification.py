@@ -1,0 +1,226 @@
+"""How a queue is partitioned: the strategy, the partitions and where the key comes from; and its text form.
+
+The text is a line in a Lark grammar, ``kafka.murmur2 over 12 by header "tenant"``; it and the value say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from exchange.errors import InputError, TextError
+from exchange.limits import PARTITIONS
+from exchange.message import Message
+from exchange.partition.partitioner import Choice, Partitioner
+from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
+from exchange.partition.partitions import Broker, Partitions
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+__all__ = ["Partitioning", "key_from", "partitioner_from", "partitions_from"]
+
+NAMED: Final = Partitioner()
+STREAMS: Final = "rabbitmq."
+"""How the names of strategies begin whose partitions have names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How messages are spread over the partitions of one destination.
+
+    >>> from exchange import Message
+    >>> Partitioning.parse("kafka.murmur2 over 12 by word 2").choose(Message("", "order.eu.created")).partition
+    11
+    """
+
+    strategy: str
+    """A strategy's name and parameters, ``kafka.nearest(rack=eu-1)``; any name for a partitioner of one's own."""
+    partitions: Partitions
+    key: KeySource = ROUTING_KEY
+    partitioner: Partitioner = field(default=NAMED)
+    """To be given for one's own only: by default the one that ``strategy`` names."""
+
+    def __post_init__(self) -> None:
+        if self.partitioner is NAMED:
+            object.__setattr__(self, "partitioner", partitioner_from(self.strategy))
+
+    @classmethod
+    def parse(cls, text: str) -> Partitioning:
+        """Read ``STRATEGY over PARTITIONS by KEY``. Raises TextError; InputError for a name there is not."""
+        tree = _parsed(text, "start")
+        strategy, partitions, *key = cast("list[Tree[Token]]", tree.children)
+        span = slice(strategy.meta.start_pos, strategy.meta.end_pos)
+        return cls(
+            text[span],
+            _partitions(partitions, str(strategy.children[0])),
+            _key(key[0], text) if key else ROUTING_KEY,
+            _partitioner(strategy),
+        )
+
+    def choose(self, message: Message) -> Choice:
+        """The partition that the message's key decides, or a choice without one that tells what else does."""
+        return self.choose_for(self.key.of(message))
+
+    def choose_for(self, key: Any) -> Choice:
+        """The same, of a key that was taken from a message; one that the client cannot take decides nothing."""
+        try:
+            return self.partitioner.choose(key, self.partitions)
+        except InputError as error:
+            return Choice(None, None, str(error))
+
+    def __str__(self) -> str:
+        return f"{self.strategy} over {_text_of(self.partitions)} by {self.key}"
+
+
+def partitioner_from(text: str) -> Partitioner:
+    """The partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError."""
+    return _partitioner(_parsed(text, "strategy"))
+
+
+def partitions_from(text: str, strategy: str) -> Partitions:
+    """The partitions of a text, as the strategy of this name has them. Raises TextError, InputError.
+
+    ``12`` is so many; ``broker-a:4,broker-b@rack-2:4`` is so many on each of these brokers; ``eu,us`` are streams.
+    """
+    return _partitions(_parsed(text, "partitions"), strategy)
+
+
+def key_from(text: str) -> KeySource:
+    """The key source of a text: ``word 2``, ``header "tenant"`` ... Raises TextError, InputError."""
+    return _key(_parsed(text, "key"), text)
+
+
+def _partitioner(tree: Tree[Token]) -> Partitioner:
+    name, *rest = tree.children
+    parameters = {}
+    for parameter in cast("list[Tree[Token]]", rest[0].children if rest else []):  # type: ignore[union-attr]
+        key, value = parameter.children
+        parameters[str(key)] = _value(cast("Token", value))
+    from exchange.partition.partitioning.strategies import (
+        partitioner_named,  # all clients' modules, for those who name one
+    )
+
+    return partitioner_named(str(name), **parameters)
+
+
+def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
+    from exchange.partition.partitioning.strategies import strategy_named
+
+    items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
+    try:
+        if len(items) == 1 and len(items[0]) == 1 and items[0][0].isdecimal():
+            return Partitions.of(_number(items[0][0]))
+        if all(len(item) == 2 for item in items):
+            brokers = {name: _number(count) for name, count in items}
+            if len(brokers) < len(items):
+                twice = next(name for name, times in Counter([name for name, _ in items]).items() if times > 1)
+                raise InputError(f"partitions: broker {twice!r} is named twice")
+            if strategy_named(strategy).lists_queues:
+                return Partitions.queues(brokers)
+            return Partitions.led_by({_broker(name): count for name, count in brokers.items()})
+        if all(len(item) == 1 for item in items):
+            if not strategy.startswith(STREAMS):
+                raise InputError(
+                    f"partitions: {', '.join(name for (name,) in items[:3])!s}: {strategy} takes a number (12) or "
+                    "brokers with numbers (a:4,b:4); only super streams have names"
+                )
+            return Partitions.named([name for (name,) in items])
+    except ValueError as error:
+        raise InputError(f"partitions: {error}") from None
+    raise InputError("partitions are a number (12), brokers with numbers (a:4,b:4), or names (a,b)")
+
+
+def _number(text: str) -> int:
+    """Return a number of partitions. Raises ValueError."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise ValueError(f"{text[:40]!r} is no number of partitions, which are {PARTITIONS:,} at most")
+    return int(text)
+
+
+def _broker(text: str) -> Broker:
+    name, _, rack = text.partition("@")
+    return Broker(name, name, rack or None)
+
+
+def _key(tree: Tree[Token], text: str) -> KeySource:
+    part, *rest = [_value(cast("Token", child)) for child in tree.children]
+    span = (tree.meta.start_pos, tree.meta.end_pos)
+    if part == "routing_key" and not rest:
+        return ROUTING_KEY
+    if part == "word" and rest and WORD.fullmatch(rest[0]):
+        return KeySource("word", word=int(rest[0]))
+    if part in ("header", "property", "body") and rest:
+        return KeySource(cast("Any", part), rest[0])
+    raise TextError(_EXPECTED["key"], text, span)
+
+
+def _value(token: Token) -> str:
+    return str(json.loads(token)) if token.type == "STRING" else str(token)
+
+
+PLAIN: Final = re.compile(r'[^\s(),:="]+')
+
+
+def _text_of(partitions: Partitions) -> str:
+    if partitions == Partitions.of(partitions.count):
+        return str(partitions.count)
+    brokers = Counter([partition.leader for partition in partitions if partition.leader is not None])
+    if brokers and partitions == Partitions.queues({broker.name: count for broker, count in brokers.items()}):
+        return ",".join(f"{_plain(broker.name)}:{count}" for broker, count in brokers.items())
+    names = {f"{broker.name}@{broker.rack}" if broker.rack else broker.name: n for broker, n in brokers.items()}
+    if brokers and partitions == Partitions.led_by({_broker(name): count for name, count in names.items()}):
+        return ",".join(f"{_plain(name)}:{count}" for name, count in names.items())
+    return ",".join(_plain(partition.name) for partition in partitions)
+
+
+def _plain(name: str) -> str:
+    return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+@cache
+def _grammar() -> Lark:
+    from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
+
+    from lark import Lark  # only those who write one in text need it
+
+    return Lark(
+        files("exchange.partition.partitioning").joinpath("partitioning.lark").read_text("utf-8"),
+        parser="lalr",
+        start=["start", "strategy", "partitions", "key"],
+        propagate_positions=True,
+        maybe_placeholders=False,
+        regex=False,
+    )
+
+
+def _parsed(text: str, start: str) -> Tree[Token]:
+    from lark import UnexpectedInput
+
+    try:
+        tree = _grammar().parse(text, start=start)
+    except UnexpectedInput as error:
+        token = getattr(error, "token", None)
+        at = len(text) if token is not None and token.type == "$END" else error.pos_in_stream or 0
+        raise TextError(_EXPECTED[start], text, (at, at + 1)) from None
+    for token in tree.scan_values(lambda token: cast("Token", token).type == "STRING"):
+        try:
+            json.loads(token)
+        except ValueError as error:  # an escape that JSON has not, or a control character
+            span = (token.start_pos or 0, token.end_pos or 0)
+            raise TextError(f"not a text in quotes as JSON has them: {error}", text, span) from None
+    return tree
+
+
+WORD: Final = re.compile("-?[0-9]{1,9}")
+
+_EXPECTED: Final = {
+    "start": "expected STRATEGY over PARTITIONS by KEY, as in: kafka.murmur2 over 12 by routing_key",
+    "strategy": "expected the name of a strategy, with parameters or without: kafka.nearest(rack=eu-1)",
+    "key": 'expected a key: routing_key, word 2, header "name", property message_id or body "/json/pointer"',
+    "partitions": "expected partitions: 12, or broker-a:4,broker-b:4, or stream-1,stream-2",
+}

@@ -1,0 +1,219 @@
+"""Many patterns, one question: whose patterns match this key?
+
+Two structures share the patterns, by what they look like once runs of wildcards are brought into order:
+
+* without a wildcard: a dict from key to values;
+* with wildcards: an index for each length of key that occurs, up to a length, and one for all longer keys.
+
+Nothing in them grows with more than the patterns, and no search backtracks; why these structures and not a trie or an
+automaton: docs/decisions/0002-matcher.md.
+
+Bounded caches stand before them: of keys, and of keys with every word that no pattern names replaced by None, so that
+keys with an id in them share an entry; and keys with the same answer share that. ``match`` is the first cache's own
+lookup, as fast as a dict. A change drops what it may have changed. Looking at a cache needs no lock; everything else
+holds it, so that no match ever sees half a change, nor does a result from before a change enter a cache after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from itertools import chain
+from typing import Final, Generic, TypeVar
+
+from exchange.forks import MATCHERS, lock_at_forks
+from exchange.patterns.conjunctions import with_value, without_value
+from exchange.patterns.pattern import AMQP, MQTT, NATS, ONE_PLAIN, Dialect, Pattern, ordered
+from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
+
+__all__ = ["Matcher"]
+
+V = TypeVar("V", bound=Hashable)
+
+
+class Matcher(Generic[V]):
+    """A mutable map from patterns to values, searched by key.
+
+    ``bind`` and ``unbind`` cost what the pattern is long and return the memory. ``match(key)`` gives a tuple of
+    the values of all patterns that match the key, each value once, in no particular order. ``cache`` bounds the
+    remembered keys; 0 remembers nothing. ``distinct`` is the owner's promise that no value is bound under two
+    patterns, which saves comparing values. Safe to use from several threads.
+
+    >>> matcher = Matcher()
+    >>> matcher.bind(Pattern("order.*.created"), "billing")
+    True
+    >>> matcher.match("order.eu.created")
+    ('billing',)
+    """
+
+    match: Callable[[str], tuple[V, ...]]
+
+    def __init__(self, dialect: Dialect = AMQP, *, cache: int = 65_536, distinct: bool = False) -> None:
+        self.dialect: Final = dialect
+        self._separator: Final = dialect.separator
+        self._distinct: Final = distinct
+        self._lock: Final = lock_at_forks(MATCHERS)
+        self._literal: dict[str, Collection[V]] = {}
+        self._wild: dict[str, Wild[V]] = {}
+        self._indexes: dict[int | None, WildIndex[V]] = {}
+        self._vocabulary: dict[str, str] = {}  # the words the wildcard patterns name, each to itself
+        self._named: dict[str, int] = {}  # how many of them name it, where more than one do
+        self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
+        self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # what keys with the same answer share
+        self._cache_size: Final = cache
+        self._keys: Final[_Keys[V]] = _Keys(self._remember)
+        self.match = self._keys.__getitem__ if cache else self._search
+
+    def __len__(self) -> int:
+        """The number of distinct patterns bound."""
+        return len(self._literal) + len(self._wild)
+
+    def bind(self, pattern: Pattern, value: V) -> bool:
+        """Add a value under a pattern; False when it is there already. The pattern's dialect must be the matcher's."""
+        self._check(pattern)
+        with self._lock:
+            if pattern.literal:
+                values = self._literal.get(pattern.text, ())
+                if value in values:
+                    return False
+                self._literal[pattern.text] = with_value(values, value)
+                self._keys.pop(pattern.text, None)
+                return True
+            wild = self._wild.get(pattern.text)
+            if wild is None:
+                wild = self._wild[pattern.text] = Wild(ordered(pattern.words))
+                self._add(wild)
+            elif value in wild:
+                return False
+            wild[value] = None
+            self._forget()
+            return True
+
+    def unbind(self, pattern: Pattern, value: V) -> bool:
+        """Remove a value from a pattern; False when it is not there."""
+        self._check(pattern)
+        with self._lock:
+            if pattern.literal:
+                values = self._literal.get(pattern.text, ())
+                if value not in values:
+                    return False
+                self._literal[pattern.text] = without_value(values, value)
+                if not self._literal[pattern.text]:
+                    del self._literal[pattern.text]
+                self._keys.pop(pattern.text, None)
+                return True
+            wild = self._wild.get(pattern.text)
+            if wild is None or value not in wild:
+                return False
+            del wild[value]
+            if not wild:
+                del self._wild[pattern.text]
+                self._remove(wild)
+            self._forget()
+            return True
+
+    def _check(self, pattern: Pattern) -> None:
+        if pattern.dialect is not self.dialect:
+            raise ValueError(f"a pattern in {pattern.dialect.name} for keys in {self.dialect.name}: see Pattern.to")
+
+    def _add(self, wild: Wild[V]) -> None:
+        for word in wild.literals:
+            if word in self._vocabulary:
+                self._named[word] = self._named.get(word, 1) + 1
+            else:
+                self._vocabulary[word] = word
+        for length, index in self._indexes.items():
+            if wild.fits(length):
+                index.add(wild)
+
+    def _remove(self, wild: Wild[V]) -> None:
+        for word in wild.literals:
+            others = self._named.pop(word, 1) - 1
+            if others > 1:
+                self._named[word] = others
+            elif not others:
+                del self._vocabulary[word]
+        for length, index in self._indexes.items():
+            if wild.fits(length):
+                index.remove(wild)
+
+    def _forget(self) -> None:
+        # A search that began before this change fills the caches under the lock, hence before this or after it.
+        self._keys.clear()
+        self._signatures.clear()
+        self._answers.clear()
+
+    def _remember(self, key: str) -> tuple[V, ...]:
+        with self._lock:
+            words = key.split(self._separator) if key else self.dialect.split(key)  # a call less for nearly all keys
+            values = self._search_named(key, words) if self._wild else ()
+            literal = self._literal.get(key)
+            if literal:
+                values = self._joined(literal, values)
+            if len(self._keys) >= self._cache_size:
+                self._keys.clear()
+            self._keys[key] = values
+            return values
+
+    def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
+        signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
+        if None not in signature:
+            return self._search_wild(words)  # it is the key itself: one cache is enough
+        if self.dialect is MQTT:
+            # Both count there, whether a pattern names the word or not: a first "$", and a topic that is empty.
+            signature = (key[:1] == "$" if key else None, *signature)
+        elif self.dialect is NATS:
+            signature = ("" in words, *signature)
+        values = self._signatures.get(signature)
+        if values is None:
+            if len(self._signatures) >= self._cache_size:
+                self._signatures.clear()
+            values = self._signatures[signature] = self._search_wild(words)
+        return values
+
+    def _search(self, key: str) -> tuple[V, ...]:
+        with self._lock:
+            values = self._search_wild(self.dialect.split(key))
+            literal = self._literal.get(key)
+            return self._joined(literal, values) if literal else values
+
+    def _joined(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
+        return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
+
+    def _search_wild(self, words: list[str]) -> tuple[V, ...]:
+        if not self.dialect.has_key_of(words):
+            return ()
+        length = len(words) if len(words) <= LONGEST else None
+        index = self._indexes.get(length) or self._build(length)
+        found = index.search(words)
+        if self.dialect is MQTT and words[0][:1] == "$":
+            found = tuple([wild for wild in found if wild.words[0] is not ONE_PLAIN])
+        values = self._answers.get(found)
+        if values is None:
+            if self._distinct:
+                values = tuple(chain.from_iterable(dict.fromkeys(found)))
+            else:
+                values = tuple(dict.fromkeys(chain.from_iterable(found)))
+            if self._cache_size:
+                if len(self._answers) >= self._cache_size:
+                    self._answers.clear()
+                self._answers[found] = values
+        return values
+
+    def _build(self, length: int | None) -> WildIndex[V]:
+        index = self._indexes[length] = WildIndex(length, answers=min(self._cache_size, 4096))
+        for wild in self._wild.values():
+            if wild.fits(length):
+                index.add(wild)
+        return index
+
+
+class _Keys(dict[str, tuple[V, ...]]):
+    """The cache of keys: what it lacks is searched for, so its own lookup is ``match``."""
+
+    __slots__ = ("_remember",)
+
+    def __init__(self, remember: Callable[[str], tuple[V, ...]]) -> None:
+        self._remember = remember
+
+    def __missing__(self, key: str) -> tuple[V, ...]:
+        return self._remember(key)

@@ -1,0 +1,69 @@
+"""Policy patterns, read as the regular expression library of RabbitMQ's Erlang reads them.
+
+RabbitMQ matches the bytes of a name with Erlang's ``re``: PCRE 8 up to OTP 27, PCRE2 since OTP 28. Which one a broker
+runs on is not known, so an expression is read both ways, and where the two answers differ there is none. An answer is
+exact or absent: what is not understood here is never guessed. No expression takes long, see
+`exchange.patterns.pcre.machine`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from exchange.limits import SHORTSTR_BYTES
+from exchange.patterns.pcre import matching
+from exchange.patterns.pcre.nodes import Dialect, Invalid, Unknown
+from exchange.patterns.pcre.parser import parse
+
+__all__ = ["Expression", "expression"]
+
+DIALECTS: Final[tuple[Dialect, ...]] = ("pcre8", "pcre2")
+
+
+class Expression:
+    """A regular expression as the broker understands it.
+
+    ``error`` is what is wrong with it when every broker refuses it, ``unknown`` why it is not understood here when it
+    is not; otherwise both are empty.
+    """
+
+    __slots__ = ("_matchers", "_same_for_ascii", "error", "pattern", "unknown")
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern: Final = pattern
+        matchers: list[matching.Matcher | None] = []
+        errors: list[str] = []
+        unknown = ""
+        for dialect in DIALECTS:
+            try:
+                matchers.append(matching.Matcher(parse(pattern.encode("utf-8", "surrogatepass"), dialect)))
+            except Invalid as error:
+                errors.append(str(error))
+                matchers.append(None)
+            except Unknown as error:
+                unknown = str(error)
+        self.error: Final = errors[0] if len(errors) == len(DIALECTS) else ""
+        if errors and not self.error:
+            unknown = unknown or f"some releases of Erlang refuse it: {errors[0]}"
+        self.unknown: Final = unknown
+        self._matchers: Final = () if unknown else tuple(m for m in matchers if m is not None)
+        self._same_for_ascii: Final = len({matcher.source_for_ascii for matcher in self._matchers}) == 1
+
+    def found_in(self, name: str) -> bool | None:
+        """Return whether the broker finds it in the name; None when that is not known here."""
+        if self.unknown:
+            return None
+        data = name.encode("utf-8", "surrogatepass")
+        if len(data) > SHORTSTR_BYTES:
+            return None
+        if self._same_for_ascii and data.isascii():
+            return self._matchers[0].found_in(data)
+        answers = {matcher.found_in(data) for matcher in self._matchers} or {False}
+        return answers.pop() if len(answers) == 1 else None
+
+
+@lru_cache(maxsize=4096)
+def expression(pattern: str) -> Expression:
+    """Return the expression of a policy's pattern; those asked for before are remembered."""
+    return Expression(pattern)

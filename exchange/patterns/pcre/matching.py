@@ -1,0 +1,166 @@
+"""Find an expression in a name, in bounded time.
+
+Most expressions are simple: the steps of any matcher that goes back and tries again can be bounded by looking at them,
+and Python's `re` matches them in bytes. For the others there is a machine that remembers what failed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from exchange.limits import SHORTSTR_BYTES
+from exchange.patterns.pcre.machine import COST, Machine
+from exchange.patterns.pcre.nodes import ALL, ASCII, Assertion, Atomic, Branches, Bytes, Node, Repeat, Sequence, Unknown
+
+__all__ = ["Matcher"]
+
+LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
+"""Lengths of names in bytes for which the number of steps is estimated."""
+STEPS: Final = 1_000_000
+"""Maximum number of steps of `re` for one name, by the estimate."""
+
+
+class Matcher:
+    """An expression, ready to be looked for. Raises Unknown when it is too large."""
+
+    __slots__ = ("_longest", "_machine", "_search", "source_for_ascii")
+
+    def __init__(self, node: Node) -> None:
+        self.source_for_ascii: Final = _source(node, ASCII)
+        self._longest: Final = next((length for length in LENGTHS if _is_simple(node, length)), -1)
+        self._search: Final = re.compile(_source(node, ALL), re.DOTALL).search if self._longest >= 0 else None
+        self._machine: Machine | None = None
+        if self._longest < SHORTSTR_BYTES:
+            try:
+                self._machine = Machine(node)
+            except Unknown:
+                if self._search is None:
+                    raise
+
+    def found_in(self, data: bytes) -> bool | None:
+        """Return whether the expression is found in the bytes; None when the broker may give up before it is."""
+        if self._search is not None and len(data) <= self._longest:
+            return self._search(data) is not None
+        return None if self._machine is None else self._machine.found_in(data)
+
+
+def _is_simple(node: Node, length: int) -> bool:
+    """Return whether neither the broker nor `re` can take many steps in a name of this length."""
+    ways = _ways(node, length)
+    starts = 1 if _anchored(node) else length + 1
+    return ways <= COST and ways * starts * _size(node) <= STEPS
+
+
+def _ways(node: Node, length: int) -> float:
+    """Return an upper bound of the number of ways to match the node at one position; infinite where none is known."""
+    if isinstance(node, (Bytes, Assertion)):
+        return 1
+    if isinstance(node, Sequence):
+        ways = 1.0
+        for part in node.parts:
+            ways *= _ways(part, length)
+        return ways
+    if isinstance(node, Branches):
+        return sum([_ways(branch, length) for branch in node.branches])
+    if isinstance(node, Repeat):
+        most = length if node.most is None else min(node.most, length)
+        if isinstance(node.part, Bytes):
+            return max(1, most - node.least + 1)
+        inner = _ways(node.part, length)
+        if inner > 1:
+            return inner**most * 2 if most <= 4 else float("inf")
+        return 1 + most if _solid(node.part) else float("inf")
+    return _ways(node.part, length)
+
+
+def _solid(node: Node) -> bool:
+    """Return whether the node never matches nothing, as far as that can be seen."""
+    if isinstance(node, Sequence):
+        return any(map(_solid, node.parts))
+    if isinstance(node, Branches):
+        return all(map(_solid, node.branches))
+    if isinstance(node, Repeat):
+        return node.least > 0 and _solid(node.part)
+    return _solid(node.part) if isinstance(node, Atomic) else isinstance(node, Bytes)
+
+
+def _anchored(node: Node) -> bool:
+    """Return whether the node matches at the start of the name only."""
+    if isinstance(node, Sequence):
+        return bool(node.parts) and _anchored(node.parts[0])
+    if isinstance(node, Branches):
+        return all(map(_anchored, node.branches))
+    return isinstance(node, Assertion) and node.sign == "^"
+
+
+def _size(node: Node) -> int:
+    if isinstance(node, (Bytes, Assertion)):
+        return 1
+    if isinstance(node, Sequence):
+        return 1 + sum(map(_size, node.parts))
+    if isinstance(node, Branches):
+        return 1 + sum(map(_size, node.branches))
+    if isinstance(node, Repeat):
+        return 1 + _size(node.part) * max(1, node.least)
+    return 1 + _size(node.part)
+
+
+def _source(node: Node, within: int) -> bytes:
+    """Return the expression as `re` writes it, for names whose bytes are all in the set ``within``."""
+    if isinstance(node, Bytes):
+        return _set(node.mask & within)
+    if isinstance(node, Assertion):
+        return _assertion(node, within)
+    if isinstance(node, Sequence):
+        return b"".join([_source(part, within) for part in node.parts])
+    if isinstance(node, Branches):
+        return b"(?:" + b"|".join([_source(branch, within) for branch in node.branches]) + b")"
+    if isinstance(node, Atomic):
+        return b"(?>" + _source(node.part, within) + b")"
+    if isinstance(node, Repeat):
+        most = "" if node.most is None else str(node.most)
+        return b"(?:%s){%d,%s}%s" % (
+            _source(node.part, within),
+            node.least,
+            most.encode(),
+            b"" if node.greedy else b"?",
+        )
+    if node.widths is None:
+        return (b"(?!" if node.negative else b"(?=") + _source(node.part, within) + b")"
+    # Python wants one width for all branches of a lookbehind.
+    sign = b"(?<!" if node.negative else b"(?<="
+    branches = [sign + _source(branch, within) + b")" for branch in node.part.branches]
+    return b"".join(branches) if node.negative else b"(?:" + b"|".join(branches) + b")"
+
+
+def _assertion(node: Assertion, within: int) -> bytes:
+    if node.sign in (r"\b", r"\B"):
+        word = _set(node.word & within)
+        inner, outer = b"(?<=%s)(?=%s)" % (word, word), b"(?<!%s)(?!%s)" % (word, word)
+        begin, end = b"(?<!%s)(?=%s)" % (word, word), b"(?<=%s)(?!%s)" % (word, word)
+        return b"(?:" + b"|".join((begin, end) if node.sign == r"\b" else (inner, outer)) + b")"
+    return {
+        "^": rb"\A",
+        "^m": rb"(?:\A|(?<=\n)(?!\Z))",
+        "$": rb"(?=\n?\Z)",
+        "$m": rb"(?=\n|\Z)",
+        r"\z": rb"\Z",
+    }[node.sign]
+
+
+def _set(mask: int) -> bytes:
+    """Return a class of exactly these bytes."""
+    if mask == ALL:
+        return b"."
+    spans: list[bytes] = []
+    byte = 0
+    while mask >> byte:
+        if not mask >> byte & 1:
+            byte += 1
+            continue
+        first = byte
+        while mask >> byte & 1:
+            byte += 1
+        spans.append(b"\\x%02x" % first if byte - first == 1 else b"\\x%02x-\\x%02x" % (first, byte - 1))
+    return b"[" + b"".join(spans) + b"]" if spans else b"(?!)"

@@ -1,0 +1,1 @@
+"""Where a topology routes a message, and why."""

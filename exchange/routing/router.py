@@ -1,0 +1,420 @@
+"""The router: RabbitMQ's walk from exchange to exchange (`rabbit_exchange.erl route/3`), compiled for one topology.
+
+A route that depends on the exchange and the routing key alone is remembered, in a bounded cache that is looked up
+without a lock. Everything else, routing what is not remembered and changing the topology, happens under one lock: no
+route sees half a change, and no route from before a change is remembered after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from exchange.entities.entities import (
+    Binding,
+    Destination,
+    Exchange,
+    Policy,
+    Queue,
+    policy_in_force,
+    possible_alternates,
+)
+from exchange.entities.indexes import Change
+from exchange.errors import AccessRefused, InputError, NotFound, PatternError
+from exchange.forks import ROUTERS, lock_at_forks
+from exchange.kinds import Choose, Kind, Unknown, Unsure, kind_of
+from exchange.message import Message
+from exchange.routing.route import Alternate, Explanation, Hop, Obstacle, Outcome, Placement, Route, Step
+from exchange.topology import rules
+from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from exchange.partition.partitioning.specification import Partitioning
+
+__all__ = ["Router"]
+
+
+class Router:
+    """Routes messages through a topology exactly as the RabbitMQ of its profile does.
+
+    >>> from exchange import Binding, Exchange, Message, Queue, Router, Topology
+    >>> topology = Topology().declare_exchange(Exchange("orders", "topic")).declare_queue(Queue("billing"))
+    >>> router = Router(topology.bind(Binding.to_queue("orders", "billing", "order.*.created")))
+    >>> router.route(Message("orders", "order.eu.created")).queues
+    ('billing',)
+
+    ``choose(n)`` gives the random kinds their integer below n; by default, chance does. ``cache`` bounds the
+    remembered routes; 0 remembers none. The editing methods change the router's own copy of the topology in place,
+    under the rules of `Topology`'s, in time that does not grow with it; one that raises has changed nothing. Safe to
+    use from several threads, which may fork. A copy, also one that is pickled, is made anew from the topology.
+
+    Raises InputError, naming the binding, when a key of a topic exchange is longer than AMQP allows.
+    """
+
+    def __init__(self, topology: Topology, *, choose: Choose | None = None, cache: int = 65_536) -> None:
+        if not isinstance(topology, Topology):
+            raise TypeError(f"Router: topology must be a Topology, not {type(topology).__name__}: {topology!r:.60}")
+        self._lock: Final = lock_at_forks(ROUTERS)
+        self._vhost: Final = topology.vhost
+        self._profile: Final = topology.profile
+        self._place: Final = rules.Place(topology.vhost, topology.profile)
+        self._tables: Final = topology.tables()
+        self._chosen: Final = choose
+        self._choose: Final = choose if choose is not None else _chance()
+        self._cache_size: Final = cache
+        self._compiled: Final[dict[str, _Compiled]] = {}
+        self._remembered: Final[dict[str, dict[str, Route]]] = {}
+        self._remembered_count = 0
+        self._beyond_key_cache: frozenset[str] | None = None
+        self._partitioned: Final[dict[str, Partitioning]] = {}
+        for queue in self._tables.queues.values():
+            self._compile_queue(queue)
+        for exchange in self._tables.exchanges.values():
+            self._compile(exchange)
+
+    @property
+    def topology(self) -> Topology:
+        """What it routes through, now."""
+        with self._lock:
+            return Topology.of_tables(self._tables.copy(), self._vhost, self._profile)
+
+    def __reduce__(self) -> tuple[Callable[[Topology], Router], tuple[Topology]]:
+        return partial(type(self), choose=self._chosen, cache=self._cache_size), (self.topology,)
+
+    def __repr__(self) -> str:
+        return f"<Router of {self.topology!r}>"
+
+    def route(self, message: Message) -> Route:
+        """Where the message goes.
+
+        Raises NotFound when its exchange does not exist, AccessRefused when that is internal, PreconditionFailed when
+        its CC or BCC header is no array: what the broker would answer to basic.publish. An x-consistent-hash exchange
+        may raise BrokerError where it would crash the channel: an empty array in its hash header, 3.13 to 4.3.4.
+        """
+        try:
+            headers = message.headers
+        except AttributeError:
+            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}") from None
+        key_only = not headers or ("CC" not in headers and "BCC" not in headers)
+        if key_only:
+            routes = self._remembered.get(message.exchange)
+            if routes is not None:
+                route = routes.get(message.routing_key)
+                if route is not None:
+                    return route
+        with self._lock:
+            route = self._walk(message, None)
+            if key_only and self._cache_size and message.exchange not in self._beyond_key():
+                self._remember(message, route)
+            return route
+
+    def explain(self, message: Message, queue: str | None = None) -> Explanation:
+        """The same route, with the reasons, and why the queue asked about does not get it; raises the same errors."""
+        if not isinstance(message, Message):
+            raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
+        hops: list[Hop] = []
+        with self._lock:
+            route = self._walk(message, hops)
+            if queue is None:
+                return Explanation(message, route, tuple(hops))
+            obstacles: tuple[Obstacle, ...] = ()
+            if queue in self._tables.queues and queue not in route.queues:
+                from exchange.routing.nearest import Walk, nearest_way  # only those who ask need it
+
+                reached = frozenset(hop.exchange.name for hop in hops)
+                alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
+                obstacles = nearest_way(Walk(message, reached, self._tables, alternates, self._profile), queue)
+            return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
+
+    def declare_exchange(self, exchange: Exchange) -> None:
+        """As `Topology.declare_exchange`."""
+        self._edit(lambda: rules.declare_exchange(self._tables, self._place, exchange))
+
+    def declare_queue(self, queue: Queue) -> None:
+        """As `Topology.declare_queue`."""
+        self._edit(lambda: rules.declare_queue(self._tables, self._place, queue))
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """As `Topology.delete_exchange`."""
+        self._edit(lambda: rules.delete_exchange(self._tables, self._place, name, if_unused))
+
+    def delete_queue(self, name: str) -> None:
+        """As `Topology.delete_queue`."""
+        self._edit(lambda: rules.delete_queue(self._tables, name))
+
+    def bind(self, binding: Binding) -> None:
+        """As `Topology.bind`."""
+        self._edit(lambda: rules.bind(self._tables, self._place, binding))
+
+    def unbind(self, binding: Binding) -> None:
+        """As `Topology.unbind`."""
+        self._edit(lambda: rules.unbind(self._tables, binding))
+
+    def set_policy(self, policy: Policy) -> None:
+        """As `Topology.set_policy`."""
+        self._edit(lambda: rules.set_policy(self._tables, self._place, policy))
+
+    def clear_policy(self, name: str) -> None:
+        """As `Topology.clear_policy`."""
+        self._edit(lambda: rules.clear_policy(self._tables, self._place, name))
+
+    def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
+        start = self._compiled.get(message.exchange)
+        if start is None:
+            raise NotFound(f"no {self._place.named('exchange', message.exchange)}")
+        if start.exchange.internal:
+            raise AccessRefused(f"cannot publish to internal {self._place.named('exchange', message.exchange)}")
+        keys = message.routing_keys()
+        existing = self._tables.queues
+        queues: dict[str, None] = {}
+        undecided: list[str] = []
+        seen = {message.exchange}
+        work: list[tuple[_Compiled, str | None]] = [(start, None)]
+        is_unsure: bool | Unsure
+        while work:
+            (exchange, kind, alternate, is_unsure), came_from = work.pop()
+            if kind is None:
+                undecided.append(exchange.name)
+                if hops is not None:
+                    hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
+                continue
+            # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
+            # there and takes its alternate, which a policy can give it. What is published to it always matches.
+            try:
+                matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+            except Unsure as error:  # more of its bindings may match, and so its alternate may be taken or not
+                matched, alternate, is_unsure = error.matched, None, error
+                if matched:
+                    undecided.append(exchange.name)
+            if hops is not None:
+                chosen_by = kind.chosen_by(message, keys)
+                hop_alternate = alternate if exchange.name or came_from is not None else None
+                hop = self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
+                unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None
+                hops.append(hop if unknown is None else replace(hop, undecided=True, unsure=unknown))
+            onwards: list[str] = []
+            for _, (destination_kind, name), _, _ in matched:
+                if destination_kind == "exchange":
+                    onwards.append(name)
+                elif name in existing:
+                    queues[name] = None
+            if not matched:
+                if alternate is not None:
+                    onwards.append(alternate)
+                if is_unsure:
+                    undecided.append(exchange.name)
+            for name in onwards:
+                if name not in seen and name in self._compiled:
+                    seen.add(name)
+                    work.append((self._compiled[name], exchange.name))
+        placements = self._placements(message, queues) if self._partitioned else ()
+        return Route(tuple(sorted(queues)), tuple(undecided), placements)
+
+    def _placements(self, message: Message, queues: Collection[str]) -> tuple[Placement, ...]:
+        placements = []
+        for queue in sorted(self._partitioned.keys() & queues):
+            partitioning = self._partitioned[queue]
+            key = partitioning.key.of(message)
+            partition, hashed, rule = partitioning.choose_for(key)
+            name = None if partition is None else partitioning.partitions[partition].name
+            placements.append(Placement(queue, partition, name, key, hashed, rule, partitioning))
+        return tuple(placements)
+
+    def _hop(
+        self,
+        exchange: Exchange,
+        alternate_name: str | None,
+        came_from: str | None,
+        matched: Collection[Binding],
+        queues: Collection[str],
+        seen: Collection[str],
+        chosen_by: str | None,
+    ) -> Hop:
+        """What this exchange is about to do, as `_walk` stands before it."""
+        alternate = self._alternate(exchange, alternate_name, taken=not matched)
+        destinations = dict.fromkeys([binding.destination for binding in matched])
+        if alternate is not None and alternate.taken:
+            destinations = {Destination("exchange", alternate.name): None}
+        steps = tuple([Step(destination, self._outcome(destination, queues, seen)) for destination in destinations])
+        in_order = tuple(sorted(matched, key=lambda binding: (binding.routing_key, binding.destination)))
+        unsure = not matched and self._compiled[exchange.name].is_unsure
+        return Hop(exchange, came_from, in_order, steps, alternate, undecided=unsure, chosen_by=chosen_by)
+
+    def _outcome(self, destination: Destination, queues: Collection[str], seen: Collection[str]) -> Outcome:
+        if not self._tables.exists(destination):
+            return "missing"
+        if destination.kind == "queue":
+            return "queued already" if destination.name in queues else "queued"
+        return "seen already" if destination.name in seen else "followed"
+
+    def _alternate(self, exchange: Exchange, name: str | None, *, taken: bool) -> Alternate | None:
+        if name is None:
+            return None
+        by_argument = "alternate-exchange" in exchange.arguments
+        policy = None if by_argument else policy_in_force(exchange.name, self._tables.policies)
+        return Alternate(name, taken, policy.name if policy is not None else None)
+
+    def _remember(self, message: Message, route: Route) -> None:
+        if self._remembered_count >= self._cache_size:
+            self._forget()
+        self._remembered_count += 1
+        self._remembered.setdefault(message.exchange, {})[message.routing_key] = route
+
+    def _forget(self) -> None:
+        # A route call may still be looking at a dict that is dropped here; it began before the change, and so may
+        # answer from before it. It cannot add to it.
+        self._remembered.clear()
+        self._remembered_count = 0
+
+    def _beyond_key(self) -> frozenset[str]:
+        """The exchanges whose routes may depend on more than the key, there or further on.
+
+        On headers, on chance, or on another part of the message that is a partitioned queue's key.
+        """
+        if self._beyond_key_cache is None:
+            back: dict[str, list[str]] = {}
+            for compiled in self._compiled.values():
+                if compiled.alternate is not None:
+                    back.setdefault(compiled.alternate, []).append(compiled.exchange.name)
+            found: set[str] = set()
+            pending = [name for name, compiled in self._compiled.items() if compiled.kind and not compiled.kind.by_key]
+            for queue, partitioning in self._partitioned.items():
+                if not partitioning.key.by_routing_key:
+                    pending += ["", *(b.source for b in self._tables.bindings_to(Destination("queue", queue)))]
+            while pending:
+                name = pending.pop()
+                if name not in found:
+                    found.add(name)
+                    pending += back.get(name, ())
+                    pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]
+            self._beyond_key_cache = frozenset(found)
+        return self._beyond_key_cache
+
+    def _edit(self, rule: Callable[[], list[Change]]) -> None:
+        with self._lock:
+            changes = rule()
+            # What is compiled changes first: if that fails, it is made anew from tables which nothing has touched.
+            try:
+                for change in changes:
+                    self._recompile(change)
+            except BaseException:
+                self._recompile_all(changes)
+                raise
+            # This cannot fail but be interrupted. A change that is made twice is made once.
+            try:
+                self._apply(changes)
+            except BaseException:
+                self._apply(changes)
+                raise
+
+    def _apply(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._tables.apply(change)
+
+    def _recompile_all(self, changes: Iterable[Change]) -> None:
+        """Compile everything that the changes concern as the tables have it."""
+        for _, part in changes:
+            if isinstance(part, Queue):
+                self._partitioned.pop(part.name, None)
+                before = self._tables.queues.get(part.name)
+                if before is not None:
+                    self._compile_queue(before)
+            elif isinstance(part, Policy):
+                self._compile_alternates(self._tables.policies)
+            else:
+                name = part.name if isinstance(part, Exchange) else part.source
+                exchange = self._tables.exchanges.get(name)
+                if exchange is not None:
+                    self._compile(exchange)
+                else:
+                    self._compiled.pop(name, None)
+        self._beyond_key_cache = None
+        self._forget()
+
+    def _recompile(self, change: Change) -> None:
+        """Follow a change that the tables do not have yet."""
+        part = change.part
+        if isinstance(part, Binding):
+            self._recompile_binding(part, change.added)
+            return
+        if isinstance(part, Queue):
+            before = self._partitioned.pop(part.name, None)
+            if change.added:
+                self._compile_queue(part)
+            if (
+                before is None
+                and part.partitioning is None
+                and not self._tables.bindings_to(Destination("queue", part.name))
+            ):
+                self._remembered.get("", {}).pop(part.name, None)
+                return
+        elif isinstance(part, Policy):
+            policies = {**self._tables.policies, part.name: part}
+            if not change.added:
+                del policies[part.name]
+            self._compile_alternates(policies)
+        elif change.added:
+            self._compile(part)
+        else:
+            self._compiled.pop(part.name, None)
+        self._beyond_key_cache = None
+        self._forget()
+
+    def _recompile_binding(self, binding: Binding, added: bool) -> None:
+        compiled = self._compiled.get(binding.source)
+        if compiled is None or compiled.kind is None:
+            return
+        if added:
+            compiled.kind.bind(binding)
+        else:
+            compiled.kind.unbind(binding)
+        if binding.destination.kind == "exchange" or binding.destination.name in self._partitioned:
+            self._beyond_key_cache = None
+        key = compiled.kind.literal_key(binding)
+        if key is None:
+            self._forget()
+        else:
+            for routes in self._remembered.values():
+                routes.pop(key, None)
+
+    def _compile_queue(self, queue: Queue) -> None:
+        if queue.partitioning is not None:
+            self._partitioned[queue.name] = queue.partitioning
+
+    def _compile_alternates(self, policies: Mapping[str, Policy]) -> None:
+        compiled = [self._with_alternate(each.exchange, each.kind, policies) for each in self._compiled.values()]
+        self._compiled.update((each.exchange.name, each) for each in compiled)
+
+    def _compile(self, exchange: Exchange) -> None:
+        kind_class = kind_of(exchange)
+        kind = None
+        if kind_class is not Unknown:
+            kind = kind_class(exchange, self._profile, self._choose)
+            for binding in self._tables.bindings_from(exchange.name):
+                try:
+                    kind.bind(binding)
+                except PatternError as error:
+                    raise InputError(kind.fault(binding) or error.message) from None
+        self._compiled[exchange.name] = self._with_alternate(exchange, kind, self._tables.policies)
+
+    def _with_alternate(self, exchange: Exchange, kind: Kind | None, policies: Mapping[str, Policy]) -> _Compiled:
+        possible = possible_alternates(exchange, policies)
+        return _Compiled(exchange, kind, possible[0] if len(possible) == 1 else None, len(possible) > 1)
+
+
+class _Compiled(NamedTuple):
+    """An exchange ready to route: its kind, None when unknown, and its alternate exchange in force."""
+
+    exchange: Exchange
+    kind: Kind | None
+    alternate: str | None
+    is_unsure: bool
+    """Whether the alternate exchange is not known, since it is not known which policy applies."""
+
+
+def _chance() -> Choose:
+    from random import randrange  # which imports much, for the few topologies with a random kind
+
+    return randrange

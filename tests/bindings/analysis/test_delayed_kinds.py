@@ -1,0 +1,117 @@
+"""Analyses of a topology whose exchanges are all delayed say what they say without the delay."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Multiset
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.record import batch_of
+from bindings.check.check import check
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.outcome import Explorer
+from bindings.counts.verification import judged
+from bindings.diff.meaning import meaning
+from bindings.diff.plan import plan
+from bindings.diff.step import named
+from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
+from tests.bindings.counts.test_tally import records_for
+from tests.support import topologies
+from tests.support.bindings import pairs
+
+SEED = st.integers(0, 2**32)
+TYPES = (*pairs.TYPES, "x-random", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
+
+
+def delayed(topology: Topology) -> Topology:
+    """The topology with every exchange delayed that is not predeclared."""
+    exchanges = [
+        replace(exchange, type="x-delayed-message", arguments={**exchange.arguments, "x-delayed-type": exchange.type})
+        for name, exchange in topology.exchanges.items()
+        if name and not name.startswith("amq.")
+    ]
+    by_name = {exchange.name: exchange for exchange in exchanges}
+    parts = topology.queues.values(), topology.bindings, topology.policies.values()
+    given = [by_name.get(exchange.name, exchange) for exchange in topology.exchanges.values()]
+    return Topology(given, *parts, vhost=topology.vhost, profile=topology.profile)
+
+
+def many(type_: str, count: int, made: int) -> Topology:
+    """An exchange of the type with ``made`` of ``count`` queues bound."""
+    names = [f"q{number}" for number in range(count)]
+    bindings = [Binding.to_queue("x", name, "1" if "hash" in type_ else "") for name in names[:made]]
+    return Topology([Exchange("x", type_)], map(Queue, names), bindings)
+
+
+@pytest.mark.parametrize("type_", ["x-random", "x-local-random"])
+def test_a_delayed_random_exchange_with_too_many_bindings_is_undecided_and_no_broker_accused(type_: str) -> None:
+    """Of 2,000 queues 1,024 are tried; that one of the others got a message is no fault of the broker's."""
+    outcome = Explorer(delayed(many(type_, 2_000, 2_000))).outcome(Message("x", "k"))
+    assert outcome == Explorer(many(type_, 2_000, 2_000)).outcome(Message("x", "k"))
+    assert outcome.undecided == ("x",)
+    assert judged(outcome, ["q1999"], []) == "undecided"
+
+
+@pytest.mark.parametrize("type_", ["x-consistent-hash", "x-modulus-hash"])
+def test_a_plan_that_rebinds_a_delayed_hashing_exchange_warns_that_keys_move(type_: str) -> None:
+    """With each of the steps, as for one without a delay."""
+    steps = plan(delayed(many(type_, 4, 2)), delayed(many(type_, 4, 4))).steps
+    assert steps == plan(many(type_, 4, 2), many(type_, 4, 4)).steps
+    assert [step.danger is not None and "keys move" in step.danger for step in steps] == [True, True]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED)
+def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
+    """Neither message by message, as verification asks, nor in batches."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    records = records_for(rng, topology, 12)
+    explorers = Explorer(topology), Explorer(delayed(topology))
+    for record in records:
+        assert explorers[0].outcome(record.message) == explorers[1].outcome(record.message)
+    counted = []
+    for each in (topology, delayed(topology)):
+        counter = Counter(each)
+        counter.add(batch_of(records))
+        counted.append(counter.result().exact())
+    assert counted[0].facts == counted[1].facts
+    assert counted[0].timeline == counted[1].timeline
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED)
+def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
+    """The inner type's own arguments are checked by its plugin."""
+    drawn = topologies.topology(Random(seed), LATEST)
+    # Texts list exchanges in the order in which bindings were made.
+    topology = Topology(
+        drawn.exchanges.values(), drawn.queues.values(), drawn.bindings, drawn.policies.values(), profile=LATEST
+    )
+
+    def found(topology: Topology) -> Multiset[tuple[str, str]]:
+        return Multiset((each.code, each.message) for each in check(topology) if each.code != "HS602")
+
+    assert found(topology) == found(delayed(topology))
+
+
+def steps_of(before: Topology, after: Topology) -> list[tuple[str, str, str]]:
+    """The steps of a plan with their dangers, without the types of exchanges."""
+    return [
+        (step.verb, named(step.part), re.sub(r"is of type [\w-]+", "is of a type", step.danger or ""))
+        for step in plan(before, after).steps
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(SEED)
+def test_a_delay_changes_no_plan_and_no_meaning_of_a_change(seed: int) -> None:
+    """But that texts name the type."""
+    before, after = pairs.pair(Random(seed), TYPES)
+    assert steps_of(before, after) == steps_of(delayed(before), delayed(after))
+    assert meaning(before, after) == meaning(delayed(before), delayed(after))

@@ -1,0 +1,150 @@
+"""Sets of patterns: what the few patterns that join a search prove is what all of them prove."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.analysis.algebra import Key, covers, exhaustive, overlap
+from bindings.analysis.pattern_set import Cover, PatternSet, Remainder, difference, redundant
+from exchange import Pattern
+from exchange.patterns.pattern import DIALECTS
+from tests.support.patterns import DIALECT_NAMES, matched, patterns
+
+SETTINGS = settings(max_examples=200, deadline=None)
+MANY = DIALECT_NAMES.flatmap(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=8)))
+TWO_LISTS = DIALECT_NAMES.flatmap(
+    lambda name: st.tuples(st.just(name), *[st.lists(patterns(name), max_size=6, unique=True)] * 2)
+)
+
+
+def set_of(others: list[Pattern], pattern: Pattern) -> PatternSet:
+    return PatternSet(others, pattern.dialect)
+
+
+@SETTINGS
+@given(MANY)
+def test_a_set_covers_what_its_patterns_together_cover(case: tuple[Pattern, list[Pattern]]) -> None:
+    """The same answers as of all patterns at once, and witnesses as short."""
+    pattern, others = case
+    split = pattern.dialect.split
+    patterns = set_of(others, pattern)
+    for answer, expected in [
+        (patterns.covers(pattern), covers(others, pattern)),
+        (patterns.covers(), exhaustive(others) if others else exhaustive([Pattern("a", pattern.dialect)])),
+    ]:
+        assert answer.holds is expected.holds
+        if answer.witness is not None and expected.witness is not None and others:
+            assert len(split(answer.witness)) == len(split(expected.witness))
+            assert not any(other.matches(answer.witness) for other in others)
+
+
+@SETTINGS
+@given(MANY)
+def test_a_cover_is_some_of_the_others_and_none_of_them_is_needless(case: tuple[Pattern, list[Pattern]]) -> None:
+    """There is one exactly if all others together cover the pattern, and it is a single one where a single one can."""
+    pattern, given_patterns = case
+    others = [other for other in given_patterns if other != pattern]
+    cover = set_of([pattern, *others], pattern).cover(pattern)
+    assert cover.holds is covers(others, pattern).holds
+    assert set(cover.by) <= set(others)
+    if cover.holds:
+        assert covers(cover.by, pattern).holds
+        for one in cover.by:
+            assert covers([other for other in cover.by if other is not one], pattern).holds is False
+        assert (len(cover.by) == 1) is any(covers(other, pattern).holds for other in others)
+
+
+@SETTINGS
+@given(MANY)
+def test_a_set_finds_those_that_overlap(case: tuple[Pattern, list[Pattern]]) -> None:
+    """Each once."""
+    pattern, others = case
+    found = list(set_of(others, pattern).overlapping(pattern))
+    assert set(found) == {other for other in others if overlap(pattern, other).holds}
+    assert len(found) == len(set(found))
+
+
+@SETTINGS
+@given(MANY)
+def test_the_redundant_can_all_go_and_none_that_stays_can(case: tuple[Pattern, list[Pattern]]) -> None:
+    """Each is named once, with patterns that do cover it; a pattern given twice is no reason."""
+    pattern, others = case
+    given_patterns = [pattern, *others, pattern]
+    found = list(redundant(given_patterns, pattern.dialect))
+    assert len({one for one, _ in found}) == len(found)
+    for one, cover in found:
+        assert one not in cover.by
+        assert set(cover.by) <= set(given_patterns)
+        assert covers(cover.by, one).holds
+    kept = set(given_patterns) - {one for one, _ in found}
+    for one in given_patterns:
+        assert covers(kept, one).holds
+        assert covers(kept - {one}, one).holds is (one not in kept)
+
+
+@SETTINGS
+@given(TWO_LISTS)
+def test_the_difference_is_all_keys_of_the_one_and_not_of_the_other(
+    case: tuple[str, list[Pattern], list[Pattern]],
+) -> None:
+    """Its remainders have those keys, no others; each has a witness of its own, and none of them is needless."""
+    name, before, after = case
+    remainders = list(difference(before, after, DIALECTS[name]))
+    keys_before = frozenset[str]().union(*map(matched, before))
+    keys_after = frozenset[str]().union(*map(matched, after))
+    said = [matched(part.pattern).difference(*map(matched, part.without)) for part in remainders]
+    assert frozenset[str]().union(*said) == keys_before - keys_after
+    for part in remainders:
+        assert part.witness is not None
+        assert part.pattern.matches(part.witness)
+        assert not any(pattern.matches(part.witness) for pattern in after)
+        assert all(overlap(part.pattern, pattern).holds for pattern in part.without)
+    assert not (remainders and all(covers(after, pattern).holds for pattern in before))
+
+
+def test_a_difference_reads_as_patterns_without_patterns() -> None:
+    """What a queue loses when a binding becomes narrower, or a topic binding gives way to direct ones."""
+    wide, eu, us = Pattern("order.*.created"), Pattern("order.eu.*"), Pattern("order.us.#")
+    assert list(difference([wide], [eu, us])) == [Remainder(wide, (eu, us), "order.x.created")]
+    assert list(difference([eu], [wide, Pattern("order.#")])) == []
+    keys = [Key("order"), Key("order.eu")]
+    assert list(difference([Pattern("order.#")], keys)) == [Remainder(Pattern("order.#"), tuple(keys), "order.x")]
+    assert list(difference(keys, [Pattern("order.*")])) == [Remainder(keys[0], (), "order")]
+    # What another part has anyway is not said twice.
+    assert [part.pattern for part in difference([eu, Pattern("order.#")], [])] == [Pattern("order.#")]
+
+
+def test_a_set_changes() -> None:
+    """Adding twice is adding once; what is removed covers nothing any more."""
+    patterns = PatternSet([Pattern("a.*"), Pattern("a.*"), Key("a")])
+    assert len(patterns) == 2
+    assert set(patterns) == {Pattern("a.*"), Key("a")}
+    assert Pattern("a.*") in patterns
+    assert Pattern("a") not in patterns
+    assert patterns.covers(Pattern("a.#")) == (False, "a.x.x")
+    patterns.add(Pattern("a.*.*.#"))
+    assert patterns.covers(Pattern("a.#")).holds
+    assert set(patterns.cover(Pattern("a.#")).by) == set(patterns)
+    patterns.remove(Pattern("a.*"))
+    assert patterns.covers(Pattern("a.#")) == (False, "a.x")
+    with pytest.raises(ValueError, match="a pattern in mqtt for keys in amqp"):
+        patterns.add(Pattern("a/+", "mqtt"))
+
+
+def test_many_literal_keys_do_not_join_a_search() -> None:
+    """Fresh words are fresh to the whole set: none of its keys is tried one after the other."""
+    keys = [Key(word) for word in ("", "x", "y", "z", *(f"x{number}" for number in range(5_000)))]
+    assert PatternSet(keys, steps=20).covers() == (False, "a")
+
+
+def test_a_set_without_steps_leaves_its_questions_undecided() -> None:
+    """As the algebra does; an undecided pattern is named, and stays."""
+    patterns = [Pattern("a"), Pattern("a.*.#"), Pattern("a.#"), Pattern("b")]
+    few = PatternSet(patterns[:2], steps=2)
+    assert few.covers(patterns[2]) == (None, None)
+    assert few.cover(patterns[2]) == Cover(None)
+    assert dict(redundant([Pattern("#.b.#"), Pattern("#.b.c")], steps=1)) == {Pattern("#.b.c"): Cover(None)}
+    (part,) = difference([patterns[2]], patterns[:2], steps=2)
+    assert part == Remainder(patterns[2], tuple(patterns[:2]), None)

@@ -1,0 +1,357 @@
+"""Two topologies over the same messages: whatever they are, each message is counted as two routers route it."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.names import escaped
+from bindings.archive.record import Record, batch_of
+from bindings.counts.changes import Changes, changes, summary
+from bindings.counts.columnar import comparing
+from bindings.counts.columnar.comparing import Comparer
+from bindings.counts.comparison import ChangeFacts, Comparison, change_of
+from bindings.counts.comparison_file import comparison_of, table_of
+from bindings.counts.outcome import Explorer, numbered
+from bindings.counts.sketch import hash_of, registers_of
+from bindings.counts.tally import fingerprint
+from bindings.counts.witness import MOST
+from exchange import (
+    LATEST,
+    PROFILES,
+    Binding,
+    BrokerError,
+    Exchange,
+    InputError,
+    Message,
+    Profile,
+    Queue,
+    Router,
+    Topology,
+)
+from exchange.partition.partitioning.specification import Partitioning
+from tests.support import topologies
+
+SEED = st.integers(0, 2**32)
+PROFILE = st.sampled_from(list(PROFILES.values()))
+CERTAIN = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "headers", "x-consistent-hash"))
+PARTITIONINGS = (
+    None,
+    "kafka.murmur2 over 3 by routing_key",
+    "kafka.murmur2 over 5 by word 2",
+    'kafka.murmur2 over 5 by header "h"',
+    "librdkafka.random over 2 by routing_key",
+    "librdkafka.fnv1a over 3 by property message_id",
+)
+
+
+def altered(rng: Random, topology: Topology) -> Topology:
+    """Another topology, that has much of this one."""
+    exchanges = {name: each for name, each in topology.exchanges.items() if rng.random() < 0.95}
+    queues = [each for each in topology.queues.values() if rng.random() < 0.9]
+    bindings = [each for each in topology.bindings if rng.random() < 0.85]
+    policies = [each for each in topology.policies.values() if rng.random() < 0.7]
+    for name in [name for name in exchanges if name.startswith("x") and rng.random() < 0.15]:
+        exchanges[name] = replace(exchanges[name], internal=not exchanges[name].internal)
+    vhost = rng.choice(("/", "/", "other"))
+    queues = [*queues, Queue("new")] if rng.random() < 0.5 else queues
+    other = Topology(exchanges.values(), queues, bindings, policies, profile=topology.profile, vhost=vhost)
+    for _ in range(rng.randint(0, 5)):
+        if other.queues and any(name.startswith("x") for name in other.exchanges):
+            other = topologies.edit(rng, other)
+    return other
+
+
+def partitioned(rng: Random, topology: Topology) -> Topology:
+    """The same with partitions."""
+    chosen = {name: rng.choice(PARTITIONINGS) for name in topology.queues}
+    queues = [
+        replace(queue, partitioning=None if (text := chosen[name]) is None else Partitioning.parse(text))
+        for name, queue in topology.queues.items()
+    ]
+    parts = (topology.exchanges.values(), queues, topology.bindings, topology.policies.values())
+    return Topology(*parts, profile=topology.profile, vhost=topology.vhost)
+
+
+def two(rng: Random, profile: Profile, kinds: topologies.Kinds | None = None) -> tuple[Topology, Topology]:
+    before = topologies.topology(rng, profile, kinds)
+    return partitioned(rng, before), partitioned(rng, altered(rng, before))
+
+
+def records_for(rng: Random, topology: Topology, number: int, *, placed: bool = True) -> list[Record]:
+    """Records with and without a time, some of them twice."""
+    made = [topologies.message(rng, topology) for _ in range(number)]
+    made += [Message("nowhere", "a.b"), Message("amq.rabbitmq.trace", "a")]
+    messages = rng.choices(made, k=2 * number)
+    return [
+        Record(message, rng.choice((None, rng.randrange(10**16))), source="f" if placed else "", offset=n * placed)
+        for n, message in enumerate(messages)
+    ]
+
+
+def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) -> Comparison:
+    for start in range(0, len(records), chunk):
+        comparer.add(batch_of(records[start : start + chunk]))
+    return comparer.result()
+
+
+def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]) -> Comparison:
+    """The comparison, a message at a time, without witnesses and shapes."""
+    first, second = Explorer(before), Explorer(after)
+    total = Comparison(fingerprint(before), fingerprint(after))
+    for message, time, *_ in records:
+        pair = (first.outcome(message), second.outcome(message))
+        key = registers_of([hash_of(escaped(message.routing_key).encode())])
+        change = change_of(*pair)
+        facts = {} if change is None else {change: ChangeFacts(1, time, time, key)}
+        moves = {}
+        for queue in set(pair[0].queues) & set(pair[1].queues):
+            ways = (before.queues[queue].partitioning, after.queues[queue].partitioning)
+            if ways[0] != ways[1]:
+                old, new = (None if way is None else way.choose(message).partition for way in ways)
+                moves[queue, old, new] = 1
+        total += Comparison(total.before, total.after, {pair: 1}, facts, moves)
+    return total
+
+
+def bare(comparison: Comparison) -> Comparison:
+    changes = comparison.exact().changes
+    return replace(comparison, changes={change: facts._replace(witnesses=()) for change, facts in changes.items()})
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
+def test_a_comparison_of_batches_is_the_one_message_by_message(
+    seed: int, profile: Profile, chunk: int, states: int, window: int
+) -> None:
+    rng = Random(seed)
+    before, after = two(rng, profile)
+    records = records_for(rng, before, 15)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "WINDOW", window)
+        found = compared(Comparer(before, after, states=states), records, chunk)
+    assert bare(found) == slow_comparison(before, after, records)
+    first, second = Explorer(before), Explorer(after)
+    words = {word for topology in (before, after) for word in named_words(topology)}
+    for change, facts in found.changes.items():
+        its = [r for r in records if change_of(first.outcome(r.message), second.outcome(r.message)) == change]
+        keys = sorted({hash_of(escaped(record.message.routing_key).encode()) for record in its})
+        assert [witness.hash for witness in facts.witnesses] == keys[:MOST]
+        for witness in facts.witnesses:
+            assert change_of(first.outcome(witness.message), second.outcome(witness.message)) == change
+            assert records[witness.offset].message.routing_key == witness.message.routing_key
+        shapes = Multiset(shape_of(record.message.routing_key, words) for record in its)
+        assert {item.text: item.count for item in facts.shapes.items} == shapes
+        assert facts.shapes.error == 0
+        assert all(shape_of(item.example, words) == item.text for item in facts.shapes.items)
+
+
+def named_words(topology: Topology) -> set[str]:
+    """All words that a key is looked for in a topic or direct exchange's bindings, or a queue's name."""
+    kinds = {name: exchange.type for name, exchange in topology.exchanges.items()}
+    keys = [(b.routing_key, kinds[b.source]) for b in topology.bindings if kinds.get(b.source) in ("topic", "direct")]
+    return {
+        word
+        for key, kind in [*keys, *((name, "direct") for name in topology.queues)]
+        for word in (key.split(".") if key else [])
+        if kind == "direct" or word not in ("*", "#")
+    }
+
+
+def shape_of(key: str, words: set[str]) -> str:
+    return ".".join([word if word in words else "*" for word in key.split(".")] if key else [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEED, SEED, st.booleans())
+def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
+    """In this order or another, by one comparer or by three."""
+    rng = Random(seed)
+    before, after = two(rng, LATEST)
+    records = records_for(rng, before, 15, placed=placed)
+    cut %= len(records)
+    other = cut // 2
+    parts = (records[:other], records[other:cut], records[cut:])
+    whole = compared(Comparer(before, after), records)
+    a, b, c = (compared(Comparer(before, after), part) for part in parts)
+    one = Comparer(before, after)
+    again = [compared(one, part, 7) for part in parts]
+    assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
+    assert [each.exact() for each in again] == [a.exact(), b.exact(), c.exact()]
+    assert a + b == b + a
+    assert a + Comparison(fingerprint(before), fingerprint(after)) == a
+    assert whole.messages == len(records) == whole.same + sum(f.messages for f in whole.changes.values())
+    assert comparison_of(table_of(whole)) == whole
+
+
+def routed(router: Router, message: Message) -> frozenset[str]:
+    try:
+        return frozenset(router.route(message).queues)
+    except BrokerError:
+        return frozenset()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, PROFILE)
+def test_what_is_lost_and_gained_is_what_two_routers_say(seed: int, profile: Profile) -> None:
+    rng = Random(seed)
+    before, after = two(rng, profile, CERTAIN)
+    records = records_for(rng, before, 25)
+    found = changes(compared(Comparer(before, after), records), before, after)
+    first, second = Router(before), Router(after)
+    ways = [(routed(first, record.message), routed(second, record.message)) for record in records]
+    for row in found.queues:
+        sides = Multiset((row.queue in old, row.queue in new) for old, new in ways)
+        assert (row.before, row.after) == (
+            sides[True, True] + sides[True, False],
+            sides[True, True] + sides[False, True],
+        )
+        assert (row.lost, row.gained, row.unsure) == (sides[True, False], sides[False, True], 0)
+    totals = found.totals
+    assert totals.messages == len(records)
+    assert totals.lose == sum(bool(old - new) for old, new in ways)
+    assert totals.gain == sum(bool(new - old) for old, new in ways)
+    assert totals.become_unroutable == sum(bool(old and not new) for old, new in ways)
+    assert totals.no_longer_unroutable == sum(bool(new and not old) for old, new in ways)
+    wanted = Multiset((tuple(sorted(o - n)), tuple(sorted(n - o))) for o, n in ways if o != n)
+    shifts: Multiset[tuple[tuple[str, ...], tuple[str, ...]]] = Multiset()
+    for change, messages, *_ in found.rerouted:
+        if change.lost or change.gained:
+            shifts[change.lost, change.gained] += messages
+    assert shifts == wanted
+    assert sum(row.messages for row in found.shapes) == sum(row.messages for row in found.rerouted) == totals.elsewhere
+    assert sum(row.messages for row in found.unroutable) == totals.become_unroutable
+    assert sum(row.messages for row in found.routed) == totals.no_longer_unroutable
+    check_bindings(found, before, after, records)
+    check_partitions(found, before, after, records)
+
+
+def check_bindings(found: Changes, before: Topology, after: Topology, records: Sequence[Record]) -> None:
+    sides = ((False, before, after), (True, after, before))
+    alone = [(added, binding) for added, here, there in sides for binding in numbered(here)
+             if binding not in list(there.bindings)]  # fmt: skip
+    assert [(row.added, row.binding) for row in found.bindings] == alone
+    explorers = (Explorer(before), Explorer(after))
+    outcomes = [tuple(explorer.outcome(record.message) for explorer in explorers) for record in records]
+    for row in found.bindings:
+        carried = [pair for pair in outcomes if row.number in pair[row.added].bindings]
+        assert row.messages == len(carried)
+        assert row.elsewhere == sum(change_of(*pair) is not None for pair in carried)
+
+
+def check_partitions(found: Changes, before: Topology, after: Topology, records: Sequence[Record]) -> None:
+    first, second = Router(before), Router(after)
+    flows: dict[str, Multiset[tuple[str | None, str | None]]] = {}
+    for record in records:
+        try:
+            old, new = first.route(record.message), second.route(record.message)
+        except BrokerError:
+            continue
+        places = [{p.queue: p.name for p in route.placements} for route in (old, new)]
+        for queue in set(old.queues) & set(new.queues):
+            if before.queues[queue].partitioning != after.queues[queue].partitioning:
+                flows.setdefault(queue, Multiset())[places[0].get(queue), places[1].get(queue)] += 1
+    assert {row.queue: row.flows for row in found.partitions} == flows
+    for row in found.partitions:
+        assert row.messages == sum(row.flows.values())
+        assert row.moved + row.undecided <= row.messages
+        assert row.share is None or 0 <= row.share <= 1
+    assert found.totals.repartitioned == sum(row.moved for row in found.partitions)
+
+
+def counted_first(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One row for each exchange and key."""
+    table = pa.Table.from_batches([batch]).select(["exchange", "routing_key", "time"])
+    sums: list[Any] = [([], "count_all"), ("time", "min"), ("time", "max")]
+    names = {"count_all": "count", "time_min": "time", "time_max": "last"}
+    found = table.group_by(["exchange", "routing_key"]).aggregate(sums)
+    return found.rename_columns([names.get(name, name) for name in found.schema.names]).combine_chunks().to_batches()[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_messages_that_were_counted_first_have_the_same_comparison(seed: int) -> None:
+    """But for the places of witnesses, which grouped messages have none of."""
+    rng = Random(seed)
+    kinds = topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash"))
+    before = topologies.topology(rng, LATEST, kinds)
+    after = altered(rng, before)
+    made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, before, 20)]
+    comparer = Comparer(before, after)
+    assert comparer.by_key
+    comparer.add(counted_first(batch_of(made)))
+    found, wanted = comparer.result(), slow_comparison(before, after, made)
+    assert bare(found) == wanted
+    assert all(facts.witnesses for facts in found.changes.values())
+    assert all(sum(i.count for i in facts.shapes.items) == facts.messages for facts in found.changes.values())
+
+
+def test_a_message_that_comes_to_the_same_queues_by_another_way_stays_the_same() -> None:
+    exchanges = [Exchange("t", "topic"), Exchange("f", "fanout")]
+    parts = (exchanges, [Queue("q")])
+    before = Topology(*parts, [Binding.to_queue("t", "q", "a.#"), Binding.to_queue("t", "q", "a.*")])
+    after = Topology(*parts, [Binding.to_queue("t", "q", "a.#"), Binding.to_exchange("t", "f", "a.b"),
+                              Binding.to_queue("f", "q")])  # fmt: skip
+    found = compared(Comparer(before, after), [Record(Message("t", "a.b"))] * 5)
+    assert (found.same, found.changes) == (5, {})
+    told = changes(found, before, after)
+    assert {(row.binding.routing_key, row.added): (row.messages, row.elsewhere) for row in told.bindings} == {
+        ("a.*", False): (5, 0), ("", True): (5, 0), ("a.b", True): (5, 0)
+    }  # fmt: skip
+
+
+def test_the_last_line_says_what_goes_elsewhere() -> None:
+    partitioning = [Partitioning.parse(f"kafka.murmur2 over {count}") for count in (2, 3)]
+    queues = [[Queue("q"), Queue("p"), Queue("k", partitioning=each)] for each in partitioning]
+    common = [Binding.to_queue("amq.topic", "k", "k.#")]
+    before = Topology((), queues[0], [*common, Binding.to_queue("amq.topic", "q", "a"),
+                                      Binding.to_queue("amq.topic", "q", "b")])  # fmt: skip
+    after = Topology((), queues[1], [*common, Binding.to_queue("amq.topic", "p", "a"),
+                                     Binding.to_queue("amq.topic", "p", "c")])  # fmt: skip
+    keys = ["a"] * 1_000 + ["b"] * 20 + ["c"] * 3 + ["z", *(f"k.{n}" for n in range(30))]
+    found = changes(
+        compared(Comparer(before, after), [Record(Message("amq.topic", key)) for key in keys]), before, after
+    )
+    moved = sum(partitioning[0].choose_for(f"k.{n}").partition != partitioning[1].choose_for(f"k.{n}").partition
+                for n in range(30))  # fmt: skip
+    assert 0 < moved < 30
+    assert summary(found.totals) == (
+        "Over 1,054 messages: 1,023 go elsewhere (1,020 lose a queue, 1,003 gain one), 20 become unroutable, "
+        f"3 no longer are, {moved} change partitions."
+    )
+    assert [(row.shape, row.change.lost, row.change.gained, row.messages) for row in found.shapes] == [
+        ("a", ("q",), ("p",), 1_000), ("b", ("q",), (), 20), ("c", (), ("p",), 3)
+    ]  # fmt: skip
+
+
+def test_what_chance_decides_is_unsure() -> None:
+    exchanges, queues = [Exchange("r", "x-random")], [Queue("q"), Queue("p")]
+    before = Topology(exchanges, queues, [Binding.to_queue("r", "q")])
+    after = before.bind(Binding.to_queue("r", "p"))
+    found = changes(compared(Comparer(before, after), [Record(Message("r"))] * 7), before, after)
+    assert (found.totals.lose, found.totals.gain, found.totals.unsure) == (0, 0, 7)
+    assert found.rerouted[0].change.unsure == ("p", "q")
+    assert "7 may, or are answered otherwise" in summary(found.totals)
+
+
+def test_a_comparison_of_other_topologies_or_version_is_refused() -> None:
+    with pytest.raises(InputError, match="different topologies"):
+        Comparison("a", "b") + Comparison("b", "a")
+    with pytest.raises(InputError, match="other topologies"):
+        changes(Comparison("a", "b"), Topology(), Topology())
+    table = table_of(Comparison("a", "b", {}, {}, {("q", None, 1): 2}))
+    with pytest.raises(InputError, match="not a comparison"):
+        comparison_of(pa.table({"a": [1]}))
+    metadata = dict(table.schema.metadata) | {b"hashstar.comparison": b"99"}
+    with pytest.raises(InputError, match="version 99"):
+        comparison_of(table.replace_schema_metadata(metadata))
+    with pytest.raises(InputError, match="damaged"):
+        comparison_of(table.drop_columns(["shapes"]))

@@ -1,0 +1,199 @@
+"""What is reported of a tally is what one counts by hand, message by message, from the router's explanations."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.record import Record, batch_of
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.coverage import (
+    Coverage,
+    alternates_taken,
+    bindings_used,
+    coverage,
+    exchanges_used,
+    queues_used,
+    stale,
+    totals,
+    unroutable,
+)
+from bindings.counts.outcome import numbered
+from bindings.counts.tally import Tally, fingerprint
+from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
+from exchange.entities.entities import Destination
+from tests.support import topologies
+
+SEED = st.integers(0, 2**32)
+DAY = 86_400_000_000
+CERTAIN = topologies.Kinds(
+    types=("direct", "fanout", "topic", "topic", "headers", "x-modulus-hash", "x-consistent-hash")
+)
+
+
+def tally_for(topology: Topology, messages: list[Message], times: list[int] | None = None) -> Tally:
+    counter = Counter(topology)
+    records = [Record(message, times[n] if times else None) for n, message in enumerate(messages)]
+    counter.add(batch_of(records))
+    return counter.result()
+
+
+def covered(topology: Topology, *keys: tuple[str, str]) -> Coverage:
+    return coverage(tally_for(topology, [Message(exchange, key) for exchange, key in keys]), topology)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED)
+def test_the_tables_are_what_the_explanations_say(seed: int) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST, CERTAIN)
+    messages = rng.choices([topologies.message(rng, topology) for _ in range(20)], k=40)
+    messages += [Message("nowhere", "a")]
+    router = Router(topology, cache=0)
+    hits, only, exposure = Multiset[Binding](), Multiset[Binding](), Multiset[str]()
+    queues, avoided, alternates, lost = Multiset[str](), Multiset[str](), Multiset[tuple[str, str]](), Multiset[str]()
+    fan_out: dict[str, Multiset[int]] = {}
+    for message in messages:
+        fans = fan_out.setdefault(message.exchange, Multiset())
+        try:
+            explanation = router.explain(message)
+        except BrokerError:
+            fans[0] += 1
+            continue
+        queues.update(explanation.route.queues)
+        fans[len(explanation.route.queues)] += 1
+        lost[message.exchange] += explanation.route.unroutable is True
+        taken = [b for hop in explanation.hops if hop.exchange.name for b in hop.matched]
+        for hop in explanation.hops:
+            exposure[hop.exchange.name] += 1
+            if hop.alternate is not None and hop.alternate.taken:
+                alternates[hop.exchange.name, hop.alternate.name] += 1
+        hits.update(taken)
+        for binding in taken:
+            # Without it: nothing else leads there.
+            others = [b for b in taken if b is not binding and b.destination == binding.destination]
+            by_alternate = any(
+                hop.alternate is not None and hop.alternate.taken and hop.alternate.name == binding.destination.name
+                for hop in explanation.hops
+            )
+            name = binding.destination.name
+            if binding.destination.kind == "queue":
+                avoided[name] += 1 if others and taken.index(binding) else 0
+                only[binding] += not others and name in topology.queues
+            else:
+                only[binding] += not (others or by_alternate or name == message.exchange) and name in topology.exchanges
+    tally = tally_for(topology, messages)
+    for use in bindings_used(tally, topology):
+        assert (use.messages, use.only, use.exposure) == (
+            hits[use.binding], only[use.binding], exposure[use.binding.source]
+        )  # fmt: skip
+        assert use.dead == (use.eligible and not use.messages)
+    for row in queues_used(tally, topology):
+        assert row.messages == queues[row.queue]
+    for each in exchanges_used(tally, topology):
+        assert each.fan_out == fan_out.get(each.exchange, {})
+        assert (each.published, each.messages) == (
+            sum(fan_out.get(each.exchange, {}).values()),
+            exposure[each.exchange],
+        )
+        assert each.unroutable == lost[each.exchange]
+    assert {(use.exchange, use.alternate): use.messages for use in alternates_taken(tally)} == dict(alternates)
+    whole = totals(tally, topology)
+    assert whole.messages == len(messages)
+    assert whole.routed + whole.unroutable + whole.undecided + whole.refused == whole.messages
+    assert whole.copies == queues.total()
+    assert sum(row.messages for row in unroutable(tally) if not row.refused) == whole.unroutable
+    assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queues_used(tally, topology))
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEED)
+def test_chance_counts_as_possible_and_hits_a_binding(seed: int) -> None:
+    """Neither dead nor certain."""
+    number = Random(seed).randint(2, 5)
+    bindings = [Binding.to_queue("x", f"q{n}", str(n)) for n in range(number)]
+    topology = Topology([Exchange("x", "x-random")], [Queue(f"q{n}") for n in range(number)], bindings)
+    found = covered(topology, ("x", "a"), ("x", "b"))
+    assert [(use.messages, use.possible, use.dead) for use in found.bindings] == [(0, 2, False)] * number
+    assert [(row.messages, row.possible) for row in found.queues] == [(0, 2)] * number
+    assert found.totals.binding_coverage == found.totals.message_coverage == 1.0
+
+
+def test_two_totals_are_two_numbers() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a.#", "b.#", "c.#", "d.#")]
+    found = covered(
+        Topology((), [Queue("q")], bindings), ("amq.topic", "a.b"), ("amq.topic", "a.c"), ("amq.topic", "x")
+    )
+    assert found.totals.binding_coverage == 1 / 4
+    assert found.totals.message_coverage == 2 / 3
+
+
+def test_totals_of_nothing_have_no_ratios() -> None:
+    topology = Topology()
+    nothing = totals(Tally(fingerprint(topology)), topology)
+    assert nothing.binding_coverage is nothing.message_coverage is None
+
+
+def test_a_dead_binding_comes_with_its_exposure() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b")]
+    topology = Topology((), [Queue("q")], bindings)
+    used, dead = covered(topology, *[("amq.topic", "a")] * 300).bindings
+    assert (dead.dead, dead.exposure, dead.bound) == (True, 300, 0.01)
+    assert (used.dead, used.bound, used.share) == (False, None, 1.0)
+
+
+def test_a_binding_to_nowhere_is_not_eligible() -> None:
+    bindings = [Binding.to_queue("amq.topic", "gone", "a"), Binding.to_queue("gone", "q"), Binding.to_queue("?", "q")]
+    topology = Topology([Exchange("?", "x-unheard-of")], [Queue("q")], bindings)
+    found = covered(topology, ("amq.topic", "a"), ("?", "a"))
+    assert found.totals.eligible == 0
+    assert found.totals.undecided == 1
+
+
+def test_a_binding_provides_alone_what_no_other_binding_does() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a.#", "a.b")]
+    topology = Topology((), [Queue("q")], bindings)
+    found = covered(topology, ("amq.topic", "a.b"), ("amq.topic", "a.c"))
+    assert {use.binding.routing_key: use.only for use in found.bindings} == {"a.#": 1, "a.b": 0}
+    assert found.totals.duplicates_avoided == found.queues[0].duplicates_avoided == 1
+
+
+def test_what_an_alternate_exchange_caught_is_told_by_shape() -> None:
+    exchange = Exchange("x", "topic", arguments={"alternate-exchange": "amq.fanout"})
+    bindings = [Binding.to_queue("x", "q", "order.*"), Binding.to_queue("amq.fanout", "lost")]
+    topology = Topology([exchange], [Queue("q"), Queue("lost")], bindings)
+    (use,) = covered(topology, ("x", "order.1"), ("x", "order.2.x"), ("x", "order.3.y")).alternates
+    assert (use.exchange, use.alternate, use.messages) == ("x", "amq.fanout", 2)
+    assert [(item.text, item.count, item.example) for item in use.shapes.items] == [("order.*.*", 2, "order.2.x")]
+
+
+def test_a_stale_binding_was_hit_long_ago() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")]
+    topology = Topology((), [Queue("q")], bindings)
+    tally = tally_for(topology, [Message("amq.topic", "a"), Message("amq.topic", "b")], [10 * DAY, 20 * DAY])
+    found = stale(bindings_used(tally, topology), 25 * DAY, 7)
+    assert [use.binding.routing_key for use in found] == ["a"]
+    assert found[0].last == 10 * DAY
+
+
+def test_refused_messages_are_neither_routed_nor_unroutable() -> None:
+    topology = Topology()
+    found = covered(topology, ("nowhere", "a"), ("amq.rabbitmq.trace", "a"))
+    assert (found.totals.refused, found.totals.unroutable) == (2, 0)
+    assert sorted(row.refused[:3] for row in found.unroutable) == ["403", "404"]
+
+
+def test_the_tally_of_another_topology_is_refused() -> None:
+    with pytest.raises(InputError, match="another topology"):
+        coverage(Tally("other"), Topology())
+
+
+def test_bindings_have_their_number_in_any_order() -> None:
+    bindings = [Binding.to_queue("amq.topic", "q", key) for key in "cab"]
+    topology = Topology((), [Queue("q")], bindings)
+    assert [binding.routing_key for binding in numbered(topology)] == ["a", "b", "c"]
+    assert bindings[0].destination == Destination("queue", "q")

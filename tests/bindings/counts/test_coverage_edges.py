@@ -1,0 +1,56 @@
+"""Coverage at its edges: the very moment, one or two messages, ways that are not the only ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bindings.counts.coverage import BindingUse, _only, stale
+from bindings.counts.outcome import Outcome
+from exchange import Binding
+
+DAY = 86_400_000_000
+A, B = Binding.to_queue, Binding.to_exchange
+
+
+def use(**fields: Any) -> BindingUse:
+    """The use of a binding that nothing hit, but for these."""
+    known: dict[str, Any] = {
+        "binding": A("x", "q"), "number": 0, "messages": 0, "possible": 0, "only": 0, "first": None, "last": None,
+        "distinct_keys": 0, "share": None, "exposure": 0, "eligible": True,
+    }  # fmt: skip
+    return BindingUse(**(known | fields))
+
+
+@pytest.mark.parametrize(
+    ("exposure", "bound"), [(0, 1.0), (1, 1.0), (2, 1.0), (3, 1.0), (4, 0.75), (6, 0.5), (3_000, 0.001)]
+)
+def test_no_more_than_all_messages_may_match_what_nothing_matched(exposure: int, bound: float) -> None:
+    assert use(exposure=exposure).bound == pytest.approx(bound)
+    assert use(exposure=exposure, messages=1).bound is None
+
+
+def test_what_was_hit_exactly_so_many_days_ago_is_not_stale() -> None:
+    now = 100 * DAY
+    uses = [use(last=last, messages=1) for last in (70 * DAY - 1, 70 * DAY, 70 * DAY + 1, now)]
+    assert stale([*uses, use()], now, 30) == (uses[0],)
+
+
+BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y", "q"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "only"),
+    [
+        (Outcome("x", ("q",), (0,), ("x",)), [0]),
+        (Outcome("x", ("q",), (0, 1), ("x",)), []),
+        (Outcome("x", ("q",), (0,), ("x",), possible_bindings=(1,)), []),
+        (Outcome("x", ("q",), (0, 2, 3), ("x", "y")), [0, 2]),  # y leads back to where it was published
+        (Outcome("x", ("q",), (0, 2, 4), ("x", "y")), [2]),
+        (Outcome("x", ("q",), (2, 4), ("x", "y"), (("x", "y"),)), [4]),
+        (Outcome("x", (), (0,), ("x",)), []),  # to a queue that does not exist
+    ],
+)
+def test_a_binding_is_the_only_way_if_no_other_leads_there(outcome: Outcome, only: list[int]) -> None:
+    assert _only(outcome, BINDINGS) == only

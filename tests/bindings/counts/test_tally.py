@@ -1,0 +1,340 @@
+"""Tallies add; and one made of batches is the one made message by message."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.names import escaped
+from bindings.archive.record import Record, batch_of, records_of
+from bindings.counts.columnar import counting
+from bindings.counts.columnar.arrays.hashing import hashes_of
+from bindings.counts.columnar.classes import key_groups as addresses
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.outcome import Explorer
+from bindings.counts.sketch import (
+    ERROR,
+    FREQUENT,
+    SAMPLE,
+    Frequent,
+    Item,
+    distinct,
+    hash_of,
+    joined,
+    merged,
+    registers_of,
+    sampled,
+)
+from bindings.counts.slots import WIDTHS, SlotCounts, width_for
+from bindings.counts.tally import Facts, Tally, fingerprint
+from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_of
+from exchange import LATEST, Binding, InputError, Message, Queue, Topology
+from exchange.partition.partitioning.specification import Partitioning
+from tests.support import topologies
+
+SEED = st.integers(0, 2**32)
+REASONS = st.dictionaries(st.sampled_from(["no key", "é\udcff", "not JSON"]), st.integers(1, 9))
+
+
+def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
+    """Records with and without a time, some of them twice, in windows from seconds to centuries."""
+    made = [topologies.message(rng, topology) for _ in range(number)]
+    made += [Message("nowhere", "a.b"), Message("amq.rabbitmq.trace", "a")]
+    messages = rng.choices(made, k=2 * number)
+    long = rng.choice((10**6, 10**8, 10**10, 10**12, 10**16))
+    start = rng.choice((0, -long // 2, 1_790_000_000_000_000))
+    return [Record(message, rng.choice((None, start + rng.randrange(long)))) for message in messages]
+
+
+def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
+    """The tally, a message at a time, as exact() is."""
+    explorer = Explorer(topology)
+    total = Tally(fingerprint(topology))
+    for message, time, *_ in records:
+        outcome = explorer.outcome(message)
+        value = hash_of(escaped(message.routing_key).encode())
+        facts = Facts(1, time, time, registers_of([value]), sampled([(value, message.routing_key)]))
+        timeline = SlotCounts()
+        if time is not None:
+            timeline = SlotCounts(WIDTHS[0], {(time // WIDTHS[0], message.exchange, outcome.routed): 1})
+        partitions: dict[tuple[str, int | None], int] = {}
+        for queue in outcome.queues:
+            partitioning = topology.queues[queue].partitioning
+            if partitioning is not None:
+                partitions[queue, partitioning.choose(message).partition] = 1
+        total += Tally(total.topology, {outcome: facts}, partitions, timeline)
+    return total
+
+
+def tally_in_parts(counter: Counter, records: Sequence[Record], chunk: int) -> Tally:
+    for start in range(0, len(records), chunk):
+        counter.add(batch_of(records[start : start + chunk]))
+    return counter.result()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, st.integers(1, 60), st.sampled_from([3, 1 << 17]), st.sampled_from([7, 1 << 17]))
+def test_a_tally_of_batches_is_the_tally_message_by_message(seed: int, chunk: int, states: int, window: int) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    records = records_for(rng, topology, 15)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "WINDOW", window)
+        found = tally_in_parts(Counter(topology, states=states), records, chunk)
+    assert found.exact() == slow_tally(topology, records)
+    for facts in found.facts.values():
+        assert sum(item.count for item in facts.hot.items) <= facts.messages
+        assert all(item.count > 0 for item in (*facts.hot.items, *facts.shapes.items))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, SEED)
+def test_the_tally_of_two_archives_is_the_sum_of_their_tallies(seed: int, cut: int) -> None:
+    """Counted by one counter, or by three that never met; in this order or another."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    records = records_for(rng, topology, 15)
+    cut %= len(records)
+    other = cut // 2
+    whole = tally_in_parts(Counter(topology), records, 100)
+    a, b, c = (
+        tally_in_parts(Counter(topology), part, 100) for part in (records[:other], records[other:cut], records[cut:])
+    )
+    assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
+    assert a + b == b + a
+    assert a + Tally(fingerprint(topology)) == a
+    assert whole.messages == len(records)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, REASONS, REASONS)
+def test_a_tally_that_was_saved_comes_back(seed: int, skipped: dict[str, int], bad: dict[str, int]) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    tally = tally_in_parts(Counter(topology), records_for(rng, topology, 10), 100)
+    tally = replace(tally, skipped=skipped, bad=bad, partitions={("q", None): 3, ("q", 0): 2})
+    assert tally_of(table_of(tally)) == tally
+    assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
+
+
+def test_a_tally_in_a_file_comes_back(tmp_path: Path) -> None:
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "#")])
+    tally = tally_in_parts(Counter(topology), [Record(Message("amq.topic", "a"), 5)], 1)
+    save_tally(tally, tmp_path / "tally.parquet")
+    assert load_tally(tmp_path / "tally.parquet") == tally
+    assert tally.window == (5, 5)
+
+
+def test_what_is_no_tally_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tally.parquet"
+    with pytest.raises(InputError, match=r"tally\.parquet"):
+        load_tally(path)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_tally(path)
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(InputError, match="not a tally"):
+        load_tally(path)
+    table = table_of(Tally("x"))
+    metadata = dict(table.schema.metadata) | {b"hashstar.tally": b"99"}
+    with pytest.raises(InputError, match="version 99"):
+        tally_of(table.replace_schema_metadata(metadata))
+    with pytest.raises(InputError, match="damaged"):
+        tally_of(table.drop_columns(["hot"]))
+
+
+def test_tallies_for_different_topologies_do_not_add() -> None:
+    with pytest.raises(InputError, match="different topologies"):
+        Tally(fingerprint(Topology())) + Tally(fingerprint(Topology((), [Queue("q")])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED)
+def test_equal_topologies_have_one_fingerprint_and_an_edit_changes_it(seed: int) -> None:
+    rng = Random(seed)
+    kinds = topologies.Kinds(types=("direct", "fanout", "topic", "headers"))
+    topology = topologies.topology(rng, LATEST, kinds)
+    bindings = list(topology.bindings)
+    rng.shuffle(bindings)
+    same = Topology(topology.exchanges.values(), topology.queues.values(), bindings, topology.policies.values())
+    assert fingerprint(same) == fingerprint(topology)
+    edited = topologies.edit(rng, topology)
+    assert (fingerprint(edited) == fingerprint(topology)) == (edited == topology)
+
+
+@pytest.mark.parametrize("by", ["routing_key", "word 2", "word -1", 'header "h"', "property message_id", 'body "/id"'])
+def test_messages_are_counted_by_partition(by: str) -> None:
+    queues = [Queue("q", partitioning=Partitioning.parse(f"kafka.murmur2 over 5 by {by}")), Queue("r")]
+    bindings = [Binding.to_queue("amq.topic", "q", "a.#"), Binding.to_queue("amq.topic", "r", "#")]
+    topology = Topology((), queues, bindings)
+    rng = Random(3)
+    tails = enumerate(["", ".b", "\0", ".é"] * 20)
+    keys = [(n, f"a.{rng.randrange(9)}{tail}") for n, tail in tails]
+    messages = [
+        Message("amq.topic", key, {"h": str(n)}, {"message_id": str(n)}, f'{{"id": {n}}}'.encode()) for n, key in keys
+    ]
+    records = list(map(Record, messages))
+    counter = Counter(topology)
+    assert counter.by_key == (by in ("routing_key", "word 2", "word -1"))
+    counter.add(batch_of(records).select(list(counter.columns)))
+    tally = counter.result()
+    assert tally.exact() == slow_tally(topology, records)
+    assert sum(tally.partitions.values()) == len(records)
+
+
+def grouped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Messages of one slot with the same exchange and key as one row."""
+    times = [None if time is None else time.value for time in batch.column("time")]
+    known = [time for time in times if time is not None]
+    width = width_for(min(known), max(known)) if known else 1
+    slots = pa.array([None if time is None else time // width for time in times], pa.int64())
+    table = pa.table([*batch.select(["exchange", "routing_key", "time"]).columns, slots], ["e", "k", "time", "slot"])
+    found = table.group_by(["e", "k", "slot"]).aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
+    columns = [found.column(name) for name in ("e", "k", "count_all", "time_min", "time_max")]
+    whole = pa.table(columns, ["exchange", "routing_key", "count", "time", "last"]).combine_chunks()
+    return whole.to_batches()[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> None:
+    """Also where a part of them is counted by itself, whose own window asks for narrower slots."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
+    made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
+    batch = batch_of(made)
+    counter = Counter(topology)
+    assert counter.by_key
+    whole = grouped(batch)
+    counter.add(whole)
+    assert counter.result().exact() == slow_tally(topology, made)
+    total = Tally(fingerprint(topology))
+    for number in range(whole.num_rows):
+        counter.add(whole.slice(number, 1))
+        total += counter.result()
+    assert total.timeline == slow_tally(topology, made).timeline
+
+
+def coded(column: pa.Array) -> pa.Array:
+    """The same texts in dictionaries, which have one more that nothing has."""
+    if pa.types.is_string(column.type):
+        found = column.dictionary_encode()
+        texts = pa.concat_arrays([pa.array(["unused"]), found.dictionary])
+        return pa.DictionaryArray.from_arrays(pc.add(found.indices, 1), texts)
+    if pa.types.is_map(column.type):
+        values = [coded(column.items.field(n)) for n in range(2)]
+        fields = pa.StructArray.from_arrays(values, ["type", "value"])
+        return pa.MapArray.from_arrays(column.offsets, coded(column.keys), fields)
+    return column
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, st.sampled_from([0.0, 0.8, 1.0]), st.sampled_from([0, 1, 8]), st.sampled_from([7, 1 << 17]))
+def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: float, sparse: int, window: int) -> None:
+    """Whether grouping is thought to be worth it, whether texts are coded, whatever else decides; all of the tally."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    batch = batch_of(records_for(rng, topology, 20))
+    columns = [coded(column) if name != "properties" else column for name, column in zip(*named(batch), strict=True)]
+    tallies = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "WINDOW", window)
+        for share, some in ((0.0, batch), (worth, batch), (worth, pa.record_batch(columns, batch.schema.names))):
+            patch.setattr(addresses, "WORTH", share)
+            patch.setattr(addresses, "SPARSE", sparse)
+            counter = Counter(topology)
+            for start in range(0, batch.num_rows, 16):
+                counter.add(some.slice(start, 16))
+            tallies.append(counter.result())
+    plain, *others = tallies
+    assert plain.exact() == slow_tally(topology, records_of(batch))
+    for other in others:
+        assert other.exact() == plain.exact()
+        for outcome, facts in plain.facts.items():
+            found = other.facts[outcome]
+            assert found.hot == facts.hot
+            assert [(i.text, i.count) for i in found.shapes.items] == [(i.text, i.count) for i in facts.shapes.items]
+
+
+def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
+    return batch.schema.names, batch.columns
+
+
+def test_messages_that_no_slot_holds_are_not_counted_together() -> None:
+    batch = batch_of([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
+    counter = Counter(Topology())
+    counter.add(batch.append_column("last", pa.array([1], pa.timestamp("us", "UTC"))))
+    with pytest.raises(InputError, match="very different times"):
+        counter.result()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("ab.é\0", max_size=40), max_size=40))
+def test_a_column_is_hashed_as_its_keys_are(keys: list[str]) -> None:
+    assert hashes_of(pa.array(keys, pa.string())).tolist() == [hash_of(key.encode()) for key in keys]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 2**64 - 1), max_size=50), min_size=3, max_size=3))
+def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
+    union = set().union(*sets)
+    a, b, c = map(registers_of, sets)
+    assert joined(joined(a, b), c) == joined(c, joined(b, a)) == registers_of(union)
+    keys = [[(value, str(value)) for value in each] for each in sets]
+    assert sampled([*sampled(keys[0]), *sampled(keys[1] + keys[2])]) == sampled((v, str(v)) for v in union)
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 100, 1_000, 20_000])
+def test_the_number_of_different_keys_is_about_right(number: int) -> None:
+    registers = registers_of(hash_of(f"order.{n}".encode()) for n in range(number))
+    assert abs(distinct(registers) - number) <= 4 * ERROR * number
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 100), max_size=200), max_size=6))
+def test_frequent_counts_are_too_low_by_no_more_than_they_say(parts: list[dict[int, int]]) -> None:
+    truth = Multiset[str]()
+    summary = Frequent()
+    for part in parts:
+        counts = {str(key): count for key, count in part.items()}
+        truth.update(counts)
+        summary = merged(summary, merged(Frequent(tuple(Item(key, count, key) for key, count in counts.items()))))
+    found = {item.text: item.count for item in summary.items}
+    for key, count in truth.items():
+        assert found.get(key, 0) <= count <= found.get(key, 0) + summary.error
+    assert summary.error <= sum(truth.values()) / (FREQUENT + 1)
+    assert len(summary.items) <= FREQUENT
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEED, st.sampled_from([50, 1 << 17]))
+def test_hot_keys_of_batches_keep_their_promise(seed: int, window: int) -> None:
+    rng = Random(seed)
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a.#")])
+    keys = [f"{rng.choice('ab')}.{int(rng.paretovariate(0.7)) % 500}" for _ in range(600)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "WINDOW", window)
+        counter = Counter(topology)
+        for start in range(0, len(keys), 60):
+            counter.add(batch_of([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))
+        tally = counter.result()
+    truth = Multiset(keys)
+    for outcome, facts in tally.facts.items():
+        found = {item.text: item.count for item in facts.hot.items}
+        for key in truth:
+            if key.startswith("a") == bool(outcome.queues):
+                assert found.get(key, 0) <= truth[key] <= found.get(key, 0) + facts.hot.error
+        if not outcome.queues:
+            assert [item.text for item in facts.shapes.items] == ["*.*"]
+            assert facts.shapes.items[0].example.startswith("b.")
+        assert len(facts.sample) == min(SAMPLE, len({k for k in truth if k.startswith("a") == bool(outcome.queues)}))

@@ -1,0 +1,81 @@
+"""What must differ differs: fingerprints of topologies that route otherwise; and errors that add up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.counts.sketch import FREQUENT, Frequent, Item, merged
+from bindings.counts.tally import Tally, fingerprint
+from exchange import Binding, Exchange, InputError, Policy, Queue, Topology
+
+A = Binding.to_queue
+
+
+def ring(*queues: str, delayed: bool = False) -> Topology:
+    """A hash exchange with these queues, bound in this order."""
+    kind, arguments = ("x-delayed-message", {"x-delayed-type": "x-consistent-hash"}) if delayed else (
+        "x-consistent-hash", {}
+    )  # fmt: skip
+    return Topology(
+        [Exchange("h", kind, arguments=arguments)], [Queue(n) for n in "abc"], [A("h", queue, "1") for queue in queues]
+    )
+
+
+def plain(priority: int = 0, *, internal: bool = False, alternate: str = "a", pattern: str = "^x") -> Topology:
+    exchanges = [Exchange("x", "topic", internal=internal), Exchange("a", "fanout"), Exchange("b", "fanout")]
+    definition = {"alternate-exchange": alternate}
+    return Topology(exchanges, [Queue("q")], [], [Policy("p", pattern, definition, "exchanges", priority)])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ring("a", "b", "c"), ring("b", "a", "c")),
+        (ring("a", "b", delayed=True), ring("b", "a", delayed=True)),
+        (plain(0), plain(1)),
+        (plain(), plain(internal=True)),
+        (plain(), plain(alternate="b")),
+        (plain(), plain(pattern="^y")),
+    ],
+    ids=["ring", "delayed ring", "priority", "internal", "alternate", "pattern"],
+)
+def test_topologies_that_route_otherwise_have_different_fingerprints(one: Topology, other: Topology) -> None:
+    """Their tallies do not add: the counts would be of neither."""
+    assert fingerprint(one) != fingerprint(other)
+    with pytest.raises(InputError, match="different topologies"):
+        Tally(fingerprint(one)) + Tally(fingerprint(other))
+
+
+def test_the_order_of_bindings_matters_in_rings_alone() -> None:
+    one, other = (
+        Topology([Exchange("x", "topic")], [Queue("a"), Queue("b")], [A("x", queue, "k") for queue in order])
+        for order in ("ab", "ba")
+    )
+    assert fingerprint(one) == fingerprint(other)
+
+
+MANY = st.dictionaries(st.integers(0, 400).map(str), st.integers(1, 50), min_size=FREQUENT + 1, max_size=120)
+
+
+def summary_of(counts: dict[str, int]) -> Frequent:
+    """The summary of counts, as it is made of them: merged from summaries of one item each."""
+    return merged(*[Frequent((Item(text, count),)) for text, count in counts.items()])
+
+
+@given(st.lists(MANY, min_size=1, max_size=4))
+def test_counts_are_too_low_by_no_more_than_is_said_where_not_all_are_kept(parts: list[dict[str, int]]) -> None:
+    """More different ones than are kept, merged and merged again."""
+    summary = merged(*map(summary_of, parts))
+    counted = {item.text: item.count for item in summary.items}
+    assert len(counted) <= FREQUENT
+    assert summary.error > 0
+    for text in {text for part in parts for text in part}:
+        true = sum(part.get(text, 0) for part in parts)
+        assert counted.get(text, 0) <= true <= counted.get(text, 0) + summary.error
+
+
+def test_errors_of_summaries_add() -> None:
+    one = Frequent((Item("a", 5),), 3)
+    assert merged(one, Frequent((Item("a", 2), Item("b", 1)), 4)) == Frequent((Item("a", 7), Item("b", 1)), 7)

@@ -1,0 +1,273 @@
+"""What brokers did against what their topologies say: the right ones agree, and every fault is found and counted."""
+
+from __future__ import annotations
+
+from collections import Counter as Multiset
+from collections.abc import Sequence
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.names import escaped
+from bindings.archive.record import Record, batch_of
+from bindings.counts import verification
+from bindings.counts.columnar import verifying
+from bindings.counts.columnar.queue_lists import QueueLists
+from bindings.counts.columnar.verifying import Verifier
+from bindings.counts.outcome import Explorer, Outcome
+from bindings.counts.sketch import hash_of
+from bindings.counts.tally import fingerprint
+from bindings.counts.verification import Difference, Evidence, Verification, heading, judged
+from bindings.counts.verification_file import table_of, verification_of
+from bindings.counts.witness import MOST
+from exchange import (
+    LATEST,
+    PROFILES,
+    Binding,
+    BrokerError,
+    Exchange,
+    InputError,
+    Message,
+    Profile,
+    Queue,
+    Router,
+    Topology,
+)
+from tests.support import topologies
+
+SEED = st.integers(0, 2**32)
+PROFILE = st.sampled_from(list(PROFILES.values()))
+
+
+def traced(rng: Random, topology: Topology, number: int) -> list[Record]:
+    """What a broker of this topology would have traced, some of it several times, in odd orders."""
+    router = Router(topology, choose=rng.randrange)
+    made = [topologies.message(rng, topology) for _ in range(number)]
+    records: list[Record] = []
+    for message in rng.choices(made, k=2 * number):
+        try:
+            queues = list(router.route(message).queues)
+        except BrokerError:
+            continue
+        queues += rng.choices(queues, k=rng.choice((0, 0, 1))) if queues else []
+        rng.shuffle(queues)
+        known = tuple(queues) if rng.random() < 0.9 else None
+        time = rng.choice((None, rng.randrange(10**16)))
+        records.append(Record(message, time, routed_queues=known, source=f"f{rng.randrange(3)}", offset=len(records)))
+    return records
+
+
+def verified(verifier: Verifier, records: Sequence[Record], chunk: int = 1_000) -> Verification:
+    for start in range(0, len(records), chunk):
+        verifier.add(batch_of(records[start : start + chunk]))
+    return verifier.result()
+
+
+@settings(max_examples=50, deadline=None)
+@given(SEED, PROFILE, st.integers(1, 60))
+def test_a_broker_that_routes_as_its_topology_says_agrees(seed: int, profile: Profile, chunk: int) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    records = traced(rng, topology, 20)
+    found = verified(Verifier(topology), records, chunk)
+    assert (found.different, found.strangers.items) == (0, ())
+    assert found.unknown == sum(record.routed_queues is None for record in records)
+    assert found.compared + found.unknown == len(records)
+    chance = topologies.Kinds().most_random and any(e.type.endswith("random") for e in topology.exchanges.values())
+    assert chance or not found.possible
+
+
+def spoiled(rng: Random, topology: Topology, record: Record, outcome: Outcome) -> tuple[Record, Difference | None]:
+    """A record as a broker with a fault would have traced it, and what must be found."""
+    name, queues = record.message.exchange, set(record.routed_queues or ())
+    allowed = {*outcome.queues, *outcome.possible_queues}
+    fault = rng.choice(("drop", "add", "stranger", "server-named", "all", "nothing"))
+    difference = None
+    if fault == "drop" and outcome.queues:
+        gone = rng.choice(outcome.queues)
+        queues.discard(gone)
+        difference = Difference(name, missing=(gone,))
+    elif fault == "add" and (others := sorted(topology.queues.keys() - allowed)):
+        more = rng.choice(others)
+        queues.add(more)
+        difference = None if outcome.undecided else Difference(name, extra=(more,))
+    elif fault == "stranger":
+        queues.add(rng.choice(("new", "é\udcff")))
+        difference = None if outcome.undecided or not name else Difference(name, unknown=("*",))
+    elif fault == "server-named":
+        queues |= {f"amq.gen-{rng.random()}", f"amq.gen-{rng.random()}"}
+        difference = None if outcome.undecided or not name else Difference(name, unknown=("amq.gen-*",))
+    elif fault == "all":
+        queues.clear()
+        if outcome.queues:
+            difference = Difference(name, missing=outcome.queues)
+        elif outcome.routed and not outcome.undecided:
+            difference = Difference(name, none_of=outcome.possible_queues)
+    if difference and difference.unknown and outcome.routed and not outcome.queues and not queues & allowed:
+        difference = difference._replace(none_of=outcome.possible_queues)
+    order = sorted(queues)
+    rng.shuffle(order)
+    return record._replace(routed_queues=tuple(order)), difference
+
+
+def with_faults(rng: Random, topology: Topology) -> tuple[list[Record], list[Difference | None]]:
+    """Traces of a broker, each with what must be found of it."""
+    explorer = Explorer(topology)
+    records, truth = list[Record](), list[Difference | None]()
+    for record in traced(rng, topology, 20):
+        if record.routed_queues is not None:
+            outcome = explorer.outcome(record.message)
+            spoilt, difference = spoiled(rng, topology, record, outcome)
+            records.append(spoilt)
+            truth.append(difference)
+    for name, status in (("nowhere", "404 NOT_FOUND"), ("amq.rabbitmq.trace", "403 ACCESS_REFUSED")):
+        record = Record(Message(name, "a"), 5, routed_queues=("q1",), offset=len(records))
+        records.append(record)
+        truth.append(Difference(name, refused=explorer.outcome(record.message).refused))
+        assert truth[-1] is not None
+        assert truth[-1].refused.startswith(status)
+    return records, truth
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEED, PROFILE, st.integers(1, 60), st.sampled_from([7, 1 << 17]), st.sampled_from([2, 1 << 18]))
+def test_the_differences_found_are_those_that_were_made(
+    seed: int, profile: Profile, chunk: int, window: int, room: int
+) -> None:
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    records, truth = with_faults(rng, topology)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verifying, "WINDOW", window)
+        patch.setattr(verifying, "ROOM", room)
+        found = verified(Verifier(topology), records, chunk)
+    assert {each: evidence.messages for each, evidence in found.differences.items()} == Multiset(filter(None, truth))
+    assert found.more == 0
+    assert found.compared == len(records)
+    explorer = Explorer(topology)
+    for difference, evidence in found.differences.items():
+        its = [record for record, what in zip(records, truth, strict=True) if what == difference]
+        times = [record.time for record in its if record.time is not None]
+        assert (evidence.first, evidence.last) == ((min(times), max(times)) if times else (None, None))
+        keys = sorted({hash_of(escaped(record.message.routing_key).encode()) for record in its})
+        assert [witness.hash for witness in evidence.witnesses] == keys[:MOST]
+        for witness in evidence.witnesses:
+            (record,) = [each for each in its if (each.source, each.offset) == (witness.source, witness.offset)]
+            assert witness.routed_queues == record.routed_queues
+            # What a witness has of its message is enough to find the difference again.
+            assert explorer.outcome(witness.message) == explorer.outcome(record.message)
+            known = frozenset(record.routed_queues or ()) & topology.queues.keys()
+            headings = {heading(name) for name in frozenset(record.routed_queues or ()) - topology.queues.keys()}
+            assert judged(explorer.outcome(witness.message), known, headings) == difference
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEED, SEED, st.sampled_from([1, 3, 1_000]), st.booleans())
+def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> None:
+    """In this order or another, by one verifier or by three; and when there are more differences than are kept."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, LATEST)
+    records, truth = with_faults(rng, topology)
+    if not placed:
+        records = [record._replace(source="", offset=0) for record in records]
+    cut %= len(records)
+    other = cut // 2
+    parts = (records[:other], records[other:cut], records[cut:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verification, "LIMIT", limit)
+        whole = verified(Verifier(topology), records)
+        a, b, c = (verified(Verifier(topology), part) for part in parts)
+        for name, value in (("WINDOW", 7), ("DIFFERENT", 5)):
+            patch.setattr(verifying, name, value)
+        one = Verifier(topology)
+        again = [verified(one, part, 7) for part in parts]
+        assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
+        assert [each.exact() for each in again] == [a.exact(), b.exact(), c.exact()]
+        assert a + b == b + a
+        assert a + Verification(fingerprint(topology)) == a
+        assert len(whole.differences) == min(limit, len(set(truth) - {None}))
+        assert whole.different == sum(difference is not None for difference in truth)
+        assert whole.sorts >= len(whole.differences) + bool(whole.more)
+    assert verification_of(table_of(whole)) == whole
+
+
+def test_queues_with_names_that_the_broker_made_are_one_difference() -> None:
+    topology = Topology((), [Queue("q")], [Binding.to_queue("amq.fanout", "q", "")])
+    records = [Record(Message("amq.fanout"), routed_queues=("q", f"amq.gen-{n}")) for n in range(300)]
+    records += [Record(Message("amq.direct", "new"), routed_queues=("new",))] * 3
+    verifier = Verifier(topology)
+    found = verified(verifier, records)
+    assert {each: evidence.messages for each, evidence in found.differences.items()} == {
+        Difference("amq.fanout", unknown=("amq.gen-*",)): 300,
+        Difference("amq.direct", unknown=("*",)): 3,
+    }
+    assert all(difference.only_unknown for difference in found.differences)
+    assert [(item.text, item.count) for item in found.strangers.items] == [("new", 3)]
+
+
+def test_that_the_default_exchange_names_a_key_does_not_tell_of_a_queue() -> None:
+    topology = Topology((), [Queue("q")])
+    observed: list[tuple[str, tuple[str, ...]]] = [("q", ("q",)), ("z", ("z",)), ("amq.gen-1", ("amq.gen-1",))]
+    records = [Record(Message("", key), routed_queues=queues) for key, queues in observed]
+    records += [Record(Message("", "z", {"CC": ["q"]}), routed_queues=("z",))]
+    found = verified(Verifier(topology), records)
+    assert (found.agreed, found.undecided, found.strangers.items) == (1, 2, ())
+    assert list(found.differences) == [Difference("", missing=("q",))]
+
+
+def test_lists_of_queues_are_numbered_apart() -> None:
+    lists = QueueLists(["a", "b", "c\0"])
+    rows = [["a"], ["b", "a"], [], ["a", "b"], ["a"], ["amq.gen-1", "a"], ["amq.gen-2", "a"], ["z"], ["c\00000"]]
+    array = pa.array([["z"], *rows, ["b"]], pa.list_(pa.string())).slice(1, len(rows))
+    numbers = lists.numbers(array)
+    assert lists.others(array) == {"z": 1}
+    assert numbers[0] == numbers[4]
+    assert numbers[5] == numbers[6]
+    assert len(set(numbers.tolist())) == 7
+    assert [tuple(map(set, lists.names(number))) for number in numbers.tolist()] == [
+        ({"a"}, set()), ({"a", "b"}, set()), (set(), set()), ({"a", "b"}, set()), ({"a"}, set()),
+        ({"a"}, {"amq.gen-*"}), ({"a"}, {"amq.gen-*"}), (set(), {"*"}), ({"c\0"}, set()),
+    ]  # fmt: skip
+
+
+def test_an_archive_that_does_not_know_where_messages_went_is_not_compared() -> None:
+    batch = batch_of([Record(Message("amq.fanout"))] * 3)
+    verifier = Verifier(Topology())
+    verifier.add(batch)
+    verifier.add(batch.drop_columns(["routed_queues"]))
+    found = verifier.result()
+    assert (found.unknown, found.compared) == (6, 0)
+
+
+def test_a_message_that_a_random_exchange_put_nowhere_is_a_difference() -> None:
+    topology = Topology([Exchange("r", "x-random")], [Queue("q"), Queue("p")])
+    topology = topology.bind(Binding.to_queue("r", "q")).bind(Binding.to_queue("r", "p"))
+    observed: list[tuple[str, ...]] = [("q",), ("p",), (), ("p", "q")]
+    found = verified(Verifier(topology), [Record(Message("r"), routed_queues=queues) for queues in observed])
+    assert found.possible == 3  # that it picks one alone no outcome says
+    assert list(found.differences) == [Difference("r", none_of=("p", "q"))]
+
+
+def test_what_follows_an_exchange_of_unknown_type_is_undecided() -> None:
+    topology = Topology([Exchange("f", "fanout"), Exchange("x", "x-own")], [Queue("q"), Queue("p")])
+    topology = topology.bind(Binding.to_queue("f", "q")).bind(Binding.to_exchange("f", "x"))
+    observed: list[tuple[str, ...]] = [("q",), ("p", "q"), ("p",)]
+    found = verified(Verifier(topology), [Record(Message("f"), routed_queues=queues) for queues in observed])
+    assert found.undecided == 2
+    assert list(found.differences) == [Difference("f", missing=("q",))]
+
+
+def test_a_verification_for_another_topology_or_version_is_refused() -> None:
+    with pytest.raises(InputError, match="different topologies"):
+        Verification("a") + Verification("b")
+    table = table_of(Verification("a", differences={Difference("x"): Evidence(1)}))
+    with pytest.raises(InputError, match="not a verification"):
+        verification_of(pa.table({"a": [1]}))
+    metadata = dict(table.schema.metadata) | {b"hashstar.verification": b"99"}
+    with pytest.raises(InputError, match="version 99"):
+        verification_of(table.replace_schema_metadata(metadata))
+    with pytest.raises(InputError, match="damaged"):
+        verification_of(table.drop_columns(["missing"]))

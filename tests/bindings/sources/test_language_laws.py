@@ -1,0 +1,227 @@
+"""The language is lossless and its short ways are equal to the grammar: laws, on odd and random documents."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document, Section
+from bindings.sources.language.errors import Mistake
+from bindings.sources.language.formatter import formatted
+from bindings.sources.language.syntax import Node, Shapes, parse
+from bindings.sources.language.tokens import Token, grammar, rows, scanner, statements
+from bindings.sources.language.values import Budget, Terms
+from exchange.entities.profile import PROFILES
+from exchange.field_values import FieldTable
+from exchange.notation import quote, write_value
+from tests.bindings.sources.test_definitions import FILES, dumped, exactly, loads
+from tests.support.bindings.documents import ARGUMENTS, ODD, TEXTS, documents
+from tests.support.topologies import topology
+
+
+def one_text(text: str) -> str:
+    """The text as JSON would bring it: two halves of a character are one."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+@given(documents())
+def test_reading_undoes_writing(document: Document) -> None:
+    """Whatever a topology holds, its text means the same, and is ASCII control characters' and UTF-8's friend."""
+    text = document.dump()
+    text.encode()
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert Document.loads(text) == document
+
+
+@given(documents())
+def test_what_is_written_is_formatted(document: Document) -> None:
+    """A converted file is not changed by ``hashstar fmt``."""
+    assert formatted(document.dump()) == document.dump()
+
+
+@given(documents())
+def test_definitions_hold_all_that_a_document_says(document: Document) -> None:
+    """Lossless into definitions, expectations and partitions included."""
+    definitions = Definitions.loads(document.definitions().dump())
+    assert Document.of_definitions(definitions) == document
+
+
+@given(FILES)
+def test_definitions_survive_the_way_through_the_language(file: dict[str, Any]) -> None:
+    """Definitions -> text -> definitions: every virtual host means the same, and put back nothing has changed."""
+    definitions = loads(file)
+    document = Document.loads(Document.of_definitions(definitions).dump())
+    alone = document.definitions()
+    for vhost in definitions.vhosts:
+        assert alone.topology(vhost) == definitions.topology(vhost)
+    if all(item["source"] for item in file.get("bindings", [])):  # others go with their queues
+        assert exactly(dumped(document.definitions(definitions))) == exactly(file)
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=str)
+@given(seed=st.integers(0, 2**32))
+def test_topologies_that_a_broker_accepts_survive(profile: Any, seed: int) -> None:
+    """The topologies that live brokers are compared with."""
+    document = Document({"/": Section(topology(Random(seed), profile))}, profile)
+    assert Document.loads(document.dump()) == document
+
+
+@given(TEXTS)
+def test_a_text_in_quotes_means_itself(text: str) -> None:
+    """Any text can be said, variables and escapes notwithstanding."""
+    quoted = quote(text)
+    (row,) = rows([quoted])
+    assert Terms(row.tokens, {}, Budget()).text(0) == one_text(text)
+    assert [token.kind in ("STRING", "RAW") for token in row.tokens] == [True]
+
+
+PIECES = (
+    "vhost", "profile", "let", "for", "in", "exchange", "queue", "policy", "expect", "queues", "a", "b-{x}", "orders",
+    "->", "- >", ":", ",", "=", "{", "}", "[", "]", "{x}", '"order.*"', "'^a'", '"', "'", "5", "-1.5e3", "0..7", "1x",
+    "!short", "!", "with", "all", "unroutable", "partitioned", 'partitioned k over 3 by header "#" ', "# c", " ",
+    "  ", "\t", "é", "*", "\\", "5->x", "queue-1", "for.x", "in{x}", '"\\""',
+)  # fmt: skip
+LINES = st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | st.lists(st.sampled_from(PIECES), max_size=9).map(
+    " ".join
+)
+
+
+@given(LINES)
+@example("5->x")
+@example("queue-1 -> in.x")
+def test_lines_are_cut_up_as_the_grammar_would(line: str) -> None:
+    """The scanner and Lark's own lexer agree on every line that has no bad character."""
+    tokens, _ = scanner()(line, 1)
+    try:
+        expected = [(token.type, str(token), token.start_pos) for token in grammar().lex(line)]
+    except Exception:  # noqa: BLE001  any character that is none of the language's
+        assert "BAD" in [token.kind for token in tokens]
+        return
+    assert [(token.kind, token.text, token.column) for token in tokens] == expected
+
+
+def as_lists(node: Node | int, tokens: list[Token]) -> Any:
+    """A tree with texts in place of positions."""
+    if isinstance(node, int):
+        return tokens[node].text
+    return [node.rule, *(as_lists(child, tokens) for child in node.children)]
+
+
+SHAPES: Shapes = {}
+
+
+@given(LINES | documents().map(lambda document: document.dump().replace(",\n", ",")).flatmap(
+    lambda text: st.sampled_from(text.split("\n"))
+))  # fmt: skip
+def test_a_known_shape_gives_the_tree_that_parsing_gives(line: str) -> None:
+    """Trees that are remembered by the kinds of tokens are those that Lark makes of the text."""
+    tokens, _ = scanner()(line, 1)
+    if not tokens:
+        return
+    try:
+        tree = parse(tokens, SHAPES)
+    except Mistake:
+        with pytest.raises(Mistake):
+            parse(tokens, {})
+        return
+
+    def lists(tree: Any) -> Any:
+        return [str(tree.data), *map(lists, tree.children)] if hasattr(tree, "children") else str(tree)
+
+    assert as_lists(tree, tokens) == lists(grammar().parse(line))
+
+
+STATEMENTS = (
+    ["exchange NEW:", " topic,", " alternate x"],
+    ["queue NEW:", " quorum,", " x-max-length = 5,", ' partitioned kafka.murmur2 over 3 by header "#"'],
+    ["orders -> q-{r},", " exchange x:", ' "order.{r}.#",', ' "b" with {', " a = [1,", " 2],", " b = {}", " }"],
+    ['expect orders "a"', " -> q-{r}"],
+    ["let LET = 1,", " 2"],
+    ["orders -> audit"],
+)
+"""Statements and where they may be broken; NEW and LET are names that nothing else has."""
+
+
+@st.composite
+def untidy(draw: st.DrawFn) -> str:
+    """A text that is right and ugly: spaces, breaks, blank lines and comments anywhere, blocks of any indentation."""
+    spaces = st.sampled_from(("", " ", "   ", "\t"))
+    lines: list[str] = ["let r = x"]
+
+    def gap(indent: str) -> None:
+        rows_between = st.sampled_from(("", "  ", f"{indent}# about it", "# left", "        # right"))
+        lines.extend(draw(st.lists(rows_between, max_size=2)))
+
+    def statement(indent: str, variables: str) -> None:
+        text = indent
+        name, let = f"n{len(lines)}{variables}", f"v{len(lines)}"
+        for place, piece in enumerate(draw(st.sampled_from(STATEMENTS))):
+            if place and draw(st.integers(0, 3)) == 0:
+                lines.append(text + draw(st.sampled_from(("", " ", " # why", "# so"))))
+                if draw(st.booleans()):
+                    lines.append(f"{indent}  # between")
+                text = indent + draw(st.sampled_from(("  ", "\t", "          ")))
+            text += (draw(spaces) if place else "") + piece.replace("NEW", name).replace("LET", let)
+        lines.append(text + draw(st.sampled_from(("", " ", " # end", "\r"))))
+
+    def block(indent: str, variables: str) -> None:
+        for _ in range(draw(st.integers(1, 3))):
+            gap(indent)
+            if len(variables) < 12 and draw(st.booleans()):
+                variable = f"r{len(variables)}"
+                lines.append(f"{indent}for {variable} in  a ,b :{draw(st.sampled_from(('', ' # each')))}")
+                gap(indent)
+                block(indent + draw(st.sampled_from((" ", "   ", "\t", "      "))), variables + "{" + variable + "}")
+            else:
+                statement(indent, variables)
+        gap(indent)
+
+    block("", "")
+    return "\n".join(lines) + draw(st.sampled_from(("", "\n", "\n\n")))
+
+
+def comments(text: str) -> list[str]:
+    """The comments of a text, in their order."""
+    return [row.comment for row in rows(text.split("\n")) if row.comment]
+
+
+@given(untidy())
+def test_formatting_keeps_meaning_and_comments(text: str) -> None:
+    """Formatted twice is formatted once; statements, comments and what they mean stay."""
+    before = Document.loads(text)
+    after = formatted(text)
+    assert formatted(after) == after
+    assert Document.loads(after) == before
+    assert comments(after) == comments(text)
+    kinds = [[token[:2] for token in statement.tokens] for statement in statements(rows(text.split("\n")))]
+    again = [[token[:2] for token in statement.tokens] for statement in statements(rows(after.split("\n")))]
+    assert [tokens for tokens in again if tokens] == [tokens for tokens in kinds if tokens]
+
+
+def test_the_odd_texts_are_tried_at_every_place() -> None:
+    """Each alone, as name, key, argument, value and pattern: what random documents may miss."""
+    from exchange import Binding, Exchange, Policy, Queue, Topology
+
+    for text in map(one_text, ODD):
+        made = Topology(
+            [Exchange(text or "x", text)],
+            [Queue(text, arguments={text: text})],
+            [Binding.to_queue(text or "x", text, text), Binding.to_exchange("x", text, text, {text: text})],
+            [Policy(text, text, {text: text}, text)],
+            vhost=text,
+        )
+        document = Document({text: Section(made)})
+        assert Document.loads(document.dump()) == document
+
+
+@given(ARGUMENTS)
+def test_a_value_that_an_explanation_shows_can_be_pasted_into_the_language(fields: FieldTable) -> None:
+    """The same types and values are read again."""
+    text = f"exchange e: topic\nqueue q\ne -> q: with {write_value(fields)}\n"
+    (binding,) = Document.loads(text, "pasted").topology().bindings
+    assert binding.arguments == fields

@@ -1,0 +1,486 @@
+"""Topologies come from files of either kind, from standard input and from brokers; what is wrong is told with its way
+out, and a password is told to nobody.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.server
+import io
+import json
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from bindings.apply.live import Live
+from bindings.sources import management
+from bindings.sources.definitions import Definitions
+from bindings.sources.document import Document
+from bindings.sources.management import LOGIN, PASSWORD, USER, Management, ask_at_terminal
+from bindings.sources.open import load, open_source
+from exchange import Binding, Exchange, Queue, Topology
+from exchange.entities.profile import LATEST, PROFILES, profile_for
+from exchange.errors import InputError
+from tests.support.servers import Server
+
+TEXT = """
+profile rabbitmq-4.0
+vhost "/shop"
+exchange orders: topic
+queue billing
+orders -> billing: "order.#"
+expect orders "order.new" -> billing
+"""
+SHOP = Topology(
+    [Exchange("orders", "topic")],
+    [Queue("billing")],
+    [Binding.to_queue("orders", "billing", "order.#")],
+    vhost="/shop",
+    profile="rabbitmq-4.0",
+)
+DEFINITIONS = Document.loads(TEXT).definitions().dump()
+
+
+@pytest.mark.parametrize("name", ["shop.bindings", "shop.json", "shop", "shop.json.gz"])
+@pytest.mark.parametrize("text", [TEXT, DEFINITIONS, "\ufeff" + TEXT, "\ufeff\n" + DEFINITIONS])
+def test_what_a_file_is_its_content_says(tmp_path: Path, name: str, text: str) -> None:
+    """Whatever it is called, and gzipped or not."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    source = open_source(str(path))
+    assert load(str(path)) == source.topology() == SHOP
+    assert [str(expectation) for expectation in source.expectations("/shop")] == [
+        "'orders' <- 'order.new' reaches exactly 'billing'"
+    ]
+    assert source.document == Document.loads(TEXT)
+    assert source.profile == PROFILES["rabbitmq-4.0"]
+    assert load(str(path), "/shop", "rabbitmq-3.10").profile == PROFILES["rabbitmq-3.10"]
+
+
+def test_a_file_that_people_write_knows_its_lines(tmp_path: Path) -> None:
+    """Of parts of either kind, for findings that name a place; definitions have none."""
+    path = tmp_path / "shop.bindings"
+    path.write_text(TEXT)
+    source = open_source(str(path))
+    assert [source.line_of("/shop", part) for part in (SHOP.exchanges["orders"], SHOP.queues["billing"])] == [4, 5]
+    assert [source.line_of("/shop", binding) for binding in SHOP.bindings] == [6]
+    assert [expectation.line for expectation in source.expectations("/shop")] == [7]
+    path.write_text(DEFINITIONS)
+    assert open_source(str(path)).line_of("/shop", SHOP.queues["billing"]) is None
+
+
+@pytest.mark.parametrize("text", [TEXT, DEFINITIONS])
+def test_a_virtual_host_that_is_not_there_is_told_with_the_ones_that_are(tmp_path: Path, text: str) -> None:
+    """Sources of all kinds speak alike."""
+    path = tmp_path / "shop"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(str(path), "/other")
+    assert str(caught.value).startswith(f"{path}: there is no virtual host '/other'; there are '/shop'")
+
+
+@pytest.mark.parametrize(("given", "vhosts"), [(TEXT, ("/shop",)), (DEFINITIONS, ("/shop",)), ("# nothing", ("/",))])
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, given: str, vhosts: tuple[str, ...]) -> None:
+    """Of both kinds."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+    source = open_source("-")
+    assert (source.name, source.vhosts) == ("standard input", vhosts)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("a.bindings", b"exchange x\n", "a.bindings:1:10: exchange 'x' has no type"),
+        ("a.json", b'{"queues": 5}', "a.json: queues: 5 is not an array"),
+        ("a.json", b"", "a.json:1:1: not JSON"),
+        ("a.bindings", b"\xff", "a.bindings: not UTF-8 at byte 0"),
+        ("a.gz", b"\x1f\x8b", "a.gz: cannot be read"),
+    ],
+)
+def test_what_is_wrong_names_the_file(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+    """And the place in it."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        load(str(path))
+    assert str(caught.value).startswith(f"{tmp_path}/{words}")
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    """As any that cannot be read."""
+    with pytest.raises(InputError, match="nowhere: cannot be read"):
+        load(str(tmp_path / "nowhere"))
+
+
+def test_a_missing_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty pipe is a mistake of the one who built it."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(InputError, match="standard input: there is nothing"):
+        load("-")
+
+
+@contextmanager
+def answering(
+    code: int, body: str, headers: dict[str, str] | None = None, exchanges: str = "[]"
+) -> Iterator[tuple[str, list[Any]]]:
+    """A server that answers all with the same, but has no exchanges; its address, and the requests it got."""
+    got: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if code == 200 and self.path.startswith("/api/exchanges"):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(exchanges.encode())
+                return
+            got.append((self.path, self.headers.get("Authorization")))
+            self.send_response(code)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", got
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of whoever runs the tests decides nothing."""
+    for name in (USER, PASSWORD, "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def basic(user: str, password: str) -> str:
+    """The header of these credentials."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def test_a_broker_is_asked_for_its_definitions() -> None:
+    """With the credentials of the address, escapes undone; the profile is the server's, the name has no password."""
+    export = json.dumps({**json.loads(DEFINITIONS), "hashstar": {}, "rabbitmq_version": "3.10.8"})
+    with answering(200, export) as (address, got):
+        source = open_source(f"http://ann:s%3Acret%2F@{address}")
+        assert source.name == f"http://{address}"
+        assert source.topology() == SHOP.with_profile("rabbitmq-3.10")
+        assert source.document.profile == PROFILES["rabbitmq-3.10"]
+        open_source(f"http://ann:s%3Acret%2F@{address}/")
+        assert got == [("/api/definitions", basic("ann", "s:cret/"))] * 2
+
+
+@pytest.mark.parametrize(
+    ("path", "vhost", "asked"),
+    [
+        ("/shop", None, "/api/definitions/shop"),
+        ("/%2F", None, "/api/definitions/%2F"),
+        ("//", None, "/api/definitions/%2F"),
+        ("/%2Fshop", "/shop", "/api/definitions/%2Fshop"),
+        ("", "a b", "/api/definitions/a%20b"),
+        ("/#/queues", None, "/api/definitions"),
+    ],
+)
+def test_one_virtual_host_is_asked_for_if_one_is_named(path: str, vhost: str | None, asked: str) -> None:
+    """By the address or by the option."""
+    with answering(200, '{"rabbit_version": "4.0.5", "queues": [{"name": "q"}]}') as (address, got):
+        source = open_source(f"http://a:b@{address}{path}", vhost)
+        assert got[0][0] == asked
+        expected = "/" if asked == "/api/definitions" else urllib.parse.unquote(asked.rpartition("/")[2])
+        assert source.topology(vhost).vhost == expected
+        assert source.profile == PROFILES["rabbitmq-4.0"]
+
+
+def test_credentials_come_from_the_address_then_the_environment_then_the_one_who_is_asked() -> None:
+    """Each half from the first that has it."""
+    environ = {USER: "env", PASSWORD: "env's"}
+
+    def ask(address: str, user: str | None) -> tuple[str, str]:
+        assert address == "http://h:15672"
+        return user or "asked", "asked's"
+
+    def login(where: str, environ: dict[str, str]) -> tuple[str, str]:
+        management = Management.at(where, environ=environ, ask=ask)
+        return management.user, management.password
+
+    assert login("http://ann:p@h:15672", environ) == ("ann", "p")
+    assert login("http://ann@h:15672", environ) == ("ann", "env's")
+    assert login("http://h:15672", environ) == ("env", "env's")
+    assert login("http://h:15672", {USER: "env"}) == ("env", "asked's")
+    assert login("http://ann@h:15672", {}) == ("ann", "asked's")
+    assert login("http://h:15672", {}) == ("asked", "asked's")
+
+
+def test_nobody_is_asked_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe cannot answer; the error says what can."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(InputError) as caught:
+        open_source("http://127.0.0.1:1")
+    assert str(caught.value).startswith("http://127.0.0.1:1: it wants a user and a password")
+    assert LOGIN in str(caught.value)
+    with pytest.raises(InputError):
+        ask_at_terminal("http://h", "ann")
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    """Not by an error, not by repr."""
+    management = Management.at("http://ann:s3cret@127.0.0.1:1/v")
+    assert "s3cret" not in repr(management)
+    with pytest.raises(InputError) as caught:
+        management.definitions()
+    assert "s3cret" not in str(caught.value)
+    assert str(caught.value).startswith("http://127.0.0.1:1: nothing answers there")
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "path", "words"),
+    [
+        (401, '{"reason": "Login failed"}', "", f"'ann' is refused (Login failed): check the address, or {LOGIN}"),
+        (401, '{"reason": "Not administrator user"}', "", "user): rabbitmqctl set_user_tags USER administrator"),
+        (401, "no JSON", "", "user 'ann' is refused (Unauthorized)"),
+        (404, '{"reason": "Not Found"}', "/shop", "there is no virtual host 'shop'"),
+        (400, '{"reason": "vhost_not_found"}', "/shop", "there is no virtual host 'shop'"),
+        (404, "<html>", "", "no management API here: /api/definitions is not found"),
+        (503, '{"reason": "later"}', "", "it answers 503 (later)"),
+        (200, "<html>", "", "what answers is no management API: its answer is not JSON"),
+        (200, "{", "", "not JSON"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_do(code: int, body: str, path: str, words: str) -> None:
+    """Whatever a server answers, it is named and no traceback comes of it."""
+    with answering(code, body) as (address, _), pytest.raises(InputError) as caught:
+        open_source(f"http://ann:s3cret@{address}{path}")
+    assert str(caught.value).startswith(f"http://{address}:")
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_password_is_not_sent_to_where_a_server_points() -> None:
+    """A redirection is told and not followed."""
+    with answering(200, "{}") as (other, got):
+        headers = {"Location": f"http://x:y@{other}/api/definitions?token=1"}
+        with answering(302, "", headers) as (address, _), pytest.raises(InputError) as caught:
+            open_source(f"http://ann:s3cret@{address}")
+        assert f"it sends elsewhere, to {other}/api/definitions; use that address" in str(caught.value)
+        assert got == []
+
+
+def test_a_port_that_speaks_something_else_is_told() -> None:
+    """AMQP's, for one, which answers with its own header."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b"AMQP\0\0\x09\x01")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(InputError, match="does not speak HTTP; the management API is at port 15672 as a rule"):
+            open_source(f"http://a:b@127.0.0.1:{port}")
+        thread.join()
+
+
+@pytest.mark.parametrize("where", ["http://", "http://h:99999", "https://[::1"])
+def test_an_address_that_is_none_is_refused(where: str) -> None:
+    """With how one is written."""
+    with pytest.raises(InputError, match="write http://HOST:15672 or http://HOST:15672/VHOST"):
+        open_source(where)
+
+
+def test_two_virtual_hosts_are_a_contradiction() -> None:
+    """The address names one, the option another."""
+    with pytest.raises(InputError, match="'a' by its address, 'b' by --vhost"):
+        open_source("http://x:y@127.0.0.1:1/a", "b")
+
+
+def test_internal_exchanges_are_asked_for_too() -> None:
+    """A broker's export leaves them out, and messages pass them all the same."""
+    internal = {"name": "inner", "vhost": "/shop", "type": "fanout", "durable": True, "auto_delete": False,
+                "internal": True, "arguments": {}, "message_stats": {}}  # fmt: skip
+    others = [{**internal, "name": "amq.rabbitmq.trace"}, {**internal, "name": "plain", "internal": False}]
+    with answering(200, DEFINITIONS, exchanges=json.dumps([internal, *others])) as (address, _):
+        exchanges = open_source(f"http://a:b@{address}").topology().exchanges
+    assert exchanges["inner"] == Exchange("inner", "fanout", internal=True)
+    assert exchanges.keys() == {*SHOP.exchanges, "inner"}
+
+
+@pytest.mark.live
+def test_a_live_broker_is_a_source(rabbitmq_servers: list[Server]) -> None:
+    """What a broker imported comes back from its management API, under its own profile; what it cannot do is told."""
+    for server in rabbitmq_servers:
+        if server.management_url is None:
+            continue
+        vhost = "hashstar/sources é"
+        document = Document.loads(
+            (TEXT + "exchange inner: fanout, internal\norders -> exchange inner: 'a'\n")
+            .replace('"/shop"', f'"{vhost}"')
+            .replace("queue billing", "queue billing: quorum")
+        )
+        login = urllib.parse.urlsplit(server.url)
+        where = server.management_url.replace("://", f"://{login.username}:{login.password}@")
+        broker = Management.at(where)
+        quoted = urllib.parse.quote(vhost, safe="")
+        try:
+            # The key "hashstar", which holds the expectation and the profile, must not disturb the import.
+            broker.request("POST", "/api/definitions", json.loads(document.definitions().dump()))
+            for source in (open_source(f"{where}/{quoted}"), open_source(where, vhost), open_source(where)):
+                expected = document.topology().with_profile(profile_for(server.version))
+                assert source.topology(vhost) == expected
+                assert source.name == server.management_url
+            with pytest.raises(InputError, match="there is no virtual host 'nowhere'"):
+                open_source(f"{where}/nowhere")
+            with pytest.raises(InputError, match="user 'guest' is refused"):
+                open_source(server.management_url.replace("://", "://guest:wrong@"))
+            with pytest.raises(InputError, match="does not speak HTTP"):
+                open_source(f"http://a:b@{login.hostname}:{login.port}")
+        finally:
+            broker.request("DELETE", f"/api/vhosts/{quoted}")
+
+
+class Dripping:
+    """A server that answers a connection with its first piece, and then with its second for as long as it is read."""
+
+    def __init__(self, pieces: Iterable[bytes], pause: float) -> None:
+        self._pieces, self._pause = list(pieces), pause
+        self._over = threading.Event()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run)
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._server.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection, _ = self._server.accept()
+        with connection, suppress(OSError):
+            connection.recv(10_000)
+            connection.sendall(self._pieces[0])
+            while not self._over.wait(self._pause):
+                connection.sendall(self._pieces[1])
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("pieces", [(HEAD + b"\r\n[", b" "), (HEAD, b"X-Drip: 1\r\n"), (b"HTTP/1.1 2", b"0")])
+def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(pieces: tuple[bytes, bytes]) -> None:
+    """A byte now and then never lets a socket's own timeout come."""
+    with Dripping(pieces, 0.02) as server:
+        began = time.monotonic()
+        with pytest.raises(InputError, match=r"no whole answer in 0\.3 seconds; --timeout gives it more"):
+            open_source(f"http://a:b@{server.address}", seconds=0.3)
+        assert time.monotonic() - began < 5
+
+
+def test_an_answer_without_an_end_is_given_up_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management, "ANSWER_BYTES", 1 << 20)
+    with (
+        Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
+        pytest.raises(InputError, match="its answer does not end"),
+    ):
+        open_source(f"http://a:b@{server.address}")
+
+
+def test_a_proxy_of_the_environment_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request goes to the server that was named."""
+    with answering(200, "{}") as (proxy, got), answering(200, '{"exchanges": []}') as (address, asked):
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://{proxy}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        open_source(f"http://ann:s3cret@{address}")
+        assert asked
+        assert got == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[1]",
+        '[{"internal": true}]',
+        "[]",
+        "[null]",
+        "{}",
+        "null",
+        '{"rabbitmq_version": [1]}',
+        "[" * 100_000,
+        '"x"',
+        "",
+    ],
+)
+def test_an_answer_of_another_shape_is_an_error_that_names_the_server(body: str) -> None:
+    """From every path of the API, as another server at the port may answer."""
+    with answering(200, body, exchanges=body) as (address, _):
+        broker = Management.at(f"http://a:b@{address}")
+        asks: list[Callable[[], object]] = [
+            broker.definitions,
+            broker.version,
+            lambda: broker._with_internal_exchanges(Definitions(), None),
+            lambda: Live(broker, "/").cluster,
+            lambda: Live(broker, "/").topology(Topology()),
+            lambda: Live(broker, "/").as_declared(Topology()),
+            lambda: Live(broker, "/").clear_policy("x"),
+            lambda: Live(broker, "/").unbind(Binding.to_queue("a", "b")),
+            lambda: list(Live(broker, "/")._named(Live(broker, "/")._list("bindings/{}", ()))),
+        ]
+        for ask in asks:
+            with suppress(InputError):  # which names the server; any other exception fails
+                ask()
+
+
+def test_a_server_may_send_elsewhere_in_words_that_are_no_address() -> None:
+    with answering(302, "", {"Location": "http://[::1"}) as (address, _), pytest.raises(InputError, match="elsewhere"):
+        open_source(f"http://ann:s3cret@{address}")
+
+
+@pytest.mark.parametrize(
+    ("version", "profile"),
+    [("3.10.8", "rabbitmq-3.10"), ("4.1.2", "rabbitmq-4.0"), ("4.3.6", "rabbitmq-4.3"), ("3.13.7-rc", "rabbitmq-3.13")],
+)
+def test_the_release_that_exported_a_file_chooses_the_profile(tmp_path: Path, version: str, profile: str) -> None:
+    """Unless one is given, by its name or as a version. One that is none chooses the newest, an old one the oldest."""
+    path = tmp_path / "definitions.json"
+    path.write_text(json.dumps({"rabbitmq_version": version, "queues": [{"name": "q", "vhost": "/"}]}))
+    assert load(str(path)).profile == PROFILES[profile]
+    assert load(str(path), profile="3.12").profile == PROFILES["rabbitmq-3.12"]
+    path.write_text(json.dumps({"rabbitmq_version": "unknown"}))
+    assert load(str(path)).profile == LATEST
+    path.write_text(json.dumps({"rabbitmq_version": "3.8.9"}))
+    assert load(str(path)).profile == PROFILES["rabbitmq-3.10"]
+
+
+@pytest.mark.parametrize("text", ["null", "5", '"x"', " true\n", "[]", "NaN"])
+def test_a_json_file_that_is_no_object_is_told_as_that(tmp_path: Path, text: str) -> None:
+    """And not in the words of the language, which it is not written in."""
+    path = tmp_path / "d.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"d\.json(: not definitions, which are an object|:1:1: not JSON: a number)"):
+        load(str(path))
+    path.write_text("queue q\n")
+    assert "q" in load(str(path)).queues

@@ -1,0 +1,111 @@
+"""``bridge check``: everything is looked at, within its time, and whatever happens becomes a finding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bridge.daemon.config import Config
+from bridge.daemon.probe import Report, as_object, as_text, check
+from bridge.endpoint import Disconnected, Finding
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.pump import Inlet
+from bridge.table import Warned
+from tests.bridge.daemon.test_config import RIGHT, read
+
+
+class Looking(MemoryTarget):
+    """A target that finds this, or ends so; it may not be opened."""
+
+    def __init__(self, name: str, result: Sequence[Finding] | BaseException | None) -> None:
+        super().__init__(name)
+        self._result = result
+
+    async def check(self) -> Sequence[Finding]:
+        if self._result is None:
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    async def open(self, receiver: object) -> None:
+        raise AssertionError("check opens nothing")
+
+
+def config(tmp_path: Path, *targets: Looking, warnings: Sequence[Warned] = ()) -> Config:
+    """A configuration with these targets."""
+    return replace(
+        read(tmp_path, RIGHT),
+        inlets=(Inlet(MemorySource(name="in")),),
+        targets={f"q{n}": target for n, target in enumerate(targets)},
+        warnings=tuple(warnings),
+    )
+
+
+def report(tmp_path: Path, *targets: Looking, warnings: Sequence[Warned] = (), offline: bool = False) -> Report:
+    return asyncio.run(check(config(tmp_path, *targets, warnings=warnings), offline=offline, seconds=0.2))
+
+
+def test_what_is_right_and_what_is_wrong_is_shown_by_endpoint_with_its_key(tmp_path: Path) -> None:
+    found = report(
+        tmp_path,
+        Looking("good", [Finding("ok", "topic 'a': 12 partitions", "queues.a")]),
+        Looking(
+            "bad", [Finding("error", "topic 'b': there is none; create it", "queues.b"), Finding("warning", "slow")]
+        ),
+        warnings=[Warned("", "dead_letters", "none"), Warned("sources.in.policy", "window", "small")],
+    )
+    assert list(as_text(found)) == [
+        str(tmp_path / "bridge.toml"),
+        "  warning  dead_letters: none",
+        "[sources.in]",
+        "  warning  [sources.in] window: small",
+        "[targets.good]",
+        "  ok       topic 'a': 12 partitions",
+        "[targets.bad]",
+        "  error    [targets.bad] queues.b: topic 'b': there is none; create it",
+        "  warning  [targets.bad] slow",
+        "not ready: 1 error, 3 warnings",
+    ]
+
+
+def test_the_object_has_all_findings_and_the_verdict(tmp_path: Path) -> None:
+    found = as_object(report(tmp_path, Looking("bad", [Finding("error", "gone", "queues.b")])))
+    assert (found["version"], found["ready"], found["errors"], found["warnings"]) == (1, False, 1, 0)
+    assert (found["sources"], found["targets"], found["offline"]) == (1, 1, False)
+    assert found["findings"] == [
+        {"table": "targets.bad", "endpoint": "bad", "level": "error", "text": "gone", "key": "queues.b"}
+    ]
+
+
+def test_whatever_an_endpoint_raises_is_an_error_in_its_words_without_its_password(tmp_path: Path) -> None:
+    found = report(
+        tmp_path,
+        Looking("one", Disconnected("one: 127.0.0.1:1: refused")),
+        Looking("two", OverflowError()),
+        Looking("three", ValueError("cannot parse amqp://u:hush/h@sh@host/")),
+        Looking("four", asyncio.CancelledError()),
+    )
+    texts = [finding["text"] for finding in as_object(found)["findings"]]
+    assert texts == ["127.0.0.1:1: refused", "OverflowError", "cannot parse amqp://***@host/", "CancelledError"]
+    assert found.errors == 4
+
+
+def test_an_endpoint_that_does_not_answer_keeps_no_other_waiting(tmp_path: Path) -> None:
+    found = report(tmp_path, Looking("silent", None), Looking("mute", None), Looking("good", [Finding("ok", "there")]))
+    assert [(each["endpoint"], each["text"]) for each in as_object(found)["findings"]] == [
+        ("silent", "no answer in 0.2 s"),
+        ("mute", "no answer in 0.2 s"),
+        ("good", "there"),
+    ]
+
+
+def test_offline_nothing_is_asked(tmp_path: Path) -> None:
+    found = report(tmp_path, Looking("silent", None), warnings=[Warned("", "dead_letters", "none")], offline=True)
+    assert list(as_text(found))[-1] == (
+        "the file is right, and nothing was connected to: 1 source, 1 target, 1 warning"
+    )
+    assert found.errors == 0

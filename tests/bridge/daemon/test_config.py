@@ -1,0 +1,447 @@
+"""Configurations: what is right is read; whatever is wrong is told with its key and a way out, and without secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bridge.cli import hashstar
+from bridge.daemon.config import Config, read_config
+from bridge.endpoint import Disconnected, Place
+from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
+from bridge.endpoints.rabbitmq.addresses import brokers_of
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.table import ConfigError, Secret, Table, hide_logins
+from exchange import InputError
+
+TOPOLOGY = """
+vhost "/"
+exchange events: topic
+queue all
+queue some
+events -> all: "#"
+events -> some: "key.1"
+"""
+
+RIGHT = """
+topology = "t.bindings"
+[sources.replay]
+url = "archive:in"
+[targets.out]
+url = "archive:out"
+queues = { all = ".", some = "some" }
+"""
+
+
+def read(tmp_path: Path, text: str, worker: int | None = None, **environment: str) -> Config:
+    """The configuration of a text, beside the topology."""
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    (tmp_path / "bridge.toml").write_text(text)
+    return read_config(tmp_path / "bridge.toml", environment, worker)
+
+
+def test_what_is_not_said_is_usual(tmp_path: Path) -> None:
+    config = read(tmp_path, RIGHT)
+    assert config.policy == Policy()
+    assert [inlet.source.name for inlet in config.inlets] == ["replay"]
+    assert {queue: target.name for queue, target in config.targets.items()} == {"all": "out", "some": "out"}
+    assert config.http is not None
+    assert (config.http.host, config.http.port) == ("127.0.0.1", 9410)
+    assert (config.workers, config.coverage, config.log_format, config.log_level) == (1, False, "text", "info")
+
+
+def test_what_is_said_is_heard(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """
+        topology = "t.bindings"
+        http = "[::1]:0"
+        http_hosts = ["bridge.example.com", "bridge"]
+        ignore = ["some"]
+        log_format = "json"
+        log_level = "error"
+        coverage = true
+        [policy]
+        window = 7
+        window_bytes = "2 MiB"
+        tries = 9
+        backoff = "50 ms"
+        backoff_most = 3
+        unroutable = "drop"
+        one_at_a_time = true
+        drain = "2 m"
+        [sources.replay]
+        url = "archive:${WHERE}"
+        exchange = "events"
+        routing_key = "k"
+        speed = 2.0
+        since = 2026-11-21
+        until = 2026-11-22T01:00:00+01:00
+        state = "off"
+        [sources.replay.policy]
+        window = 3
+        rate = 100
+        [targets.out]
+        url = "archive:out"
+        queues = ["all"]
+        [dead_letters]
+        url = "archive:dead"
+        """,
+        WHERE="there",
+    )
+    assert config.policy == Policy(
+        7, 2 << 20, 9, Backoff(0.05, 3.0), unroutable=Unroutable.DROP, one_at_a_time=True, drain=120.0
+    )
+    [inlet] = config.inlets
+    assert (inlet.exchange, inlet.routing_key) == ("events", "k")
+    assert inlet.policy is not None
+    assert (inlet.policy.window, inlet.policy.rate, inlet.policy.tries) == (3, 100.0, 9)
+    assert isinstance(inlet.source, ArchiveSource)
+    assert inlet.source._path == str(tmp_path / "there")
+    day = 86_400_000_000
+    assert (inlet.source._window.until or 0) - (inlet.source._window.since or 0) == day
+    out = config.targets["all"]
+    assert isinstance(out, ArchiveTarget)
+    assert out._folders == {"all": "queue=all"}
+    assert config.http is not None
+    assert (config.http.host, config.http.names) == ("::1", ("bridge.example.com", "bridge"))
+    assert config.dead_letters is not None
+    assert [endpoint.name for endpoint in config.endpoints] == ["replay", "out", "dead_letters"]
+
+
+def changed(old: str, new: str) -> str:
+    assert old in RIGHT
+    return RIGHT.replace(old, new)
+
+
+MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqueue = "q"\n[targets.out]')
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("topology = ", "bridge.toml: not TOML"),
+        ("", "topology: is missing; write topology = ..."),
+        (changed('"t.bindings"', '"none.bindings"'), "topology: .*none.bindings"),
+        (changed('"t.bindings"', "3"), 'topology: must be a text in quotes, and is 3: topology = "..."'),
+        ('topology = "t.bindings"', r"sources: there is none; write \[sources.NAME\] with url"),
+        (changed('url = "archive:in"', ""), r"\[sources.replay\] url: is missing"),
+        (
+            changed('"archive:in"', '"amqq://h"'),
+            r"url: must begin with one of amqp:, amqps:, kafka:, rocketmq:, archive:",
+        ),
+        (changed('"archive:in"', '"archive:"'), r"\[sources.replay\] url: names no file or folder; write url = "),
+        (changed('"archive:in"', '"archive:${GONE}"'), "url: the environment has no variable GONE"),
+        (changed('"archive:in"', '"archive:in"\nexchange = "evens"'), "exchange: the topology has no exchange 'evens'"),
+        (changed('"archive:in"', '"archive:in"\nspede = 1'), r"spede: is not known here \(did you mean speed\?\)"),
+        (changed('"archive:in"', '"archive:in"\nspeed = 0'), 'speed: must be a number above zero or "max", and is 0'),
+        (changed('"archive:in"', '"archive:in"\nsince = "now"'), "since: must be a date, and is 'now': since = 2026-"),
+        (changed('"archive:in"', '"archive:in"\nfollow = 1'), "follow: must be true or false, and is 1"),
+        (changed(', some = "some"', ""), "targets: queue 'some' has none; add it .* or to ignore"),
+        (changed("some =", "other ="), r"\[targets.out\] queues: the topology has no queue 'other'"),
+        (changed('"some"', '"../up"'), r"\[targets.out\] queues.some: must be a folder below the archive, '.' for"),
+        (changed('"some"', '"_hidden"'), "queues.some: must be a folder"),
+        (
+            changed('queues = { all = ".", some = "some" }', ""),
+            r"\[targets.out\] queues: there is none; write",
+        ),
+        (changed("[targets.out]", "[targets.replay]"), "targets.replay: another endpoint has this name"),
+        (RIGHT + 'rotate = "1 year"', "rotate: must be a number of seconds or a text such as '30 s' or '5 m', and is"),
+        (RIGHT + "rotate_bytes = true", "rotate_bytes: must be a number of bytes or a text such as '64 MiB'"),
+        (RIGHT + '[targets.two]\nurl = "archive:o"\nqueues = ["all"]', "queue 'all' has a target already, out"),
+        ('ignore = ["all"]' + RIGHT, "ignore: queue 'all' has a target, out; it cannot be both"),
+        ('ignore = ["none"]' + RIGHT, "ignore: the topology has no queue 'none'"),
+        ("workers = 0" + RIGHT, "workers: must be a whole number, at least 1, and is 0"),
+        ("workers = 2" + RIGHT, "workers: its sources are archives, and those are read by one; write workers = 1"),
+        ('http = "9410"' + RIGHT, 'http: must be "HOST:PORT" or "off", and is \'9410\''),
+        ('log_format = "yaml"' + RIGHT, "log_format: must be one of text, json, and is 'yaml'"),
+        ('log_level = "warn"' + RIGHT, r"log_level: must be one of .*, and is 'warn' \(did you mean warning\?\)"),
+        ("polcy = 1" + RIGHT, r"polcy: is not known here \(did you mean policy\?\)"),
+        (RIGHT + "[policy]\nwindow = 0", r"\[policy\] window: must be a whole number, at least 1"),
+        (RIGHT + "[policy]\nrate = inf", r"\[policy\] rate: must be a number above zero, and is inf"),
+        (RIGHT + f"[policy]\nrate = {10**400}", r"\[policy\] rate: must be a number above zero, and is 1000"),
+        (RIGHT + "[policy]\nwindow_bytes = inf", r"\[policy\] window_bytes: must be a number of bytes"),
+        (RIGHT + f'[policy]\nwindow_bytes = "{10**400} KiB"', r"\[policy\] window_bytes: must be a number of bytes"),
+        (RIGHT + '[policy]\nunroutable = "keep"', r"\[policy\] unroutable: must be one of dead-letter, hold, drop"),
+        (RIGHT + "[policy]\nrate = -1", r"\[policy\] rate: must be a number above zero, and is -1"),
+        (RIGHT + "[policy]\nretries = 1", r"\[policy\] retries: is not known here \(did you mean tries\?\)"),
+        (RIGHT + "[sources.replay.policy]\ntries = 1.5", r"\[sources.replay.policy\] tries: must be a whole number"),
+        (changed("topology =", "topolgy ="), r"topolgy: is not known here \(did you mean topology\?\)"),
+        (changed("[sources.replay]", "[source.replay]"), r"source: is not known here \(did you mean sources\?\)"),
+        (changed("[targets.out]", "[target.out]"), r"target: is not known here \(did you mean targets\?\)"),
+        (changed('url = "archive:in"', 'ulr = "archive:in"'), r"ulr: is not known here \(did you mean url\?\)"),
+        (changed("queues =", "queus ="), r"\[targets.out\] queus: is not known here \(did you mean queues\?\)"),
+        (
+            'profile = "rabbitmq-4"' + RIGHT,
+            "profile: must be one of .*rabbitmq-4.3, or a release from 3.10 on, as 4.1.3, and is 'rabbitmq-4'",
+        ),
+        ('profile = "kafka"' + RIGHT, "profile: must be one of rabbitmq-3.10, .*, and is 'kafka'$"),
+        ('vhost = "/none"' + RIGHT, "vhost: .*t.bindings has no virtual host '/none'; it has '/'$"),
+        (MIXED.replace('queue = "q"', 'que = "q"'), r"que: is not known here \(did you mean queue\?\)"),
+        (
+            MIXED.replace('queue = "q"', 'queue = "q"\nprefetch = 100000'),
+            "prefetch: 100,000 is more than AMQP can ask for, 65,535",
+        ),
+        (MIXED.replace("amqp://127.0.0.1", "amqp"), r"\[sources.rabbit\] url: must begin with one of amqp:"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp:"), r"\[sources.rabbit\] url: not an AMQP address; write amqp://USER"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp://"), r"\[sources.rabbit\] url: an address without a host"),
+        (MIXED.replace("amqp://127.0.0.1", "amqp://u:p@"), r"\[sources.rabbit\] url: an address without a host"),
+        (RIGHT + '[dead_letters]\nurl = "amqp://h"\nqueu = "d"', r"queu: is not known here \(did you mean queue\?\)"),
+        ("dead_letters = 1" + RIGHT, r"dead_letters: must be a table, and is 1: \[dead_letters\]"),
+        ("sources = 1", r"topology: is missing"),
+    ],
+)
+def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path}/bridge.toml: ")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none.toml: cannot be read: No such file"):
+        read_config(tmp_path / "none.toml")
+
+
+def test_paths_are_those_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    [inlet] = read(tmp_path, RIGHT).inlets
+    assert isinstance(inlet.source, ArchiveSource)
+    assert inlet.source._path == str(tmp_path / "in")
+    assert inlet.source._settled_path == tmp_path / ".in.replay.replay.json"
+
+
+def test_each_worker_has_its_port_and_the_first_alone_the_archives(tmp_path: Path) -> None:
+    text = "workers = 3\n" + MIXED
+    for worker, port, sources in ((1, 9410, ["replay", "rabbit"]), (3, 9412, ["rabbit"])):
+        config = read(tmp_path, text, worker)
+        assert config.http is not None
+        assert config.http.port == port
+        assert [inlet.source.name for inlet in config.inlets] == sources
+
+
+# What the file alone shows to be unwise, or to go round for ever.
+
+
+def test_what_will_cost_something_one_day_is_a_warning_with_its_key(tmp_path: Path) -> None:
+    assert [str(each).partition(":")[0] for each in read(tmp_path, RIGHT).warnings] == ["dead_letters"]
+    whole = MIXED + '[dead_letters]\nurl = "archive:dead"\n'
+    assert read(tmp_path, whole).warnings == ()
+    [warned] = read(tmp_path, whole.replace('queue = "q"', 'queue = "q"\noffset = "last"')).warnings
+    assert str(warned).startswith("[sources.rabbit] offset: without offsets = ")
+
+
+def test_a_bridge_that_feeds_itself_is_refused_and_one_that_may_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ArchiveSource, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    with pytest.raises(
+        InputError, match=r"\[targets.out\] queues: its folder is what \[sources.replay\] reads.*replay -> replay"
+    ):
+        read(tmp_path, RIGHT)
+    filtered = changed('url = "archive:in"', 'url = "archive:in"\nselector = "a = 1"')
+    assert "unless its filter leaves them out" in str(read(tmp_path, filtered).warnings[0])
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset(), raising=False)
+    dead = '[dead_letters]\nurl = "archive:dead"\n'
+    assert read(tmp_path, RIGHT + dead).warnings == ()
+    monkeypatch.setattr(ArchiveTarget, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
+    ignored = 'ignore = ["all", "some"]' + RIGHT[: RIGHT.index("[targets")] + dead
+    with pytest.raises(InputError, match=r"dead_letters: its folder is what \[sources.replay\] reads"):
+        read(tmp_path, ignored)
+
+
+# Secrets.
+
+
+def table(values: dict[str, Any], **environment: str) -> Table:
+    return Table(values, "bridge.toml", "targets.kafka", environment)
+
+
+def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush\n")
+    for value in ("hush", "${S}", {"env": "S"}, {"file": str(tmp_path / "secret")}):
+        found = table({"password": value}, S="hush").secret("password")
+        assert found == "hush"
+        assert "hush" not in repr(found)
+    assert table({}).secret("password") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"env": "GONE"}, "the environment has no variable GONE"),
+        ({"file": "/none"}, "the file /none cannot be read"),
+        ({"vault": "hush"}, r'must be a text, \{ env = "NAME" \} or'),
+        (["hush"], "must be a text"),
+        (7, "must be a text"),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_told_without_it(value: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told) as caught:
+        table({"password": value}).secret("password")
+    assert "hush" not in str(caught.value)
+
+
+def test_secrets_stay_secret_in_what_is_made_of_them() -> None:
+    assert repr({"password": Secret("hush")}) == "{'password': '***'}"
+
+
+def test_a_secret_is_read_again_when_it_is_asked_for_and_what_cannot_be_read_is_a_lost_connection(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text("old\n")
+    environment = {"S": "old"}
+    from_file = table({"password": {"file": str(file)}}).secret("password")
+    from_environment = Table({"password": {"env": "S"}}, "bridge.toml", environment=environment).secret("password")
+    written = table({"password": "old"}).secret("password")
+    assert from_file is not None
+    assert from_environment is not None
+    assert written is not None
+    file.write_text("new\n")
+    environment["S"] = "new"
+    assert (from_file.current(), from_environment.current(), written.current()) == ("new", "new", "old")
+    for trouble, told in ((file.unlink, "No such file"), (lambda: file.write_text("\n"), "is empty")):
+        trouble()
+        with pytest.raises(Disconnected, match=rf"password: the file {file}.* {told}"):
+            from_file.current()
+
+
+def test_each_connection_to_rabbitmq_is_made_with_the_password_as_it_is_then(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("old")
+    brokers = brokers_of("n", "amqp://u@h", Table({"password": {"file": str(file)}, "hosts": ["other"]}, "bridge.toml"))
+    for password in ("new", "newer"):
+        file.write_text(password)
+        assert [each.credentials.password for each in brokers] == [password] * 2
+    assert [each.host for each in brokers] == ["h", "other"]
+    file.unlink()
+    with pytest.raises(Disconnected, match="cannot be read: No such file"):
+        list(brokers)
+
+
+@pytest.mark.parametrize("password", ["hush", "hush/hush", "h@hush", "a:hush", "hu sh'\"hush"])
+def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> None:
+    with pytest.raises(InputError, match=r"\*\*\*@h") as caught:
+        table({"url": [f"amqp://u:{password}@h/v"]}).text("url")
+    assert "hush" not in str(caught.value)
+    if " " not in password:
+        assert hide_logins(f"no amqp://u:{password}@h/v, sorry") == "no amqp://***@h/v, sorry"
+
+
+def test_a_value_that_is_a_secret_by_its_name_is_not_shown(tmp_path: Path) -> None:
+    text = MIXED.replace('"amqp://127.0.0.1"', '"kafka://h"\ntopic = "t"\nlibrdkafka = { "sasl.password" = ["hush"] }')
+    with pytest.raises(InputError, match=r"librdkafka.sasl.password: must be .*, and is '\*\*\*'"):
+        read(tmp_path, text)
+
+
+URL = "amqp://guest:hush-hush@127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MIXED.replace("amqp://127.0.0.1", f"{URL}/vhost?nonsense=1"),
+        MIXED.replace("amqp://127.0.0.1", URL).replace('queue = "q"', "queu = 1"),
+        MIXED.replace("amqp://127.0.0.1", URL.replace("amqp", "ampq")),
+        MIXED.replace("amqp://127.0.0.1", URL.replace(":1", ":port")),
+        MIXED.replace('"amqp://127.0.0.1"', f'["{URL}"]'),
+    ],
+)
+def test_an_address_that_is_wrong_is_told_without_its_password(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_"), [("日" * 85, 771), ("x" * 250, 256), ("/" * 84, 258)], ids=["quoted", "long", "slashes"]
+)
+def test_a_queue_whose_folder_no_file_system_makes_is_refused(tmp_path: Path, name: str, bytes_: int) -> None:
+    text = f"""
+    topology = "t.bindings"
+    ignore = ["all", "some"]
+    [sources.replay]
+    url = "archive:in"
+    [targets.out]
+    url = "archive:out"
+    queues = ["{name}"]
+    """
+    with pytest.raises(
+        InputError, match=rf"\[targets.out\] queues: the folder of queue .* name of {bytes_} bytes.*queues = "
+    ):
+        read(tmp_path, text)
+    longest = text.replace(f'["{name}"]', '["' + "x" * 249 + '"]')
+    with pytest.raises(InputError, match="the topology has no queue"):  # its folder is well
+        read(tmp_path, longest)
+
+
+@pytest.mark.parametrize(
+    ("queues", "url", "key"),
+    [
+        ('{ all = "a/LONG", some = "." }', "archive:out", "queues"),
+        ('{ all = "PATH", some = "." }', "archive:out", "queues"),
+        ('{ all = "a\\u0000b", some = "." }', "archive:out", "queues"),
+        ('{ all = "a", some = "." }', "archive:LONG/out", "url"),
+        ('{ all = "a", some = "." }', "archive:out\\u0000", "url"),
+    ],
+    ids=["name", "path", "nul", "url", "nul in url"],
+)
+def test_a_folder_that_cannot_be_is_refused_with_its_key(tmp_path: Path, queues: str, url: str, key: str) -> None:
+    text = RIGHT.replace('{ all = ".", some = "some" }', queues).replace("archive:out", url)
+    text = text.replace("LONG", "x" * 256).replace("PATH", "/".join(["x" * 200] * 20))
+    with pytest.raises(InputError, match=rf"\[targets.out\] {key}"):
+        read(tmp_path, text)
+
+
+def test_a_target_that_a_source_follows_is_refused(tmp_path: Path) -> None:
+    text = RIGHT.replace('url = "archive:in"', 'url = "archive:out"\nfollow = true')
+    with pytest.raises(InputError, match=r"\[targets.out\] url: source replay follows this folder"):
+        read(tmp_path, text)
+
+
+def test_all_mistakes_of_a_configuration_are_reported_by_the_commands_a_line_each(tmp_path: Path) -> None:
+    (tmp_path / "t.bindings").write_text("exchange x: fanout\nqueue a\nqueue b\nx -> a, b\n")
+    (tmp_path / "bridge.toml").write_text("""\
+topology = "t.bindings"
+polcy = 1
+workers = 0
+log_level = "warn"
+http = "9410"
+[policy]
+window = 0
+rate = "fast"
+retries = 1
+[sources.one]
+url = "archive:in"
+speed = 0
+follow = 1
+[sources.two]
+url = "amqq://h"
+[targets.out]
+url = "archive:out"
+queues = { none = ".", nobody = "n" }
+[dead_letters]
+url = "archive:${GONE}"
+""")
+    for arguments in (["check", "--offline"], ["run"]):
+        result = CliRunner().invoke(hashstar, ["bridge", *arguments, str(tmp_path / "bridge.toml")])
+        assert result.exit_code == 2
+        start = f"hashstar: {tmp_path}/bridge.toml: "
+        assert all(line.startswith(start) for line in result.stderr.splitlines()), result.stderr
+        found = [line.removeprefix(start).partition(": ")[0] for line in result.stderr.splitlines()]
+        assert found == [
+            "polcy", "[policy] window", "[policy] rate", "[policy] retries", "workers", "[sources.one] speed",
+            "[sources.one] follow", "[sources.two] url", "[targets.out] queues", "[targets.out] queues",
+            "[dead_letters] url", "http", "log_level",
+        ]  # fmt: skip
+    text = "topology = 't.bindings'\n[sources.one]\nurl = 'archive:in'\n"
+    (tmp_path / "bridge.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(tmp_path / "bridge.toml", {})
+    assert [str(each).partition("toml: ")[2].partition(";")[0] for each in caught.value.mistakes] == [
+        "targets: queue 'a' has none", "targets: queue 'b' has none",
+    ]  # fmt: skip

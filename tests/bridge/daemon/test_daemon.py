@@ -1,0 +1,397 @@
+"""``hashstar bridge`` as a process: how it starts, is told to stop, and ends; with archives, which need no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fcntl import ioctl
+from http.client import HTTPConnection
+from pathlib import Path
+from termios import FIONREAD
+from typing import Any
+
+import pytest
+
+from bridge.cli import main
+from bridge.daemon.signals import APART
+from exchange import Message
+from tests.bridge.endpoints.archive.test_archive import bodies_in, parts_in, write_part
+
+TOPOLOGY = """
+vhost "/"
+exchange events: topic
+queue all
+queue some: partitioned kafka.murmur2 over 3
+events -> all: "#"
+events -> some: "key.1"
+"""
+
+HOLDING = TOPOLOGY.replace('all: "#"', 'all: "key.2"')
+"""Has no queue for the first message, which is held then, and all behind it is not settled."""
+
+BRIDGE = """
+topology = "t.bindings"
+http = "127.0.0.1:0"
+log_format = "json"
+coverage = true
+[policy]
+window = 200
+drain = "20 s"
+[sources.replay]
+url = "archive:in"
+exchange = "events"
+"""
+
+OUT = """
+[targets.out]
+url = "archive:out"
+queues = { all = ".", some = "some" }
+"""
+
+SECONDS = 60.0
+
+
+def written(tmp_path: Path, text: str, count: int = 300) -> Path:
+    """A configuration of this text, and an archive for it."""
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    if not (tmp_path / "in").exists():
+        (tmp_path / "in").mkdir()
+        write_part(tmp_path / "in" / "a", [Message("", f"key.{n % 5}", body=b"%d" % n) for n in range(count)])
+    path = tmp_path / "bridge.toml"
+    path.write_text(text)
+    return path
+
+
+def program(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "bridge.cli", "bridge", *arguments]
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, to its end."""
+    return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
+    """The exit code of ``hashstar bridge check``, and what it prints."""
+    with pytest.raises(SystemExit) as end:
+        main(["bridge", "check", *arguments])
+    return end.value.code, capsys.readouterr().out
+
+
+class Running:
+    """A bridge at work."""
+
+    def __init__(self, path: Path, command: Sequence[str] | None = None) -> None:
+        self.log = path.with_name("log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command or program("run", str(path)), stderr=log)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it told so far."""
+        return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def event(self, name: str, **fields: Any) -> dict[str, Any]:
+        """The first event of this name with these fields, when it is told."""
+
+        def found() -> dict[str, Any] | None:
+            return next((e for e in self.events() if e["event"] == name and fields.items() <= e.items()), None)
+
+        told: dict[str, Any] = waited(found)
+        return told
+
+    def asked(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        """What it answers on HTTP."""
+        host = self.event("serving")["address"].removeprefix("http://").rstrip("/")
+        connection = HTTPConnection(host, timeout=10)
+        try:
+            connection.request(method, path, headers=headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.asked("GET", "/status")[1])
+        return found
+
+    def ended(self) -> int:
+        """Its exit code."""
+        return self.process.wait(SECONDS)
+
+
+def waited(look: Callable[[], Any]) -> Any:
+    """What is found, when it is."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail("it does not come")
+
+
+@contextmanager
+def running(path: Path, command: Sequence[str] | None = None) -> Iterator[Running]:
+    bridge = Running(path, command)
+    try:
+        yield bridge
+    finally:
+        bridge.process.kill()
+        bridge.process.wait()
+
+
+def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None:
+    done = ran("run", str(written(tmp_path, BRIDGE + OUT)))
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [event["event"] for event in events][:2] == ["configuration", "serving"]
+    assert "there is no [dead_letters]" in events[0]["text"]
+    assert [event["event"] for event in events][-2:] == ["ended", "stopped"]
+    assert sorted(
+        int(body) for path in parts_in(tmp_path / "out") if "some" not in str(path) for body in bodies_in(path)
+    ) == [*range(300)]
+    assert sorted(int(body) for body in bodies_in(tmp_path / "out" / "some")) == list(range(1, 300, 5))
+    assert {path.parts[-3] for path in parts_in(tmp_path / "out" / "some")} == {"partition=2"}
+    again = ran("run", str(tmp_path / "bridge.toml"))
+    assert "goes on behind 300 records" in again.stderr
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_it_tells_how_it_is_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + "follow = true\n" + OUT)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
+        assert bridge.asked("GET", "/live") == (200, "ok\n")
+        assert bridge.asked("GET", "/ready") == (200, "ok\n")
+        status, metrics = bridge.asked("GET", "/metrics")
+        assert status == 200
+        assert 'hashstar_written_messages_total{target="out",queue="some"} 60' in metrics
+        assert 'destination="some",routing_key="key.1"} 60' in metrics
+        report = json.loads(bridge.asked("GET", "/coverage")[1])
+        assert [row["messages"] for row in report["bindings"]] == [300, 60]
+        assert bridge.asked("POST", "/pause")[0] == 403
+        assert bridge.status()["paused"] is False
+        assert bridge.asked("POST", "/pause", {"X-Hashstar": "1"}) == (202, "paused\n")
+        waited(lambda: bridge.status()["paused"])
+        status, told = bridge.asked("GET", "/ready")
+        assert (status, told.partition(" ")[0]) == (503, "paused")
+        bridge.process.send_signal(signal.SIGUSR2)
+        bridge.event("resumed")
+        assert bridge.asked("GET", "/ready")[0] == 200
+        bridge.process.send_signal(signal.SIGUSR1)
+        bridge.event("paused")
+        assert bridge.asked("POST", "/resume", {"X-Hashstar": "1"})[0] == 202
+        assert "hashstar bridge" in bridge.asked("GET", "/")[1]
+        assert bridge.asked("GET", "/nothing")[0] == 404
+        assert bridge.asked("POST", "/nothing")[0] == 404
+        bridge.process.terminate()
+        assert bridge.ended() == 0
+    assert bridge.event("stopping")["within"] == 20.0
+    assert bridge.event("stopped")["not_settled"] == 0
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
+    (tmp_path / "t.bindings").write_text(HOLDING)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        bridge.process.terminate()
+        assert bridge.ended() == 1
+    assert bridge.event("stopped")["not_settled"] == 200
+    (tmp_path / "t.bindings").write_text(TOPOLOGY)
+    shutil.rmtree(tmp_path / "out")
+    done = ran("run", str(path))
+    assert done.returncode == 0, done.stderr
+    assert len(bodies_in(tmp_path / "out")) == 360
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + OUT)
+    (tmp_path / "t.bindings").write_text(HOLDING)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        began = time.monotonic()
+        bridge.process.send_signal(signal.SIGINT)
+        bridge.event("stopping")
+        time.sleep(APART)
+        bridge.process.send_signal(signal.SIGINT)
+        assert bridge.ended() == 1
+        assert time.monotonic() - began < 15
+    bridge.event("stopping at once")
+
+
+def test_two_signals_within_a_second_are_one_wish_to_end(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
+    (tmp_path / "t.bindings").write_text(HOLDING)
+    with running(path) as bridge:
+        waited(lambda: bridge.status()["unsettled"] == 200)
+        bridge.process.terminate()
+        bridge.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert bridge.ended() == 1
+        assert time.monotonic() - began > 2.5
+    assert "stopping at once" not in [event["event"] for event in bridge.events()]
+
+
+def test_a_hangup_is_logged_and_changes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace("t.bindings", "/dev/stdin") + "follow = true\n" + OUT)
+    os.mkfifo(tmp_path / "pipe")
+    command = ["bash", "-c", 'exec "$@" < "$0"', str(tmp_path / "pipe"), *program("run", str(path))]
+    with running(path, command) as bridge:
+        with (tmp_path / "pipe").open("wb", buffering=0) as pipe:
+            pipe.write(TOPOLOGY[:9].encode())
+            waited(lambda: not any(ioctl(pipe, FIONREAD, bytes(4))))  # so the configuration is read; nothing runs yet
+            bridge.process.send_signal(signal.SIGHUP)
+            pipe.write(TOPOLOGY[9:].encode())
+        bridge.event("hangup", text="nothing is reloaded; restart it to read the configuration again")
+        waited(lambda: bridge.status()["sources"][0]["messages"] == 300)
+        bridge.process.send_signal(signal.SIGHUP)
+        waited(lambda: [event["event"] for event in bridge.events()].count("hangup") == 2)
+        bridge.process.terminate()
+        assert bridge.ended() == 0
+
+
+def test_a_bridge_that_cannot_be_stopped_ends_itself_and_says_what_it_waited_for(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE.replace('"20 s"', '"100 ms"') + "follow = true\n" + OUT)
+    stubborn = (
+        "import asyncio, sys\n"
+        "from bridge.daemon import signals\n"
+        "from bridge.endpoints.archive.writing import ArchiveTarget\n"
+        "signals.CLOSING = signals.LAST = 0.3\n"
+        "async def close(self):\n"
+        "    while True:\n"
+        "        try:\n"
+        "            await asyncio.sleep(60)\n"
+        "        except asyncio.CancelledError:\n"
+        "            pass\n"
+        "ArchiveTarget.close = close\n"
+        "from bridge.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    with running(path, [sys.executable, "-c", stubborn, "bridge", "run", str(path)]) as bridge:
+        bridge.event("connected", endpoint="out")
+        began = time.monotonic()
+        bridge.process.terminate()
+        assert bridge.ended() == 1
+        assert time.monotonic() - began < 10
+    assert "Pump.run" in bridge.event("ended by force")["waiting"]
+
+
+def test_a_rate_is_kept(tmp_path: Path) -> None:
+    path = written(tmp_path, BRIDGE + "follow = true\n[sources.replay.policy]\nrate = 50\n" + OUT)
+    with running(path) as bridge:
+        bridge.event("connected", endpoint="replay")
+        time.sleep(2)
+        assert 20 <= bridge.status()["sources"][0]["messages"] <= 250
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BRIDGE + "nonsense = 1" + OUT, "[sources.replay] nonsense: is not known here"),
+        ('profile = "rabbit"\n' + BRIDGE + OUT, "or a release from 3.10 on, as 4.1.3, and is 'rabbit'"),
+        (BRIDGE.replace("127.0.0.1:0", "192.0.2.1:9410") + OUT, "http: 192.0.2.1:9410 cannot be served"),
+    ],
+)
+def test_what_cannot_work_ends_with_2_and_a_line_that_says_why(tmp_path: Path, text: str, told: str) -> None:
+    done = ran("run", str(written(tmp_path, text)))
+    assert done.returncode == 2
+    assert told in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, BRIDGE + OUT)
+    good = ran("check", str(path))
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.splitlines()[-1] == "ready to run: 1 source, 1 target, 1 warning"
+    assert not (tmp_path / "out").exists()
+    wrong = written(tmp_path, BRIDGE.replace("archive:in", "archive:none") + OUT)
+    code, told = checked(capsys, str(wrong))
+    assert code == 1
+    assert "  error    [sources.replay] " in told
+    assert told.splitlines()[-1] == "not ready: 1 error, 1 warning"
+    code, told = checked(capsys, "--json", str(wrong))
+    assert code == 1
+    found = json.loads(told)
+    assert (found["ready"], found["errors"], found["warnings"]) == (False, 1, 1)
+    assert [each["table"] for each in found["findings"] if each["level"] == "error"] == ["sources.replay"]
+    assert checked(capsys, "--offline", str(wrong))[0] == 0
+    assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
+
+
+def test_check_says_once_why_it_cannot_connect(tmp_path: Path) -> None:
+    kafka = '[sources.kafka]\nurl = "kafka://127.0.0.1:1"\ntopic = "t"\ngroup = "g"\nexchange = "events"\n'
+    path = written(tmp_path, BRIDGE + OUT + kafka)
+    found = ran("check", str(path))
+    assert found.returncode == 1
+    [line] = [line for line in found.stdout.splitlines() if line.startswith("  error")]
+    assert line.startswith("  error    [sources.kafka] ")
+    assert found.stdout.count("127.0.0.1:1 failed: Connection refused") == 1
+    assert found.stderr == ""
+
+
+RABBIT = """
+[sources.rabbit]
+url = "amqp://guest@127.0.0.1:1"
+password = { env = "BRIDGE_PASSWORD" }
+queue = "q"
+"""
+
+
+LAPIN = RABBIT.replace('{ env = "BRIDGE_PASSWORD" }', '"x"')
+
+
+def test_a_password_is_told_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BRIDGE_PASSWORD", "hush-hush")
+    path = written(tmp_path, BRIDGE.replace('"json"', '"json"\nlog_level = "debug"') + OUT + RABBIT)
+    with running(path) as bridge:
+        bridge.event("disconnected", endpoint="rabbit")
+        told = [bridge.asked("GET", each)[1] for each in ("/", "/status", "/ready", "/metrics")]
+        bridge.process.terminate()
+        bridge.ended()
+    code, found = checked(capsys, str(path))
+    assert code == 1
+    for text in (*told, bridge.log.read_text(), found):
+        assert "hush" not in text
+
+
+def test_workers_are_started_again_when_they_die_and_stop_together(tmp_path: Path) -> None:
+    with running(written(tmp_path, "workers = 2\n" + BRIDGE + OUT + LAPIN)) as bridge:
+        first = bridge.event("started", worker=1)["process"]
+        bridge.event("started", worker=2)
+        os.kill(first, signal.SIGKILL)
+        bridge.event("worker died", worker=1)
+        waited(lambda: [e for e in bridge.events() if e["event"] == "started" and e.get("worker") == 1][1:])
+        bridge.event("ended", worker=1)
+        bridge.process.send_signal(signal.SIGINT)
+        assert bridge.ended() == 0
+    assert sorted(e["worker"] for e in bridge.events() if e["event"] == "stopped") == [1, 2]
+    assert set(bodies_in(tmp_path / "out")) == {b"%d" % n for n in range(300)}
+    assert not [
+        e for e in bridge.events() if e["event"] == "connected" and e.get("worker") == 2 and e["endpoint"] == "replay"
+    ]
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with running(
+        written(
+            tmp_path,
+            "workers = 2\n" + BRIDGE + "follow = true\n" + OUT + LAPIN,
+        )
+    ) as bridge:
+        bridge.event("connected", worker=1, endpoint="out")
+        bridge.event("connected", worker=2, endpoint="out")
+        bridge.process.kill()
+        bridge.event("stopped", worker=1)
+        bridge.event("stopped", worker=2)

@@ -1,0 +1,463 @@
+"""Whatever keeps messages from moving is a condition within seconds: with its reason, since when, and a way out."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.daemon import health as health_module
+from bridge.daemon.gauges import gauges_of
+from bridge.daemon.health import KINDS, Health
+from bridge.daemon.journal import Journal
+from bridge.daemon.metrics import Metrics
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.pump.pump import Inlet, Pump
+from bridge.pump.window import Pending, Window
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.bridge.behaviour import Silent, on_a_loop
+
+EPOCH = 1_700_000_000.0
+
+
+class Troubled(MemorySource):
+    """A source that may have trouble."""
+
+    problem: str | Exception | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        if isinstance(self.problem, Exception):
+            raise self.problem
+        return self.problem
+
+
+class TroubledTarget(MemoryTarget):
+    """A target that may have trouble."""
+
+    problem: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        return self.problem
+
+
+@dataclass
+class In:
+    """An inlet, as `bridge.daemon.views` has it."""
+
+    source: Troubled
+    window: Window
+    exchange: str | None = None
+    policy: Policy | None = None
+
+
+@dataclass
+class Out:
+    """An outlet, as `bridge.daemon.views` has it."""
+
+    target: TroubledTarget
+    connected: bool = True
+    in_flight: int = 0
+    held: int = 0
+    error: Disconnected | None = None
+    waiting: Mapping[str, Failure] = field(default_factory=dict)
+    first: Outgoing | None = None
+
+    def oldest(self) -> Outgoing | None:
+        return self.first
+
+
+@dataclass
+class State:
+    """A pump, as `bridge.daemon.views` has it, with a source ``rabbit`` and a target ``kafka``; and its health."""
+
+    policy: Policy = field(default_factory=lambda: Policy(window=10))
+    has_dead_letters: bool = False
+    paused: bool = False
+    draining: bool = False
+    waits: str | None = None
+    now: float = 100.0
+
+    def __post_init__(self) -> None:
+        self.source, self.target = Troubled(name="rabbit"), TroubledTarget("kafka")
+        self.inlet = In(self.source, Window(self.policy.window, self.policy.window_bytes, lambda _: None))
+        self.outlet = Out(self.target)
+        self.metrics, self.log = Metrics(), io.StringIO()
+        self.metrics.connected("rabbit")
+        self.metrics.connected("kafka")
+        self.health = Health(
+            self, [self.inlet], self.metrics, Journal("json", "info", self.log, lambda: self.wall), self.policy,
+            config="bridge.toml", has_dead_letters=self.has_dead_letters, loop_clock=lambda: self.now,
+            clock=lambda: self.wall,
+        )  # fmt: skip
+
+    @property
+    def wall(self) -> float:
+        return EPOCH + self.now
+
+    @property
+    def outlets(self) -> Sequence[Out]:
+        return [self.outlet]
+
+    def waiting_for(self, inlet: object, /) -> str | None:
+        return self.waits
+
+    def read(self, count: int = 1, exchange: str = "orders", size: int = 1) -> list[Pending]:
+        messages = [Message(exchange, f"key.{n}") for n in range(count)]
+        return self.inlet.window.admit(
+            [Delivery(message, 0, n, size=size, origin="queue orders") for n, message in enumerate(messages)], self.now
+        )
+
+    def after(self, seconds: float = 0.0) -> dict[tuple[str, str], str]:
+        """The conditions after a time, with a look now and each second: endpoint and kind -> reason."""
+        until = self.now + seconds
+        self.health.look()
+        while self.now < until:
+            self.now = min(until, self.now + 1.0)
+            self.health.look()
+        return {(each.endpoint, each.kind): each.reason for each in self.health.conditions}
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.getvalue().splitlines()]
+
+
+def test_a_bridge_that_moves_has_no_condition_and_logs_none() -> None:
+    state = State()
+    for _ in range(100):
+        [pending] = state.read()
+        assert not state.after(5.0)
+        state.inlet.window.done(pending)
+        state.inlet.window.settle()
+    assert not state.events()
+
+
+def test_an_endpoint_that_is_not_connected_is_a_condition_with_its_last_error() -> None:
+    state = State()
+    state.metrics.disconnected("kafka", Disconnected("no answer"), 1.0)
+    assert state.after() == {("kafka", "disconnected"): "no answer"}
+    state.metrics.disconnected("kafka", Disconnected("no route"), 1.0)
+    assert state.after(15.0) == {("kafka", "disconnected"): "no route"}
+    [condition] = state.health.conditions
+    assert condition.since == EPOCH + 100.0
+    assert "bridge check bridge.toml" in condition.way_out
+    assert not state.health.targets["kafka"].up
+    state.metrics.connected("kafka")
+    assert not state.after(1.0)
+    assert state.health.targets["kafka"].up
+
+
+def test_a_source_that_ended_is_missed_by_nobody() -> None:
+    state = State()
+    state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
+    state.metrics.ended("rabbit")
+    assert not state.after(60.0)
+
+
+def test_the_trouble_of_an_endpoint_is_a_condition_and_it_is_not_up() -> None:
+    state = State()
+    state.target.problem = "broker-1 has not answered for 9 s"
+    state.source.problem = "the broker blocks publishers: low on memory"
+    assert state.after() == {
+        ("kafka", "trouble"): "broker-1 has not answered for 9 s",
+        ("rabbit", "trouble"): "the broker blocks publishers: low on memory",
+    }
+    assert not state.health.targets["kafka"].up
+    assert not state.health.sources["rabbit"].up
+
+
+def test_an_endpoint_that_fails_to_say_its_trouble_does_not_end_the_looking() -> None:
+    state = State()
+    state.source.problem = RuntimeError("a bug")
+    assert state.after() == {("rabbit", "trouble"): "its state cannot be read: RuntimeError('a bug')"}
+
+
+def test_a_source_that_waits_for_a_target_is_no_lost_connection() -> None:
+    state = State(waits="waits for target kafka")
+    state.metrics.disconnected("kafka", Disconnected("no answer"), 1.0)
+    state.metrics.disconnected("rabbit", Disconnected("closed"), 1.0)
+    assert state.after() == {
+        ("kafka", "disconnected"): "no answer", ("rabbit", "waiting"): "waits for target kafka",
+    }  # fmt: skip
+
+
+def test_a_queue_that_takes_nothing_is_a_condition_when_that_lasts() -> None:
+    state = State()
+    state.outlet.waiting = {"billing": Failure("nack", busy=True)}
+    assert not state.after(1.0)
+    state.outlet.waiting = {}
+    assert not state.after(1.0)
+    state.outlet.waiting = {queue: Failure("nack", busy=True) for queue in "edcba"}
+    assert not state.after(2.0)
+    assert state.after(1.0) == {
+        ("kafka", "backpressure"): "queue a takes nothing: nack, queue b takes nothing: nack, queue c takes nothing: "
+        "nack, and 2 more"
+    }
+    assert state.health.conditions[0].since == EPOCH + 102.0
+    state.outlet.waiting = {}
+    assert not state.after(1.0)
+
+
+def test_the_oldest_message_is_a_condition_when_it_is_older_than_the_policy_has_it() -> None:
+    state = State()
+    [pending] = state.read()
+    state.outlet.first = Outgoing(pending.delivery.message, pending.delivery, "q", context=pending)
+    assert not state.after(9.0)
+    assert state.health.sources["rabbit"].oldest_age == 9.0
+    assert state.after(1.0) == {
+        ("rabbit", "stalled"): "the oldest message, queue orders, is not settled: it waits for target kafka"
+    }
+    assert state.health.conditions[0].since == EPOCH + 100.0
+    assert state.health.targets["kafka"].oldest_age == 10.0
+    state.inlet.window.done(pending)
+    state.inlet.window.settle()
+    state.outlet.first = None
+    assert not state.after(1.0)
+    assert state.health.sources["rabbit"].oldest_age == 0.0
+
+
+def test_the_policy_of_a_source_has_its_own_patience() -> None:
+    state = State()
+    state.inlet.policy = Policy(stalled_after=60.0)
+    state.read()
+    assert not state.after(59.0)
+    assert state.after(1.0)
+
+
+def test_a_window_that_stays_full_is_a_condition_by_messages_and_by_bytes() -> None:
+    for count, size in ((10, 1), (1, 1 << 30)):
+        state = State()
+        pendings = state.read(count, size=size)
+        found = state.after(10.0)
+        reason = f"nothing is read: {count} messages of {count * size:,} bytes are not settled"
+        assert found["rabbit", "window-full"] == reason
+        assert state.health.sources["rabbit"].fill >= 1.0
+        for pending in pendings:
+            state.inlet.window.done(pending)
+        state.inlet.window.settle()
+        assert not state.after(1.0)
+
+
+def test_a_held_message_that_others_wait_behind_is_a_condition_that_names_the_way_out() -> None:
+    state = State()
+    first, second, *_ = state.read(9, exchange="")
+    first.held_reason = second.held_reason = "no queue of the topology gets it"
+    assert state.after(1.0) == {
+        ("rabbit", "held"): "queue orders is on hold: no queue of the topology gets it; so are 1 more; 7 messages read "
+        "after it wait to be settled"
+    }
+    [condition] = state.health.conditions
+    assert 'write exchange = "..." in [sources.rabbit]' in condition.way_out
+    assert "[dead_letters]" in condition.way_out
+    assert state.health.sources["rabbit"].on_hold == 2
+    assert state.health.sources["rabbit"].held[0] == ("queue orders", "no queue of the topology gets it")
+    state.read(1)
+    assert state.after(1.0)["rabbit", "held"].endswith(", and nothing more is read")
+
+
+def test_no_way_out_is_named_that_is_none() -> None:
+    state = State(has_dead_letters=True)
+    state.inlet.exchange = "orders"
+    [pending] = state.read(1, exchange="")
+    pending.held_reason = "no queue of the topology gets it"
+    state.after(1.0)
+    assert "exchange" not in state.health.conditions[0].way_out
+    assert "write [dead_letters]" not in state.health.conditions[0].way_out
+
+
+def test_what_was_asked_of_the_bridge_is_a_condition_at_once() -> None:
+    state = State()
+    state.paused = True
+    assert [(each.kind, each.since) for each in state.health.current()] == [("paused", state.wall)]
+    state.after(30.0)
+    state.paused, state.draining = False, True
+    assert [each.kind for each in state.health.current()] == ["draining"]
+
+
+def test_causes_stand_before_what_they_bring_about() -> None:
+    state = State()
+    state.paused = True
+    state.read(10)
+    state.metrics.disconnected("kafka", Disconnected("gone"), 1.0)
+    state.after(20.0)
+    kinds = [each.kind for each in state.health.conditions]
+    assert kinds == sorted(kinds, key=KINDS.index)
+    assert kinds == ["disconnected", "stalled", "window-full", "paused"]
+
+
+def test_a_condition_is_logged_when_it_begins_at_growing_intervals_and_when_it_ends() -> None:
+    state = State()
+    state.target.problem = "no broker answers"
+    state.after(3_600.0)
+    state.target.problem = None
+    state.after(1.0)
+    began, *reminders, ended = state.events()
+    assert {key: began[key] for key in ("level", "event", "endpoint", "kind", "reason")} == {
+        "level": "error", "event": "condition began", "endpoint": "kafka", "kind": "trouble",
+        "reason": "no broker answers",
+    }  # fmt: skip
+    assert began["way_out"]
+    assert {each["event"] for each in reminders} == {"condition lasts"}
+    assert [each["seconds"] for each in reminders] == [60, 180, 420, 900, 1500, 2100, 2700, 3300]
+    assert (ended["level"], ended["event"], ended["seconds"]) == ("info", "condition ended", 3600.0)
+
+
+def test_a_connection_that_comes_back_at_once_is_no_error_in_the_log() -> None:
+    state = State()
+    state.metrics.disconnected("kafka", Disconnected("reset"), 0.1)
+    state.after(4.0)
+    state.metrics.connected("kafka")
+    state.after(10.0)
+    assert not state.events()
+    state.metrics.disconnected("kafka", Disconnected("reset"), 0.1)
+    state.after(5.0)
+    assert [each["event"] for each in state.events()] == ["condition began"]
+
+
+def test_a_condition_that_comes_and_goes_for_an_hour_does_not_fill_the_log() -> None:
+    state = State()
+    for _ in range(1_200):
+        state.target.problem = "no broker answers"
+        state.after(1.0)
+        state.target.problem = None
+        state.after(2.0)
+    assert len(state.events()) < 200
+
+
+def test_the_history_has_the_rates_of_the_last_minutes_and_no_more() -> None:
+    state = State()
+    message = Message("e", "k")
+    for _ in range(400):
+        state.metrics.read("rabbit", [Delivery(message)] * 10)
+        state.metrics.written["kafka", "q"] += 20
+        state.after(1.0)
+    history = state.health.history.as_json()
+    assert history["step"] == 5.0
+    assert set(history["sources"]["rabbit"]) == {10.0}
+    assert set(history["targets"]["kafka"]) == {20.0}
+    assert len(history["sources"]["rabbit"]) == 60
+
+
+def test_a_window_that_takes_long_to_look_through_is_looked_through_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State()
+    clock, scans = iter(range(10_000)), list[float]()
+    monkeypatch.setattr(health_module, "perf_counter", lambda: next(clock) / 20)  # 50 ms a scan
+    [pending] = state.read()
+
+    def oldest() -> Outgoing:
+        scans.append(state.now)
+        return Outgoing(pending.delivery.message, pending.delivery, "q", context=pending)
+
+    monkeypatch.setattr(state.outlet, "oldest", oldest)
+    state.after(60.0)
+    assert [round(b - a) for a, b in pairwise(scans)] == [4] * (len(scans) - 1)
+    assert len(scans) > 10
+    state.inlet.window.done(pending)
+    state.inlet.window.settle()
+    scans.clear()
+    state.after(60.0)
+    assert not scans
+
+
+# With a pump.
+
+TOPOLOGY = (
+    Topology()
+    .declare_exchange(Exchange("e", "topic"))
+    .declare_queue(Queue("q"))
+    .bind(Binding.to_queue("e", "q", "a.#"))
+)
+
+
+class Counting(Silent):
+    """Has metrics count what is held, as the daemon does."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+
+    def connected(self, name: str) -> None:
+        self.metrics.connected(name)
+
+    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
+        self.metrics.unroutable(source, delivery, fate, reason)
+
+    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
+        self.metrics.gave_up(target, message, failure, fate)
+
+
+@on_a_loop
+async def test_a_message_on_hold_is_counted_once_however_often_it_is_tried() -> None:
+    tries = 0
+
+    def fault(outgoing: Outgoing) -> Failure | None:
+        nonlocal tries
+        tries += 1
+        return Failure("too large", final=True)
+
+    source, target, metrics = MemorySource(name="in"), MemoryTarget("out", fault), Metrics()
+    inlet = Inlet(source)
+    policy = Policy(backoff=Backoff(0.001, 0.002), unroutable=Unroutable.HOLD)
+    routed = 0
+    enough = asyncio.Event()
+
+    class CountingRouter(Router):
+        """Counts what it is asked."""
+
+        def route(self, message: Message) -> Any:
+            nonlocal routed
+            routed += 1
+            if routed >= 20 and tries >= 20:
+                enough.set()
+            return super().route(message)
+
+    pump = Pump([inlet], CountingRouter(TOPOLOGY), {"q": target}, Counting(metrics), policy)
+    loop = asyncio.get_running_loop()
+    health = Health(
+        pump, [inlet], metrics, Journal(level="error", out=io.StringIO()), policy, loop_clock=lambda: loop.time() + 1.0
+    )
+    running = asyncio.create_task(pump.run())
+    source.put(Message("e", "b"))
+    source.put(Message("e", "a.b"))
+    await enough.wait()
+    assert metrics.fates["in", "hold"] == 1
+    assert metrics.fates["out", "hold"] == 1
+    health.look()
+    assert [each.kind for each in health.conditions] == ["held"]
+    assert health.sources["in"].on_hold == 2
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@on_a_loop
+async def test_a_connection_made_or_lost_is_looked_at_at_once() -> None:
+    metrics, inlet, target = Metrics(), Inlet(MemorySource(name="in")), MemoryTarget("out")
+    pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, Counting(metrics))
+    health = Health(pump, [inlet], metrics, Journal(level="error", out=io.StringIO()))
+    looking = asyncio.create_task(health.run())
+    await asyncio.sleep(0)
+    assert [each.kind for each in health.conditions] == ["disconnected", "waiting"]
+    metrics.connected("in")
+    metrics.connected("out")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not health.conditions
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+
+
+def test_the_lag_of_a_source_is_a_series_where_it_is_known() -> None:
+    state = State()
+    state.source._waiting.extend([(0, Message()), (1, Message())])
+    state.after(1.0)
+    config: Any = SimpleNamespace(inlets=[state.inlet])
+    gauges = gauges_of(config, state, state.metrics, state.health, alive=True)  # type: ignore[arg-type]
+    assert gauges["hashstar_lag_messages"][2] == {(("source", "rabbit"),): 2}

@@ -1,0 +1,142 @@
+"""What keeps messages of real brokers from moving is shown within seconds, everywhere, and gone when it is mended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.bridge.daemon.test_daemon import Running, running, waited
+from tests.bridge.daemon.test_metrics import parsed
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+WITHIN = 15.0
+"""Seconds from a cause to the last place that shows it."""
+
+TOPOLOGY = """
+vhost "/"
+exchange events: topic
+queue good
+queue full
+queue gone
+events -> good: "a.#"
+events -> full: "b.#"
+events -> gone: "c.#"
+"""
+
+
+@pytest.fixture
+def name() -> str:
+    return f"hashstar-health-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def channel(rabbitmq: Server, name: str) -> Iterator[BlockingChannel]:
+    """A channel; the queue to read, and those to write: one of them takes two messages and no more."""
+    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
+    channel = connection.channel()
+    channel.exchange_declare(f"{name}-events", "fanout")
+    channel.queue_declare(name, durable=True)
+    channel.queue_bind(name, f"{name}-events")
+    for each in ("good", "gone"):
+        channel.queue_declare(f"{name}-{each}", durable=True)
+    full = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    channel.queue_declare(f"{name}-full", durable=True, arguments=full)
+    yield channel
+    channel.exchange_delete(f"{name}-events")
+    for queue in (name, *[f"{name}-{each}" for each in ("good", "full", "gone")]):
+        channel.queue_delete(queue)
+    connection.close()
+
+
+def configured(folder: Path, server: Server, name: str, dead_letters: str = "") -> Path:
+    (folder / "t.bindings").write_text(TOPOLOGY)
+    url = urlsplit(server.url)
+    address = f"amqp://{url.username or 'guest'}:{url.password or 'guest'}@{url.hostname}:{url.port or 5672}"
+    queues = ", ".join(f'{each} = "{name}-{each}"' for each in ("good", "full", "gone"))
+    path = folder / "bridge.toml"
+    exchange = 'exchange = "events"\n' if dead_letters else ""
+    path.write_text(
+        f'topology = "t.bindings"\nhttp = "127.0.0.1:0"\nlog_format = "json"\n'
+        f'[sources.in]\nurl = "{address}"\nqueue = "{name}"\n{exchange}'
+        f'[targets.out]\nurl = "{address}"\nqueues = {{ {queues} }}\n{dead_letters}'
+    )
+    return path
+
+
+def shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
+    """The reason of a condition, once ``/ready``, the status, a metric and the log show it, which is in time."""
+
+    def reason() -> str | None:
+        rows = [each for each in bridge.status()["conditions"] if (each["endpoint"], each["kind"]) == (endpoint, kind)]
+        return rows[0]["reason"] if rows else None
+
+    def series() -> bool:
+        _, family = parsed(bridge.asked("GET", "/metrics")[1])["hashstar_stalled"]
+        labels = frozenset({("endpoint", endpoint), ("kind", kind)})
+        return family["hashstar_stalled", labels] == 1
+
+    found: str = waited(reason)
+    code, told = bridge.asked("GET", "/ready")
+    assert code == 503
+    assert f"({kind} since " in told
+    waited(series)
+    event = bridge.event("condition began", endpoint=endpoint, kind=kind)
+    assert event["way_out"]
+    assert time.monotonic() - since < WITHIN
+    return found
+
+
+def test_a_message_that_no_queue_gets_is_shown_with_the_key_to_write(
+    rabbitmq: Server, channel: BlockingChannel, name: str, tmp_path: Path
+) -> None:
+    with running(configured(tmp_path, rabbitmq, name)) as bridge:
+        waited(lambda: bridge.asked("GET", "/ready")[0] == 200)
+        began = time.monotonic()
+        channel.basic_publish("", name, b"straight to the queue")
+        reason = shown(bridge, "in", "held", began)
+        assert "no queue of the topology gets it" in reason
+        [condition] = bridge.status()["conditions"]
+        assert 'exchange = "..." in [sources.in]' in condition["way_out"]
+        assert bridge.status()["sources"][0]["on_hold"] == 1
+        assert bridge.status()["fates"] == [{"endpoint": "in", "fate": "hold", "messages": 1}]
+
+
+def test_queues_that_take_nothing_are_shown_until_they_do(
+    rabbitmq: Server, channel: BlockingChannel, name: str, tmp_path: Path
+) -> None:
+    dead_letters = f'[dead_letters]\nurl = "archive:{tmp_path}/dead"\n'
+    with running(configured(tmp_path, rabbitmq, name, dead_letters)) as bridge:
+        waited(lambda: bridge.asked("GET", "/ready")[0] == 200)
+        began = time.monotonic()
+        channel.queue_delete(f"{name}-gone")
+        for n in range(10):
+            for key in ("a", "b", "c"):
+                channel.basic_publish(f"{name}-events", f"{key}.{n % 3}", b"%d" % n)
+        reason = shown(bridge, "out", "backpressure", began)
+        waited(lambda: "queue full" in bridge.status()["conditions"][0]["reason"])
+        assert "takes nothing" in reason
+        assert "the oldest message" in shown(bridge, "in", "stalled", began)
+        target = next(each for each in bridge.status()["targets"] if each["name"] == "out")
+        assert {each["queue"] for each in target["waiting"]} == {"full", "gone"}
+        assert target["queues"]["good"] == 10
+
+        channel.queue_declare(f"{name}-gone", durable=True)
+
+        def emptied() -> bool:
+            channel.queue_purge(f"{name}-full")
+            return bridge.asked("GET", "/ready")[0] == 200 and not bridge.status()["unsettled"]
+
+        waited(emptied)
+        bridge.event("condition ended", endpoint="out", kind="backpressure")
+        assert not bridge.status()["fates"]
+        bridge.process.terminate()
+        assert bridge.ended() == 0

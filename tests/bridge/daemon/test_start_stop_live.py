@@ -1,0 +1,23 @@
+"""Bridges at a real RabbitMQ that are told to end at any moment end in time, and lose nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.soak_start_stop import rabbit_at, soak, soak_processes
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+
+def test_bridges_at_a_broker_end_in_time_and_lose_nothing(rabbitmq: Server, tmp_path: Path) -> None:
+    chance = random.Random(14)
+    with rabbit_at(rabbitmq.url, tmp_path) as rabbit:
+        rounds = soak(rabbit.configs(), 100, chance, rabbit.after)
+        processes = soak_processes(rabbit.files, 10, chance)
+        assert (rounds.failures, processes.failures) == ([], [])
+        assert (rounds.rounds, processes.rounds) == (100, 10)
+        assert rabbit.missing() == set()

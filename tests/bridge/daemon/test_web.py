@@ -1,0 +1,252 @@
+"""What is served: to whom it may, even when the event loop does not turn."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import socket
+import time
+from email.message import Message
+from http.client import HTTPConnection
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bridge.daemon import web as web_module
+from bridge.daemon.config import Config, Http
+from bridge.daemon.health import Health
+from bridge.daemon.journal import Journal
+from bridge.daemon.metrics import Metrics
+from bridge.daemon.web import Web
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.policy import Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import Binding, Exchange, InputError, Queue, Router, Topology
+from tests.bridge.daemon.test_metrics import parsed
+from tests.support.bridge.behaviour import Silent, on_a_loop
+
+TOPOLOGY = (
+    Topology().declare_exchange(Exchange("e", "topic")).declare_queue(Queue("q")).bind(Binding.to_queue("e", "q", "#"))
+)
+
+
+def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Metrics, Pump, str]:
+    """A web server of a pump that does nothing, and its address; on a loop."""
+    inlets = (Inlet(MemorySource(name="in")),)
+    targets = {"q": MemoryTarget("out")}
+    config = Config(
+        "bridge.toml",
+        TOPOLOGY,
+        Policy(),
+        inlets,
+        targets,
+        None,
+        frozenset(),
+        Http(host, port, names),
+        False,
+        1,
+        "text",
+        "info",
+    )
+    metrics = Metrics()
+    pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
+    health = Health(pump, inlets, metrics, Journal(level="error"), config=config.path)
+    metrics.on_change = health.look
+    web = Web(config, pump, metrics, health, asyncio.get_running_loop())
+    return web, metrics, pump, web.start()
+
+
+def ask(address: str, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
+    connection = HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=10)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    finally:
+        connection.close()
+
+
+async def asked(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
+    return await asyncio.to_thread(ask, address, method, path, headers)
+
+
+def check_with_prometheus(text: str) -> None:
+    """Have Prometheus's own client read it: the same samples, with the same types, as our own stricter parser finds."""
+    families = parsed(text)
+    theirs = {family.name: family for family in text_string_to_metric_families(text)}
+    assert theirs.keys() == {name.removesuffix("_total") for name in families}
+    for name, (kind, samples) in families.items():
+        family = theirs[name.removesuffix("_total")]
+        assert family.type == kind
+        assert family.documentation
+        assert {(each.name, frozenset(each.labels.items())) for each in family.samples} == samples.keys()
+
+
+def lines(text: str) -> list[str]:
+    """Without since when."""
+    return [re.sub(r" since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "", line) for line in text.splitlines()]
+
+
+@on_a_loop
+async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_draining() -> None:
+    web, metrics, pump, address = served()
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (
+        503, ["out: not connected yet (disconnected)", "in: waits until out can be written to (waiting)"],
+    )  # fmt: skip
+    metrics.connected("in")
+    metrics.connected("out")
+    assert (await asked(address, "/ready"))[::2] == (200, "ok\n")
+    metrics.disconnected("out", OSError("gone"), 1.0)
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["out: gone (disconnected)"])
+    metrics.connected("out")
+    metrics.disconnected("in", OSError("gone"), 1.0)
+    metrics.ended("in")  # it is not needed any more
+    pump.pause()
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["paused (paused)"])
+    pump.resume()
+    pump.stop()
+    code, _, told = await asked(address, "/ready")
+    assert (code, lines(told)) == (503, ["stopping when all that was read is settled (draining)"])
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+@on_a_loop
+async def test_every_page_says_what_it_is() -> None:
+    web, _, _, address = served()
+    code, kind, metrics = await asked(address, "/metrics?name=x")
+    assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    check_with_prometheus(metrics)
+    assert parsed(metrics)["hashstar_paused"] == ("gauge", {("hashstar_paused", frozenset()): 0.0})
+    code, kind, status = await asked(address, "/status")
+    assert (code, kind, json.loads(status)["version"]) == (200, "application/json", 1)
+    assert (await asked(address, "/coverage"))[0] == 404
+    code, kind, page = await asked(address, "/")
+    assert (code, kind) == (200, "text/html; charset=utf-8")
+    web.stop()
+    # Names are put into the page as texts only, and nothing is fetched from elsewhere.
+    assert "innerHTML" not in page
+    assert not re.search(r'(src|href)="?(https?:)?//', page)
+    told = json.loads(status)
+    rows = {"sources": "source", "targets": "target", "conditions": "condition", "fates": "fate"}
+    web.stop()
+    for part, name in rows.items():
+        shown = {*re.findall(rf"\b{name}\.(\w+)", page)}
+        assert shown
+        assert shown <= documented_status()[part]
+        assert all(row.keys() == documented_status()[part] for row in told[part])
+    assert {*re.findall(r"\bstatus\.(\w+)", page)} <= told.keys()
+
+
+def documented_status() -> dict[str, set[str]]:
+    """The keys of the rows of ``/status``."""
+    return {
+        "sources": {
+            "name", "up", "ended", "places", "messages", "bytes", "redelivered", "filtered", "unreadable", "unsettled",
+            "unsettled_bytes", "fill", "oldest", "oldest_age", "lag", "on_hold", "held",
+        },
+        "targets": {
+            "name", "up", "places", "dead_letters", "in_flight", "held", "oldest_age", "waiting", "queues", "refusals",
+            "latency",
+        },
+        "conditions": {"endpoint", "kind", "reason", "since", "way_out"},
+        "fates": {"endpoint", "fate", "messages"},
+    }  # fmt: skip
+
+
+@on_a_loop
+async def test_a_browser_runs_the_script_of_the_page_and_no_other() -> None:
+    web, _, _, address = served()
+    headers, page = await asyncio.to_thread(answer_of, address)
+    web.stop()
+    policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
+    for name in ("script", "style"):
+        [text] = re.findall(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy[f"{name}-src"] == f"'sha256-{digest}'"
+    assert policy["default-src"] == policy["frame-ancestors"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert not re.search(r'\s(style|on\w+)="', page)  # which the policy forbids
+
+
+def answer_of(address: str) -> tuple[Message[str, str], str]:
+    with urlopen(address, timeout=10) as answer:  # noqa: S310  it is our own
+        return answer.headers, answer.read().decode()
+
+
+@on_a_loop
+async def test_a_page_from_elsewhere_may_neither_look_nor_pause() -> None:
+    web, _, pump, address = served("127.0.0.1", 0, "bridge.example.com")
+    evil = {"Host": "evil.example", "Origin": "http://evil.example", "X-Hashstar": "1"}
+    for method, path in (("POST", "/pause"), ("GET", "/status"), ("GET", "/")):
+        code, _, told = await asked(address, path, method, **evil)
+        assert code == 421
+        assert "http_hosts" in told
+    assert (await asked(address, "/status", Host="bridge.example.com"))[0] == 200
+    await asyncio.sleep(0)
+    assert not pump.paused
+    web.stop()
+
+
+@on_a_loop
+async def test_only_who_sends_the_header_may_pause() -> None:
+    web, _, pump, address = served()
+    assert (await asked(address, "/pause", "POST"))[0] == 403
+    assert (await asked(address, "/pause", "POST", Origin="http://elsewhere"))[0] == 403
+    assert (await asked(address, "/pause", "OPTIONS", Origin="http://elsewhere"))[0] == 501
+    assert (await asked(address, "/pause", "GET"))[0] == 404
+    assert not pump.paused
+    assert (await asked(address, "/pause", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    await asyncio.sleep(0)
+    assert web.status()["paused"]
+    assert (await asked(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    await asyncio.sleep(0)
+    assert not pump.paused
+    web.stop()
+
+
+@on_a_loop
+async def test_a_loop_that_does_not_turn_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_module, "SLOW", 0.2)
+    web, _, _, address = served()
+    assert (await asked(address, "/live"))[0] == 200
+    time.sleep(0.5)  # noqa: ASYNC251  so that it does not turn
+    assert ask(address, "GET", "/live", {})[::2] == (503, "the event loop does not turn\n")
+    assert ask(address, "GET", "/ready", {})[::2] == (503, "the event loop does not turn\n")
+    await asyncio.sleep(0.1)
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+@on_a_loop
+async def test_an_address_that_cannot_be_had_is_told() -> None:
+    web, _, _, address = served()
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(InputError, match=f"http: 127.0.0.1:{port} cannot be served: Address already in use"):
+        served(port=port)
+    web.stop()
+
+
+@on_a_loop
+async def test_an_address_of_ip_6_may_be_served() -> None:
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    web, _, _, address = served("::1")
+    assert re.fullmatch(r"http://\[::1\]:\d+/", address)
+    assert (await asked(address, "/live"))[0] == 200
+    web.stop()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,109 @@
+"""Several workers as one command: its exit code, and that none outlives a stop; each is a small program here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, run_workers
+from tests.support.bridge.behaviour import on_a_loop
+
+SECONDS = 60.0
+"""A test that takes longer hangs."""
+
+
+class Journal:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def tell(self, level: str, event: str, **_: Any) -> None:
+        self.told.append(event)
+
+    def hung_up(self) -> None:
+        """Nothing."""
+
+
+def program(text: str) -> list[str]:
+    """A command that runs a text, in which ``number`` is the worker's."""
+    return [sys.executable, "-S", "-c", f"import os, signal, sys, time\nnumber = int(sys.argv[-1])\n{text}"]
+
+
+async def ended(codes: Sequence[int]) -> int:
+    """The exit code of workers that end by themselves, each with its code."""
+    config: Any = SimpleNamespace(workers=len(codes), warnings=[], path="bridge.toml")
+    journal: Any = Journal()
+    command = program(f"os._exit({list(codes)}[number - 1])")
+    return await asyncio.wait_for(run_workers(config, journal, command), SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ([SETTLED, SETTLED], SETTLED),
+        ([NOT_SETTLED, SETTLED], NOT_SETTLED),
+        ([SETTLED, NOT_SETTLED, SETTLED], NOT_SETTLED),
+        ([SETTLED, WRONG], WRONG),
+    ],
+)
+def test_the_exit_code_of_all_is_that_of_the_worst(codes: list[int], code: int) -> None:
+    @on_a_loop
+    async def run() -> None:
+        assert await ended(codes) == code
+
+    run()
+
+
+@on_a_loop
+async def test_a_worker_that_is_being_started_when_all_are_to_stop_stops_too() -> None:
+    journal: Any = Journal()
+    worker = _Worker(1, program("time.sleep(600)"), journal)
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0)
+    process: Any = worker._process
+    assert process is None  # it is being started
+    worker.signal(signal.SIGTERM)
+    try:
+        assert await asyncio.wait_for(asyncio.shield(running), 20.0) == SETTLED
+    finally:
+        if worker._process is not None and worker._process.returncode is None:
+            worker._process.kill()
+        running.cancel()
+    assert worker.code == SETTLED
+
+
+@on_a_loop
+async def test_a_worker_that_dies_when_it_is_to_stop_has_not_settled_all(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    text = f"signal.signal(signal.SIGTERM, lambda *_: os._exit(3))\nopen({str(ready)!r}, 'w').close()\ntime.sleep(600)"
+    journal: Any = Journal()
+    worker = _Worker(1, program(text), journal)
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(SECONDS):
+        while not ready.exists():  # noqa: ASYNC110  another process makes it
+            await asyncio.sleep(0.01)
+    worker.signal(signal.SIGTERM)
+    assert await asyncio.wait_for(running, SECONDS) == NOT_SETTLED
+    assert worker.code == NOT_SETTLED
+    assert journal.told == []  # it is not started again
+
+
+@on_a_loop
+async def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("bridge.daemon.workers.AGAIN", SimpleNamespace(delay=lambda attempt, _: 0.01 * attempt))
+    count = tmp_path / "count"
+    text = f"f = open({str(count)!r}, 'a+'); f.write('x'); f.seek(0); os._exit(3 if len(f.read()) < 3 else 0)"
+    journal: Any = Journal()
+    worker = _Worker(1, program(text.replace("f.seek", "f.flush(); f.seek")), journal)
+    assert await asyncio.wait_for(worker.run(), SECONDS) == SETTLED
+    assert worker.code == SETTLED
+    assert count.read_text() == "xxx"
+    assert journal.told == ["worker died"] * 2

@@ -1,0 +1,621 @@
+"""Archives as endpoints: what is confirmed is there after any crash, once, and a replay goes on where it was left."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.parquet import ParquetWriter
+from bindings.archive.reading import Bias
+from bindings.archive.record import Record, Rows, batch_of, records_of
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Outgoing
+from bridge.endpoints.archive import spool as spool_module
+from bridge.endpoints.archive.columns import folder_name, spooled
+from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
+from bridge.endpoints.archive.replay import Window
+from bridge.endpoints.archive.rotation import rotate
+from bridge.endpoints.archive.rows import restored, rows_of
+from bridge.endpoints.archive.spool import Spool, frames_of, locked, spools_in
+from bridge.endpoints.memory import MemorySource
+from bridge.pump.policy import Backoff, Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import InputError, Message
+from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.field_values import Typed, type_and_value
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.route import Placement
+from tests.exchange.amqp.test_codec import properties as any_properties
+from tests.exchange.amqp.test_codec import tables as any_tables
+from tests.support.bridge.behaviour import (
+    Place,
+    Silent,
+    SourceBehaviour,
+    TargetBehaviour,
+    Told,
+    on_a_loop,
+    router_to,
+    sent,
+)
+
+FOUR = Partitioning.parse("kafka.murmur2 over 4")
+NOON = 1_700_000_000_000_000
+"""A time, in microseconds since 1970."""
+
+CHANGED: dict[str, Any] = {}
+UNHELD = Message("", "key.0", CHANGED)
+CHANGED["an object"] = object()  # a message keeps the mapping, and checks it once
+
+
+def records_in(path: Path) -> list[Record]:
+    """All records of an archive, in the order of its files."""
+    return [
+        record for form, split in detect(str(path)).plan() for item in form.read(split) for record in records_of(item)
+    ]
+
+
+def parts_in(path: Path) -> list[Path]:
+    """The files of an archive that others see."""
+    return sorted(part for part in path.rglob("*.parquet") if "/." not in str(part.relative_to(path.parent)))
+
+
+def hidden_in(path: Path) -> list[Path]:
+    """What they do not see."""
+    return sorted(path.glob(".*"))
+
+
+def bodies_in(path: Path) -> list[bytes]:
+    return [record.message.body for record in records_in(path)]
+
+
+def write_part(path: Path, messages: Sequence[Message], times: Sequence[int | None] = ()) -> None:
+    """An archive of these, which appears at once."""
+    times = times or [NOON + n for n in range(len(messages))]
+    with ParquetWriter(path.with_name(f".{path.name}"), Bias.EVERYTHING) as writer:
+        writer.write(batch_of([Record(m, t) for m, t in zip(messages, times, strict=True)]))
+    path.with_name(f".{path.name}").rename(path)
+
+
+def numbered(count: int) -> list[Message]:
+    return [Message("in", f"key.{n % 3}", {"n": n}, {"message_id": str(n)}, b"%d" % n) for n in range(count)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    written, read = tmp_path / "written", tmp_path / "read"
+    read.mkdir()
+    parts = iter(range(10_000))
+    return Place(
+        make_source=lambda: ArchiveSource("replay", str(read), tmp_path / "state.json", follow=True),
+        make_target=lambda: ArchiveTarget("archive", written, {"queue": ""}),
+        put=lambda messages: write_part(read / f"{next(parts):05}", messages),
+        read_all=lambda count: [record.message for record in records_in(written)],
+        refused=("queue", UNHELD),
+    )
+
+
+class TestArchiveSource(SourceBehaviour):
+    """Of a folder that is followed."""
+
+
+class TestArchiveTarget(TargetBehaviour):
+    """Of a folder that is new."""
+
+
+async def written_to(target: ArchiveTarget, messages: Sequence[Message], queue: str = "queue") -> Told:
+    """Told what a target says of messages when it was given them, and closed."""
+    told = Told()
+    await target.open(told)
+    sent(target, told, messages, queue)
+    await told.answers(len(messages))
+    await target.close()
+    return told
+
+
+@on_a_loop
+async def test_a_message_has_all_that_it_had(tmp_path: Path) -> None:
+    headers = {"a": Typed("short", 1), "CC": ["other"], "b": 1.5, "n": {"x": [None, True]}}
+    message = Message(
+        "ex\udcff", "k\0.\udc80", headers, {"delivery_mode": 2, "priority": 0, "message_id": "m"}, b"\0\xff"
+    )
+    target = ArchiveTarget("a", tmp_path, {"queue": ""})
+    told = Told()
+    await target.open(told)
+    target.send(
+        [Outgoing(message, Delivery(message, position=7, identity="id-1", time=NOON, origin="t-1 at 7"), "queue")]
+    )
+    await told.answers(1)
+    await target.close()
+    [record] = records_in(tmp_path)
+    assert type_and_value(record.message.headers) == type_and_value({**headers, "x-hashstar-id": "id-1"})
+    assert record.message.properties == message.properties
+    assert (record.message.exchange, record.message.routing_key) == (message.exchange, message.routing_key)
+    assert record.message.body == message.body
+    assert (record.time, record.source, record.offset, record.size) == (NOON, "t-1", 7, 2)
+    assert [path.parent.name for path in parts_in(tmp_path)] == ["day=2023-11-14"]
+    assert not hidden_in(tmp_path)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_tables, any_properties)
+def test_the_rows_of_a_spool_are_those_that_the_messages_make(
+    headers: dict[str, Any], properties: dict[str, Any]
+) -> None:
+    message = message_of("e", "k", ContentHeader.of(headers, properties), b"body")
+    rows = Rows("somewhere")
+    try:
+        rows.add(message, NOON, offset=3)
+        "".join([text for text in properties.values() if isinstance(text, str)]).encode()
+    except (InputError, UnicodeEncodeError):
+        return  # the next tests have those
+    outgoing = Outgoing(message, Delivery(message, position=3, time=NOON, origin="somewhere"), "queue")
+    assert rows_of(spooled([outgoing], {"queue": ""}, 0).batch).equals(rows.batch())
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_tables, any_properties)
+def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], properties: dict[str, Any]) -> None:
+    content = ContentHeader.of(headers or None, properties)
+    message = message_of("e", "k", content, b"body")
+    outgoing = Outgoing(message, Delivery(message), "queue")
+    [record] = records_of(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
+    again = content_of(restored(record.message))
+    assert again.properties() == properties
+    assert type_and_value(again.headers()) == type_and_value(content.headers())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ContentHeader.of({"CC": "no array"}, {"message_id": "m"}),
+        ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz"),
+        ContentHeader(b"\x20\0\0\0\xff\xff"),
+        ContentHeader(b"\x80\0\x05ab"),
+    ],
+)
+def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(content: ContentHeader) -> None:
+    message = message_of("e", "k", content, b"body")
+    outgoing = Outgoing(message, Delivery(message, identity="id-1"), "queue")
+    [record] = records_of(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
+    assert record.message.headers["hashstar-reason"]
+    assert record.message.headers["x-hashstar-id"] == "id-1"
+    again = restored(record.message)
+    assert again.headers.content.raw == content.raw  # type: ignore[attr-defined]  # it is lazy
+    assert again.body == b"body"
+
+
+@on_a_loop
+async def test_each_queue_and_partition_has_its_folder(tmp_path: Path) -> None:
+    target = ArchiveTarget("a", tmp_path, {"one": "queue=one", "two": "deep/er", "three": ""})
+    told = Told()
+    await target.open(told)
+    messages = []
+    for n, (queue, partition) in enumerate([("one", 0), ("one", 3), ("two", None), ("three", None), ("one", 3)]):
+        message = Message("", "k", body=b"%d" % n)
+        placement = Placement(queue, partition, None, "k", None, "", FOUR) if queue == "one" else None
+        messages.append(Outgoing(message, Delivery(message, time=NOON), queue, placement, n))
+    target.send(messages)
+    await told.answers(5)
+    await target.close()
+    parts = parts_in(tmp_path)
+    day = "day=2023-11-14"
+    assert [str(path.parent.relative_to(tmp_path)) for path in parts] == [
+        day, f"deep/er/{day}", f"queue=one/partition=0/{day}", f"queue=one/partition=3/{day}",
+    ]  # fmt: skip
+    assert [bodies_in(path) for path in parts] == [[b"3"], [b"2"], [b"0"], [b"1", b"4"]]
+
+
+def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
+    assert [folder_name(name) for name in ("orders", "a/b", "ü=1", "50%", "x y")] == [
+        "orders", "a%2Fb", "%C3%BC%3D1", "50%25", "x y",
+    ]  # fmt: skip
+
+
+@on_a_loop
+async def test_it_can_be_audited_while_it_grows(tmp_path: Path) -> None:
+    target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_seconds=0.5)
+    told = Told()
+    await target.open(told)
+    sent(target, told, numbered(10), "queue")
+    await told.answers(10)
+    assert not parts_in(tmp_path)
+    while not parts_in(tmp_path):  # noqa: ASYNC110  nobody tells
+        await asyncio.sleep(0.05)
+    assert len(records_in(tmp_path)) == 10
+    sent(target, told, numbered(5), "queue")
+    await told.answers(15)
+    assert len(records_in(tmp_path)) in (10, 15)  # never some of a spool
+    await target.close()
+    assert len(records_in(tmp_path)) == 15
+    assert not hidden_in(tmp_path)
+
+
+@on_a_loop
+async def test_a_spool_that_is_large_enough_becomes_parts(tmp_path: Path) -> None:
+    target = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1_000, gather_seconds=0)
+    told = Told()
+    await target.open(told)
+    for n in range(5):
+        sent(target, told, [Message("", "k", body=b"%d" % n * 2_000)], "queue")
+        await told.answers(n + 1)
+    await target.close()
+    assert len(parts_in(tmp_path)) == 5
+    assert [body[:1] for body in bodies_in(tmp_path)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+# Crashes.
+
+
+def spool_of(folder: Path, messages: Sequence[Message], batches: int = 3) -> Spool:
+    """A spool of these, in several batches."""
+    spool = Spool(folder)
+    step = -(-len(messages) // batches)
+    for n in range(0, len(messages), step):
+        outgoing = [Outgoing(m, Delivery(m, time=NOON), "queue") for m in messages[n : n + step]]
+        spool.append(spooled(outgoing, {"queue": ""}, 0).batch)
+    return spool
+
+
+def test_a_tail_that_is_torn_anywhere_is_dropped_and_all_before_it_is_there(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    spool = spool_of(whole, numbered(30))
+    spool.close()
+    data = spool.path.read_bytes()
+    sizes = [frame.size for frame in frames_of(spool.path)]
+    begin = len(data) - sum(sizes)
+    for cut in {*range(0, len(data), 97), begin, begin + sizes[0], len(data) - 1, len(data)}:
+        folder = tmp_path / f"cut-{cut}"
+        folder.mkdir()
+        path = folder / spool.path.name
+        # As after a loss of power: the length may be there already, and not what is in it.
+        path.write_bytes(data[:cut] + (b"\xaa" * 50 if cut % 2 else b""))
+        ends = [begin + sum(sizes[: n + 1]) for n in range(len(sizes))]
+        expected = 10 * sum(end <= cut for end in ends)
+        told = rotate(path)
+        assert told is not None
+        assert told.rows == expected
+        assert not told.damaged
+        assert not hidden_in(folder)
+        if expected:
+            assert [record.message.headers["n"] for record in records_in(folder)] == list(range(expected))
+
+
+def test_damage_in_the_midst_loses_no_other_batch_and_keeps_the_spool(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, numbered(30))
+    spool.close()
+    data = bytearray(spool.path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    spool.path.write_bytes(data)
+    told = rotate(spool.path)
+    assert told is not None
+    assert told.damaged
+    assert [record.message.headers["n"] for record in records_in(tmp_path)] == [*range(10), *range(20, 30)]
+    assert [path.name[:9] for path in tmp_path.glob(".*")] == [".damaged-"]
+
+
+def test_a_crash_between_naming_the_parts_and_removing_the_spool_doubles_nothing(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, numbered(30))
+    spool.close()
+    data = spool.path.read_bytes()
+    rotate(spool.path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    spool.path.write_bytes(data)
+    (tmp_path / f".making-{spool_module.token_of(spool.path)}").mkdir()
+    assert rotate(spool.path) is not None
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
+    assert len(records_in(tmp_path)) == 30
+    assert not hidden_in(tmp_path)
+
+
+def test_a_spool_that_is_somebodys_is_left_alone(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, numbered(3))
+    assert locked(spool.path) is None
+    assert rotate(spool.path) is None
+    assert spools_in(tmp_path) == [spool.path]
+    spool.close()
+    assert rotate(spool.path) is not None
+    assert rotate(spool.path) is None
+
+
+def test_tokens_rise_even_when_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = spool_module._new_token()
+    monkeypatch.setattr(spool_module, "time_ns", lambda: 0)
+    assert first < spool_module._new_token() < spool_module._new_token()
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.archive.config import ArchiveTarget
+from exchange import Message
+
+class Told:
+    count = 0
+    def confirmed(self, messages):
+        for outgoing in messages:
+            print(outgoing.message.body.decode(), flush=True)
+
+async def main():
+    target = ArchiveTarget("a", Path(sys.argv[1]), {"queue": ""}, rotate_bytes=20_000)
+    await target.open(Told())
+    n = int(sys.argv[2])
+    while True:
+        messages = [Message("", "k", body=b"%d" % each) for each in range(n, n + 20)]
+        target.send([Outgoing(message, Delivery(message), "queue") for message in messages])
+        n += 20
+        await asyncio.sleep(0.002)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_confirmed_is_there_after_kill_9_and_once(tmp_path: Path) -> None:
+    confirmed: list[int] = []
+    for turn in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(tmp_path), str(turn * 1_000_000)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(700)]
+        process.kill()
+        lines += process.stdout.readlines()
+        process.stdout.close()
+        process.wait()
+        confirmed += [int(line) for line in lines if line.endswith("\n")]
+    asyncio.run(written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), []))
+    found = [int(body) for body in bodies_in(tmp_path)]
+    assert len(found) == len({*found})
+    assert {*confirmed} <= {*found}
+    assert not list(tmp_path.glob(".spool-*"))
+
+
+@on_a_loop
+async def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
+    targets = [ArchiveTarget(name, tmp_path, {"queue": ""}, rotate_bytes=5_000) for name in "ab"]
+    tolds = [Told(), Told()]
+    for target, told in zip(targets, tolds, strict=True):
+        await target.open(told)
+    for n in range(20):
+        for which, (target, told) in enumerate(zip(targets, tolds, strict=True)):
+            sent(
+                target,
+                told,
+                [Message("", "k", body=b"%d %d" % (which, m)) for m in range(n * 10, n * 10 + 10)],
+                "queue",
+            )
+        await asyncio.sleep(0.01)
+    for told in tolds:
+        await told.answers(200)
+    for target in targets:
+        await target.close()
+    found = bodies_in(tmp_path)
+    assert len(found) == 400
+    assert {*found} == {b"%d %d" % (which, n) for which in (0, 1) for n in range(200)}
+
+
+# Disks.
+
+
+class FullDisk:
+    """A disk that has room for so many bytes, until it is made larger."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, file: int, data: Any) -> int:
+        if file < 3:
+            return self._write(file, data)
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(file, memoryview(data)[: self.room])
+        self.room -= written
+        return written
+
+
+@on_a_loop
+async def test_a_full_disk_is_a_lost_connection_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch, 20_000)
+    source = MemorySource(numbered(2_000))
+    source.end()
+    told: list[tuple[str, str]] = []
+
+    class Events(Silent):
+        def disconnected(self, name: str, error: Exception, wait: float) -> None:
+            told.append((name, str(error)))
+            if len(told) == 4:
+                disk.room = 1 << 30
+
+    policy = Policy(300, reconnect=Backoff(0.01, 0.02))
+    target = ArchiveTarget("a", tmp_path, {"queue": ""})
+    await Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Events(), policy).run()
+    assert set(told) == {("a", f"{tmp_path}: cannot be written: No space left on device")}
+    assert sorted(int(body) for body in bodies_in(tmp_path)) == list(range(2_000))  # and none is twice
+    assert not hidden_in(tmp_path)
+
+
+@on_a_loop
+async def test_a_sync_that_failed_is_not_believed_when_it_goes_well_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, fail = os.fdatasync, [True]
+
+    def fdatasync(file: int) -> None:
+        if fail:
+            fail.clear()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(file)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    await target.open(told)
+    sent(target, told, numbered(3), "queue")
+    await told.loss()
+    assert not told.confirmations
+    await target.close()
+    assert not parts_in(tmp_path)
+
+
+@on_a_loop
+async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_stays(tmp_path: Path) -> None:
+    spool_of(tmp_path, numbered(3)).close()
+    (tmp_path / "day=2023-11-14").write_bytes(b"in the way")
+    target = ArchiveTarget("a", tmp_path, {"queue": ""})
+    for _ in range(2):
+        with pytest.raises(Disconnected, match="day=2023-11-14"):
+            await target.open(Told())
+    await target.close()
+    assert len(spools_in(tmp_path)) == 1
+    (tmp_path / "day=2023-11-14").unlink()
+    await written_to(target, numbered(1))
+    assert len(records_in(tmp_path)) == 4
+
+
+@on_a_loop
+async def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Disconnected, match="there is a file"):
+            await ArchiveTarget("a", path, {"queue": ""}).open(Told())
+
+
+# Replays.
+
+
+async def replayed(source: ArchiveSource) -> list[Delivery]:
+    """All deliveries until the end, settled."""
+    await source.open()
+    found: list[Delivery] = []
+    try:
+        while True:
+            found += await source.read(7)
+    except EndOfStream:
+        if found:
+            source.settle(found[-1])
+        return found
+    finally:
+        await source.close()
+
+
+@on_a_loop
+async def test_what_was_archived_is_replayed_as_it_was(tmp_path: Path) -> None:
+    messages = numbered(100)
+    await written_to(ArchiveTarget("a", tmp_path / "a", {"queue": ""}), messages)
+    found = [delivery.message for delivery in await replayed(ArchiveSource("r", str(tmp_path / "a"), None))]
+    assert [type_and_value(m.headers) for m in found] == [type_and_value(m.headers) for m in messages]
+    assert [(m.exchange, m.routing_key, dict(m.properties), m.body) for m in found] == [
+        (m.exchange, m.routing_key, dict(m.properties), m.body) for m in messages
+    ]
+
+
+@on_a_loop
+async def test_a_replay_ends_and_a_second_one_has_only_what_came_since(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write_part(archive / "a", numbered(10))
+    write_part(archive / "b", numbered(20)[10:])
+    source = ArchiveSource("r", str(archive), tmp_path / "state")
+    assert [int(d.message.body) for d in await replayed(source)] == list(range(20))
+    assert await replayed(source) == []
+    write_part(archive / "aa", numbered(25)[20:])
+    again = ArchiveSource("r", str(archive), tmp_path / "state")
+    assert [int(d.message.body) for d in await replayed(again)] == list(range(20, 25))
+
+
+@on_a_loop
+async def test_a_file_that_others_append_to_is_followed(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    line = '{"exchange": "in", "routing_key": "k", "body": "%d"}\n'
+    file.write_text("".join(line % n for n in range(3)))
+    source = ArchiveSource("r", str(file), tmp_path / "state", follow=True)
+    await source.open()
+    found = [*await source.read(10)]
+    with file.open("a") as more:
+        more.write((line % 3)[:-20])
+        more.flush()
+        await asyncio.sleep(0.6)
+        more.write((line % 3)[-20:] + line % 4)
+    while len(found) < 5:
+        found += await source.read(10)
+    source.settle(found[3])
+    await source.close()
+    assert [d.message.body for d in found] == [b"0", b"1", b"2", b"3", b"4"]
+    again = ArchiveSource("r", str(file), tmp_path / "state")
+    assert [d.message.body for d in await replayed(again)] == [b"4"]
+
+
+@on_a_loop
+async def test_a_replay_at_a_speed_keeps_the_times(tmp_path: Path) -> None:
+    write_part(tmp_path / "a", numbered(4), [NOON, NOON + 1_000_000, NOON + 500_000, NOON + 2_000_000])
+    source = ArchiveSource("r", str(tmp_path / "a"), None, speed=5.0)
+    await source.open()
+    times: list[float] = []
+    began = time.monotonic()
+    while len(times) < 4:
+        found = await source.read(10)
+        times += [time.monotonic() - began] * len(found)
+    await source.close()
+    assert times[1] >= 0.2 - 0.02
+    assert times[2] == pytest.approx(times[1], abs=0.1)  # it is earlier than the one before
+    assert times[3] >= 0.4 - 0.02
+
+
+@on_a_loop
+async def test_since_and_until_bound_a_replay(tmp_path: Path) -> None:
+    write_part(tmp_path / "a", numbered(6), [NOON, NOON + 1, NOON + 2, NOON + 3, None, NOON + 4])
+    source = ArchiveSource("r", str(tmp_path / "a"), None, window=Window(NOON + 1, NOON + 4))
+    assert [int(d.message.body) for d in await replayed(source)] == [1, 2, 3]
+
+
+@on_a_loop
+async def test_records_that_cannot_be_read_or_have_no_body_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = '{"exchange": "in", "routing_key": "k", "body": "x"}\n'
+    (tmp_path / "a.jsonl").write_text(good + "no JSON\n" + '{"exchange": "in", "routing_key": "k"}\n' + good)
+    source = ArchiveSource("r", str(tmp_path / "a.jsonl"), None)
+    found = await replayed(source)
+    assert [d.message.body for d in found] == [b"x", b"x"]
+    assert sum(source.unreadable.values()) == 2
+    assert "a.jsonl at" in caplog.text
+    whole = await replayed(ArchiveSource("r", str(tmp_path / "a.jsonl"), None, without_bodies=True))
+    assert [d.message.body for d in whole] == [b"x", b"", b"x"]
+
+
+@on_a_loop
+async def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Disconnected, match="no such file"):
+        await ArchiveSource("r", str(tmp_path / "none"), None).open()
+    (tmp_path / "state").write_text("[]")
+    with pytest.raises(Disconnected, match="remove it"):
+        await ArchiveSource("r", str(tmp_path), tmp_path / "state").open()
+    (tmp_path / "notes").write_text("no archive")
+    with pytest.raises(Disconnected, match="is an archive that can be audited"):
+        await ArchiveSource("r", str(tmp_path), None).open()
+
+
+@on_a_loop
+async def test_a_replay_through_a_pump_into_an_archive_is_the_archive(tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    write_part(first / "a", numbered(1_000))
+    source = ArchiveSource("r", str(first), tmp_path / "state")
+    target = ArchiveTarget("a", tmp_path / "second", {"queue": ""})
+    await Pump([Inlet(source)], router_to("queue"), {"queue": target}, Silent(), Policy()).run()
+    assert bodies_in(tmp_path / "second") == bodies_in(first)
+    assert [r.time for r in records_in(tmp_path / "second")] == [r.time for r in records_in(first)]

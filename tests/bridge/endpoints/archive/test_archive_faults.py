@@ -1,0 +1,635 @@
+"""Archives whatever a publisher writes and an operator does: nothing hangs, nothing is lost, all of it is said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.parquet import ParquetWriter
+from bindings.archive.reading import COPIES, Bias
+from bindings.archive.record import Record, batch_of, records_of
+from bridge.cli import hashstar
+from bridge.endpoint import Delivery, Disconnected, Finding, Layout, Misfit, Outgoing
+from bridge.endpoints.archive import reading, replay
+from bridge.endpoints.archive.columns import spooled
+from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
+from bridge.endpoints.archive.replay import Replay, Window
+from bridge.endpoints.archive.rotation import Rotator, rotate
+from bridge.endpoints.archive.rows import RAW_HEADER, restored, rows_of
+from bridge.endpoints.archive.spool import Spool, spools_in
+from bridge.endpoints.memory import MemorySource
+from bridge.pump.policy import Backoff, Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import Message, Topology
+from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.field_values import Typed
+from tests.bridge.endpoints.archive.test_archive import (
+    NOON,
+    bodies_in,
+    hidden_in,
+    numbered,
+    parts_in,
+    records_in,
+    replayed,
+    spool_of,
+    write_part,
+    written_to,
+)
+from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.bridge.behaviour import Silent, Told, on_a_loop, router_to, sent
+
+FAST = Policy(300, reconnect=Backoff(0.01, 0.02))
+
+
+def outgoing_of(message: Message, **known: Any) -> Outgoing:
+    return Outgoing(message, Delivery(message, **known), "queue")
+
+
+# What publishers write.
+
+
+@pytest.mark.parametrize("odd", [2**63, 1_763_800_000_000_000 * 1_000_000, -(2**63) - 1, 2**80])
+def test_a_time_or_position_of_more_than_64_bits_is_unknown_and_its_message_is_there(odd: int) -> None:
+    messages = numbered(3)
+    outgoing = [outgoing_of(messages[0], time=NOON, position=1), outgoing_of(messages[1], time=odd, position=odd)]
+    outgoing.append(outgoing_of(messages[2], time=NOON + 1, position=2))
+    made = spooled(outgoing, {"queue": ""}, NOON + 5)
+    assert not made.refused
+    assert made.batch.column("time").to_pylist() == [NOON, NOON + 5, NOON + 1]
+    assert made.batch.column("offset").to_pylist() == [1, 0, 2]
+
+
+@on_a_loop
+async def test_a_timestamp_in_microseconds_holds_nothing_up(tmp_path: Path) -> None:
+    stamp = Typed("timestamp", 1_763_800_000_000_000)
+    messages = [Message("in", "key.1", {}, {"timestamp": stamp} if n == 1 else {}, b"%d" % n) for n in range(4)]
+    source = MemorySource(messages)
+    source.end()
+
+    class Odd(MemorySource):
+        async def read(self, limit: int) -> Sequence[Delivery]:
+            found = await source.read(limit)
+            for delivery in found:
+                if "timestamp" in delivery.message.properties:
+                    delivery.time = stamp.value * 1_000_000  # as a source that does not look
+            return found
+
+        def settle(self, delivery: Delivery) -> None:
+            source.settle(delivery)
+
+    target = ArchiveTarget("a", tmp_path, {"queue": ""})
+    await Pump([Inlet(Odd())], router_to("queue"), {"queue": target}, Silent(), FAST).run()
+    assert sorted(bodies_in(tmp_path)) == [b"0", b"1", b"2", b"3"]
+    assert [r.message.properties["timestamp"] for r in records_in(tmp_path) if r.message.body == b"1"] == [stamp]
+    assert not source.unsettled
+
+
+ODD_ERRORS = [
+    struct.error("x"),
+    RecursionError(),
+    OverflowError("x"),
+    UnicodeError("x"),
+    KeyError("x"),
+    ZeroDivisionError(),
+]
+
+
+@pytest.mark.parametrize("error", ODD_ERRORS, ids=lambda error: type(error).__name__)
+def test_a_message_that_cannot_be_written_is_refused_alone(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(message: Message) -> ContentHeader:
+        if message.body in (b"3", b"7", b"8"):
+            raise error
+        return content_of(message)
+
+    monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
+    made = spooled([outgoing_of(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
+    assert [each.message.body for each, _ in made.refused] == [b"3", b"7", b"8"]
+    assert all(failure.final and failure.reason for _, failure in made.refused)
+    assert [each.message.body for each in made.messages] == [b"%d" % n for n in range(20) if n not in (3, 7, 8)]
+    assert made.batch.num_rows == 17
+
+
+def test_too_little_memory_is_no_message_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Message) -> ContentHeader:
+        raise MemoryError
+
+    monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
+    with pytest.raises(MemoryError):
+        spooled([outgoing_of(Message())], {"queue": ""}, NOON)
+
+
+# Tasks that end.
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), OSError(5, "Input/output error"), MemoryError()])
+@on_a_loop
+async def test_whatever_ends_the_writing_is_a_lost_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Spool, "append", fail)
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    await target.open(told)
+    sent(target, told, numbered(3), "queue")
+    await told.loss()
+    assert not told.confirmations
+    assert type(error).__name__ in str(told.losses[0]) or str(tmp_path) in str(told.losses[0])
+    await target.close()
+
+
+@on_a_loop
+async def test_whatever_ends_the_making_of_parts_is_a_lost_connection_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+
+        async def fail(*_: object) -> None:
+            raise RuntimeError("broken")
+
+        patched.setattr(Rotator, "rotate", fail)
+        target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Told()
+        await target.open(told)
+        sent(target, told, numbered(3), "queue")
+        await told.loss()
+        assert "broken" in str(told.losses[0])
+        await target.close()
+    await written_to(target, [])
+    assert sorted(bodies_in(tmp_path)) == [b"0", b"1", b"2"]
+
+
+# Headers that could be forged.
+
+
+def archived(message: Message) -> Record:
+    """The row that a target makes of a message."""
+    [record] = records_of(rows_of(spooled([outgoing_of(message)], {"queue": ""}, NOON).batch))
+    return record
+
+
+@pytest.mark.parametrize(
+    "forged", [b"", b"\x20", b"\x80\0\x05ab", ContentHeader.of({"tenant": "victim"}, {"user_id": "admin"}).raw]
+)
+def test_a_header_with_the_name_of_ours_forges_nothing(forged: bytes) -> None:
+    message = Message("e", "k", {RAW_HEADER: forged, "tenant": "attacker"}, {"user_id": "attacker"}, b"body")
+    again = restored(archived(message).message)
+    assert dict(again.headers) == {RAW_HEADER: forged, "tenant": "attacker"}
+    assert again.properties["user_id"] == "attacker"
+
+
+def test_what_is_kept_as_bytes_stands_where_no_publisher_writes() -> None:
+    content = ContentHeader(b"\x20\0\0\0\0\x05\x01aZzz")
+    record = archived(message_of("e", "k", content, b"body"))
+    assert record.message.properties == {RAW_HEADER: content.raw}
+    assert RAW_HEADER not in record.message.headers
+
+
+@on_a_loop
+async def test_a_forged_header_poisons_no_replay(tmp_path: Path) -> None:
+    messages = [*numbered(2), Message("in", "k", {RAW_HEADER: b""}, {}, b"2")]
+    await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), messages)
+    found = await replayed(ArchiveSource("r", str(tmp_path), None))
+    assert [delivery.message.body for delivery in found] == [b"0", b"1", b"2"]
+
+
+@on_a_loop
+async def test_an_archive_of_before_is_replayed_as_it_shows_itself(tmp_path: Path) -> None:
+    raw = ContentHeader.of({"CC": "no array"}, {"message_id": "m"}).raw
+    write_part(tmp_path / "a", [Message("e", "k", {"hashstar-reason": "why", RAW_HEADER: raw}, {}, b"body")])
+    [delivery] = await replayed(ArchiveSource("r", str(tmp_path / "a"), None))
+    assert dict(delivery.message.headers) == {"hashstar-reason": "why", RAW_HEADER: raw}
+
+
+@pytest.mark.parametrize("error", [None, *ODD_ERRORS], ids=lambda error: type(error).__name__)
+@on_a_loop
+async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None
+) -> None:
+    write_part(
+        tmp_path / "a", [*numbered(2), Message("e", "k", {}, {RAW_HEADER: b""}, b"bad"), Message("e", "k", body=b"3")]
+    )
+    if error is not None:
+
+        def fail(message: Message) -> Message:
+            if message.body == b"bad":
+                raise error
+            return message
+
+        monkeypatch.setattr(reading, "restored", fail)
+    source = ArchiveSource("r", str(tmp_path / "a"), None)
+    assert [delivery.message.body for delivery in await replayed(source)] == [b"0", b"1", b"3"]
+    assert sum(source.unreadable.values()) == 1
+    assert "parquet at 2: cannot be restored" in caplog.text
+
+
+@on_a_loop
+async def test_a_message_whose_header_is_malformed_is_given_with_the_identity_of_its_row(tmp_path: Path) -> None:
+    content = ContentHeader(b"\x20\0\0\0\xff\xff")
+    message = message_of("e", "k", content, b"body")
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}), Told()
+    await target.open(told)
+    target.send([Outgoing(message, Delivery(message, identity="id-1"), "queue")])
+    await told.answers(1)
+    await target.close()
+    [delivery] = await replayed(ArchiveSource("r", str(tmp_path), None))
+    assert delivery.identity == "id-1"
+    assert delivery.message.headers.content.raw == content.raw  # type: ignore[attr-defined]  # it is lazy
+
+
+# Spools that are bad.
+
+
+def bad_spool(folder: Path) -> Path:
+    """A spool with a folder whose name no file system takes."""
+    spool = Spool(folder)
+    message = Message("", "k", body=b"bad")
+    spool.append(spooled([outgoing_of(message, time=NOON)], {"queue": "queue=" + "x" * 250}, 0).batch)
+    spool.close()
+    return spool.path
+
+
+@on_a_loop
+async def test_a_bad_spool_is_logged_and_keeps_no_other_from_becoming_parts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool_of(tmp_path, numbered(3)).close()
+    bad = bad_spool(tmp_path)
+    spool_of(tmp_path, numbered(6)[3:]).close()
+    told = await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), [Message("", "k", body=b"6")])
+    assert len(told.confirmations) == 1
+    assert sorted(bodies_in(tmp_path)) == [b"%d" % n for n in range(7)]
+    assert spools_in(tmp_path) == [bad]
+    assert [r.levelno for r in caplog.records if str(bad) in r.getMessage()] == [logging.ERROR]
+
+
+@on_a_loop
+async def test_a_bad_spool_of_its_own_stops_no_target(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    target = ArchiveTarget("a", tmp_path, {"bad": "x" * 256, "good": ""}, rotate_bytes=1, gather_seconds=0)
+    told = Told()
+    await target.open(told)
+    sent(target, told, [Message("", "k", body=b"bad")], "bad")
+    await told.answers(1)
+    sent(target, told, [Message("", "k", body=b"good")], "good", 2)
+    await told.answers(2)
+    await target.close()
+    assert not told.losses
+    assert bodies_in(tmp_path) == [b"good"]
+    assert len(spools_in(tmp_path)) == 1
+    assert "stays there" in caplog.text
+
+
+# Folders that are moved or removed.
+
+
+def move(root: Path) -> None:
+    root.rename(root.with_name("moved"))
+
+
+def move_parent(root: Path) -> None:
+    root.parent.rename(root.parent.with_name("moved-parent"))
+
+
+def replace_by_file(root: Path) -> None:
+    root.rename(root.with_name("moved"))
+    root.with_name("file").touch()
+
+
+def remove_spool(root: Path) -> None:
+    for path in spools_in(root):
+        path.unlink()
+
+
+def rename_spool(root: Path) -> None:
+    for path in spools_in(root):
+        path.rename(path.with_name("somebody-s-name"))
+
+
+HARMS = [move, move_parent, replace_by_file, shutil.rmtree, remove_spool, rename_spool]
+
+
+@pytest.mark.parametrize(
+    ("harm", "when"),
+    [
+        *[(harm, "between") for harm in HARMS],
+        (move, "idle"),
+        (remove_spool, "idle"),
+        (move, "end"),
+        (shutil.rmtree, "end"),
+    ],
+)
+@on_a_loop
+async def test_what_was_confirmed_is_in_an_archive_whatever_is_moved_or_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Path], None], when: str
+) -> None:
+    root = tmp_path / "parent" / "archive"
+    target = ArchiveTarget("a", root, {"queue": ""}, rotate_seconds=0.2 if when == "idle" else 60, gather_seconds=0)
+    told = Told()
+    await target.open(told)
+    sent(target, told, numbered(50), "queue")
+    await told.answers(50)
+    harm(root)
+    if when == "between":
+        left = sent(target, told, numbered(60)[50:], "queue", 51)
+        await told.loss()
+        assert len(told.confirmations) == 50  # nothing that went after the harm
+        await target.close()
+        again = Told()
+        await target.open(again)
+        target.send(left)
+        await again.answers(10)
+    elif when == "idle":
+        await told.loss()
+    await target.close()
+    found = [int(body) for path in parts_in(tmp_path) for body in bodies_in(path)]
+    assert sorted(found) == list(range(60 if when == "between" else 50))
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors
+    assert all("50 confirmed messages" in error for error in errors)
+
+
+@on_a_loop
+async def test_a_spool_that_waits_to_become_parts_may_be_removed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+    rotate_in_process = Rotator.rotate
+
+    async def late(self: Rotator, path: Path) -> Any:
+        waiting.set()
+        await go_on.wait()
+        return await rotate_in_process(self, path)
+
+    monkeypatch.setattr(Rotator, "rotate", late)
+    target, told = ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1, gather_seconds=0), Told()
+    await target.open(told)
+    sent(target, told, numbered(5), "queue")
+    await told.answers(5)
+    await waiting.wait()
+    remove_spool(tmp_path)
+    go_on.set()
+    await told.loss()
+    await target.close()
+    assert sorted(bodies_in(tmp_path)) == [b"%d" % n for n in range(5)]
+
+
+@on_a_loop
+async def test_a_spool_that_somebody_else_made_parts_of_is_not_written_again(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, numbered(3))
+    spool.release()
+    assert not spool.is_lost()
+    assert rotate(spool.path) is not None
+    assert not spool.is_lost()
+    spool.close()
+
+
+@on_a_loop
+async def test_what_cannot_be_saved_is_said_and_saved_when_it_can_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "archive"
+    target, told = ArchiveTarget("a", root, {"queue": ""}, gather_seconds=0), Told()
+    await target.open(told)
+    sent(target, told, numbered(5), "queue")
+    await told.answers(5)
+    shutil.rmtree(root)
+    root.touch()  # in the way
+    await target.close()
+    assert "5 confirmed messages are in spools that were removed" in caplog.text
+    with pytest.raises(Disconnected, match="there is a file"):
+        await target.open(told)
+    root.unlink()
+    await target.open(told)
+    await target.close()
+    assert sorted(bodies_in(root)) == [b"%d" % n for n in range(5)]
+
+
+# Copies.
+
+
+@pytest.mark.parametrize("queues", [["all"], ["all", "other"]])
+@on_a_loop
+async def test_an_archive_of_several_queues_says_that_it_has_copies(tmp_path: Path, queues: list[str]) -> None:
+    target = ArchiveTarget("a", tmp_path / "a", {queue: f"queue={queue}" for queue in queues})
+    told = Told()
+    await target.open(told)
+    for queue in queues:
+        sent(target, told, numbered(2), queue, len(told.confirmations) + 1)
+        await told.answers(len(told.confirmations) + 2)
+    await target.close()
+    assert (COPIES in detect(str(tmp_path / "a")).notes) is (len(queues) > 1)
+    topology = tmp_path / "t.bindings"
+    topology.write_text('exchange "in": fanout\nqueue all\n"in" -> all\n')
+    result = CliRunner().invoke(hashstar, ["audit", "--no-spark", "-t", str(topology), str(tmp_path / "a")])
+    assert ("numbers of messages are too high" in " ".join(result.output.split())) is (len(queues) > 1)
+    again = CliRunner().invoke(hashstar, ["archive", "convert", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert again.exit_code == 0
+    assert (COPIES in detect(str(tmp_path / "b")).notes) is (len(queues) > 1)
+
+
+# Reads are bounded in bytes.
+
+
+def write_large(path: Path, count: int, size: int) -> None:
+    with ParquetWriter(path.with_name(f".{path.name}"), Bias.EVERYTHING) as writer:
+        for n in range(count):
+            writer.write(batch_of([Record(Message("in", "k", {"n": n}, {}, bytes(size)), NOON)]))
+    path.with_name(f".{path.name}").rename(path)
+
+
+def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_large(tmp_path / "a", 100, 100_000)
+    made: list[int] = []
+
+    def watched(rows: Any) -> list[Record]:
+        made.append(rows.num_rows)
+        return records_of(rows)
+
+    monkeypatch.setattr("bindings.archive.record.records_of", watched)
+    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).items()
+    chunks = [item for item in items if isinstance(item, replay.Chunk)]
+    assert [number for chunk in chunks for number, _ in chunk.records] == list(range(100))
+    assert max(made) == 10
+    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1).items()
+    assert [len(chunk.records) for chunk in items if isinstance(chunk, replay.Chunk)] == [1] * 100
+
+
+def test_rows_of_large_bodies_are_read_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bindings.archive.formats.parquet.BATCH_BYTES", 1_000_000)
+    write_large(tmp_path / "a", 50, 100_000)
+    [(form, split)] = detect(str(tmp_path / "a")).plan()
+    sizes = [item.num_rows for item in form.read(split)]  # type: ignore[union-attr]
+    assert sum(sizes) == 50
+    assert max(sizes) <= 10
+
+
+def test_a_row_group_ends_at_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bindings.archive.formats.parquet.GROUP_BYTES", 1_000_000)
+    write_large(tmp_path / "a", 50, 100_000)
+    [(_, split), *rest] = detect(str(tmp_path / "a")).plan(1)
+    assert len(rest) >= 4
+    assert split.end == 1
+
+
+def test_lines_of_large_bodies_are_batches_of_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bindings.archive.record.BATCH_BYTES", 1_000_000)
+    line = '{"exchange": "in", "routing_key": "k", "headers": {"a": 1}, "body": "%s"}\n' % ("x" * 100_000)
+    (tmp_path / "a.jsonl").write_text(line.replace("x" * 100_000, "") + line * 29)
+    [(form, split)] = detect(str(tmp_path / "a.jsonl")).plan()
+    assert [item.num_rows for item in form.read(split)] == [11, 10, 9]  # type: ignore[union-attr]
+
+
+# Kafka's records without a key.
+
+
+def kafka_log(folder: Path) -> Path:
+    folder.mkdir()
+    path = folder / "00000000000000000000.log"
+    path.write_bytes(batch(0, [KafkaRecord(0, key=b"k", value=b"0"), KafkaRecord(1, value=b"1"), KafkaRecord(2)]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "bodies"), [("", [b"0"]), ('routing_key = "fixed"', [b"0", b"1", b""]), ('exchange = "events"', [b"0"])]
+)
+@on_a_loop
+async def test_with_a_routing_key_of_the_configuration_records_need_none(
+    tmp_path: Path, said: str, bodies: list[bytes]
+) -> None:
+    from bridge.daemon.config import read_config
+
+    kafka_log(tmp_path / "orders-0")
+    (tmp_path / "t.bindings").write_text("exchange events: fanout\nqueue all\nevents -> all\n")
+    (tmp_path / "bridge.toml").write_text(
+        f'topology = "t.bindings"\n[sources.in]\nurl = "archive:orders-0"\n{said}\n'
+        '[targets.out]\nurl = "archive:out"\nqueues = ["all"]\n'
+    )
+    [inlet] = read_config(tmp_path / "bridge.toml", {}, None).inlets
+    assert isinstance(inlet.source, ArchiveSource)
+    found = await replayed(inlet.source)
+    assert [delivery.message.body for delivery in found] == bodies
+    if said.startswith("routing_key"):
+        assert [delivery.message.headers["x-kafka-key"] for delivery in found] == ["k", None, None]
+        assert found[2].message.headers["x-kafka-tombstone"] is True
+
+
+# A look from outside.
+
+
+def levels(findings: Sequence[Finding]) -> list[str]:
+    return [finding.level for finding in findings]
+
+
+def tree(path: Path) -> list[tuple[str, int, int]]:
+    """All names below a folder, with times and sizes."""
+    return sorted([(str(each), each.stat().st_mtime_ns, each.stat().st_size) for each in [path, *path.rglob("*")]])
+
+
+@on_a_loop
+async def test_a_check_of_a_target_leaves_no_trace(tmp_path: Path) -> None:
+    new = ArchiveTarget("a", tmp_path / "not" / "yet", {"queue": ""}, rotate_bytes=1)
+    there = tmp_path / "there"
+    there.mkdir()
+    spool = spool_of(there, numbered(3))
+    (there / ".damaged-1.arrow").touch()
+    before = tree(tmp_path)
+    assert levels(await new.check()) == ["ok", "ok"]
+    findings = await ArchiveTarget("a", there, {"queue": ""}, rotate_bytes=1).check()
+    assert levels(findings) == ["ok", "ok", "ok", "warning"]
+    assert tree(tmp_path) == before
+    spool.close()
+
+
+@on_a_loop
+async def test_a_check_of_a_target_finds_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        [finding] = await ArchiveTarget("a", path, {"queue": ""}).check()
+        assert (finding.level, finding.key) == ("error", "url")
+        assert "there is a file" in finding.text
+    findings = await ArchiveTarget("a", tmp_path, {"queue": ""}, rotate_bytes=1 << 60).check()
+    assert levels(findings) == ["ok", "warning"]
+    assert "rotate_bytes" in findings[1].text
+
+
+@on_a_loop
+async def test_a_folder_that_may_not_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # who runs this may be allowed all
+    for path in (tmp_path, tmp_path / "new"):
+        [finding] = await ArchiveTarget("a", path, {"queue": ""}).check()
+        assert finding.level == "error"
+        with pytest.raises(Disconnected, match="may not be written"):
+            await ArchiveTarget("a", tmp_path, {"queue": ""}).open(Told())
+
+
+@on_a_loop
+async def test_a_check_of_a_source_says_what_it_is_and_how_far(tmp_path: Path) -> None:
+    write_part(tmp_path / "a", numbered(10))
+    state = tmp_path / "state"
+    source = ArchiveSource("r", str(tmp_path / "a"), state)
+    before = tree(tmp_path)
+    findings = await source.check()
+    assert levels(findings) == ["ok", "ok"]
+    assert "Parquet" in findings[0].text
+    assert "begins at the beginning" in findings[1].text
+    assert tree(tmp_path) == before
+    await replayed(source)
+    assert "behind 10 records" in (await source.check())[1].text
+    state.write_text("[]")
+    assert [(f.level, f.key) for f in await source.check()] == [("ok", "url"), ("error", "state")]
+    no_folder = await ArchiveSource("r", str(tmp_path / "a"), tmp_path / "no" / "folder").check()
+    assert [(f.level, f.key) for f in no_folder] == [("ok", "url"), ("error", "state")]
+
+
+@on_a_loop
+async def test_a_check_of_a_source_finds_what_is_wrong(tmp_path: Path) -> None:
+    [missing, _] = await ArchiveSource("r", str(tmp_path / "none"), None).check()
+    assert (missing.level, missing.key) == ("error", "url")
+    [empty, _] = await ArchiveSource("r", str(tmp_path), None).check()
+    assert empty.level == "error"
+    [followed, _] = await ArchiveSource("r", str(tmp_path), None, follow=True).check()
+    assert followed.level == "ok"
+    (tmp_path / "a.jsonl").write_text('{"exchange": "in", "routing_key": "k"}\n')
+    (tmp_path / "notes").write_text("no archive")
+    assert levels(await ArchiveSource("r", str(tmp_path), None).check()) == ["ok", "warning", "ok"]
+
+
+@pytest.mark.parametrize("below", ["", "queue=all"])
+def test_a_target_refuses_a_folder_that_a_source_follows(tmp_path: Path, below: str) -> None:
+    target = ArchiveTarget("out", tmp_path / "a" / below, {"queue": ""})
+    followed = ArchiveSource("in", str(tmp_path / "a"), None, follow=True)
+    with pytest.raises(Misfit, match="source in follows this folder"):
+        target.meet(Layout([followed], {"queue": target}, Topology(), 1))
+    target.meet(Layout([ArchiveSource("in", str(tmp_path / "b"), None, follow=True)], {}, Topology(), 1))
+    target.meet(Layout([ArchiveSource("in", str(tmp_path / "a"), None)], {}, Topology(), 1))
+
+
+def test_their_places_are_their_folders(tmp_path: Path) -> None:
+    assert ArchiveTarget("out", tmp_path, {}).places == ArchiveSource("in", str(tmp_path), None).places
+    assert ArchiveTarget("out", tmp_path / "b", {}).places != ArchiveSource("in", str(tmp_path), None).places
+
+
+def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
+    raw = b"\x20\0\0\0\0\x05\x01aZzz"
+    made = rows_of(spooled([outgoing_of(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch)
+    assert made.column("properties").to_pylist() == [
+        [(RAW_HEADER, {"type": "binary", "value": b64encode(raw).decode()})]
+    ]
+
+
+def test_nothing_hidden_is_left_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
+    spool_of(tmp_path, numbered(3)).close()
+    [path] = spools_in(tmp_path)
+    assert rotate(path) is not None
+    assert not hidden_in(tmp_path)

@@ -1,0 +1,146 @@
+"""In which order a spool becomes parts: what must be safe is synced before anything rests on it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.archive import spool as spool_module
+from bridge.endpoints.archive.columns import spooled
+from bridge.endpoints.archive.rotation import rotate
+from bridge.endpoints.archive.spool import Gone, Spool, frames_of, spools_in
+from exchange import Message
+
+
+def batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
+    messages = [Message("x", "k", {}, {}, body) for body in bodies]
+    outgoing = [
+        Outgoing(message, Delivery(message, position=n), queues[n % len(queues)]) for n, message in enumerate(messages)
+    ]
+    return spooled(outgoing, {"a": "a", "b": "b"}, 1_700_000_000_000_000)[0]
+
+
+def spool_in(folder: Path) -> Spool:
+    spool = Spool(folder)
+    spool.append(batch(b"1", b"2", b"3"))
+    spool.append(batch(b"4"))
+    return spool
+
+
+def rows_in(folder: Path) -> int:
+    return sum(pq.read_metadata(part).num_rows for part in folder.rglob("*.parquet"))
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """What is done to the disk, and to what, in order; files by their names below the folder."""
+    calls: list[tuple[str, str]] = []
+
+    def name_of(file: Any) -> str:
+        path = Path(f"/proc/self/fd/{file}").readlink() if isinstance(file, int) else Path(file)
+        return str(path.relative_to(tmp_path))
+
+    def record(owner: Any, name: str, place: int) -> None:
+        operation = getattr(owner, name)
+
+        def recording(*arguments: Any, **named: Any) -> Any:
+            calls.append((name, name_of(arguments[place])))
+            return operation(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, recording)
+
+    record(os, "fsync", 0)
+    record(os, "fdatasync", 0)
+    record(os, "ftruncate", 0)
+    record(Path, "rename", 1)
+    record(Path, "unlink", 0)
+    return calls
+
+
+def test_parts_are_synced_then_named_then_the_names_are_synced_and_the_spool_goes_last(
+    tmp_path: Path, recorded: list[tuple[str, str]]
+) -> None:
+    spool = spool_in(tmp_path)
+    spool.close()
+    recorded.clear()
+    rotate(spool.path)
+    named = [path for name, path in recorded if name == "rename"]
+    assert len(named) == 2
+    synced = [at for at, (name, path) in enumerate(recorded) if name == "fsync" and path.endswith(".parquet")]
+    first_named = recorded.index(("rename", named[0]))
+    last_named = recorded.index(("rename", named[-1]))
+    assert len(synced) == 2
+    assert max(synced) < first_named
+    gone = recorded.index(("unlink", spool.path.name))
+    emptied = recorded.index(("ftruncate", spool.path.name))
+    folders = {str(parent) for path in named for parent in Path(path).parents}
+    assert "." in folders
+    between = {path for name, path in recorded[last_named + 1 : emptied] if name == "fsync"}
+    assert between >= folders  # the names of the parts, and of the folders that are new
+    assert last_named < emptied < gone
+    assert ("fsync", ".") in recorded[gone + 1 :]
+    assert rows_in(tmp_path) == 4
+
+
+def test_a_spool_that_became_parts_is_told_from_one_that_was_taken_away(tmp_path: Path) -> None:
+    parts, taken = spool_in(tmp_path), spool_in(tmp_path)
+    parts.release()
+    assert rotate(parts.path) is not None
+    taken.path.unlink()
+    assert not parts.is_lost()
+    assert taken.is_lost()
+    parts.close()
+    taken.close()
+
+
+def test_what_is_damaged_in_the_midst_is_not_counted_as_torn_at_the_end(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    spool.append(batch(b"5"))
+    spool.close()
+    sizes = [frame.size for frame in frames_of(spool.path)]
+    data = bytearray(spool.path.read_bytes())
+    start = len(data) - sum(sizes)
+    data[start + sizes[0] + 20] ^= 0xFF
+    spool.path.write_bytes(bytes(data) + b"torn")
+    rotated = rotate(spool.path)
+    assert rotated == (4, 4, sizes[1])
+    assert [path.name[:9] for path in tmp_path.iterdir() if path.name.startswith(".")] == [".damaged-"]
+
+
+def test_what_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = spool_in(tmp_path)
+    size = spool.path.stat().st_size
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            spool.append(batch(b"lost"))
+    assert spool.path.stat().st_size == spool.size == size
+    assert spool.rows == 4
+    spool.close()
+    assert [frame.batch is not None for frame in frames_of(spool.path)] == [True, True]
+
+
+def test_a_batch_in_a_spool_that_was_moved_is_not_taken_for_safe(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    spool.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(Gone):
+        spool.append(batch(b"lost"))
+    assert spool.rows == 4
+    spool.close()
+
+
+def test_spools_are_in_the_order_in_which_they_were_made_whatever_the_clock_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([5, 1, 9, 3, 3])
+    monkeypatch.setattr(spool_module, "_last_moment", 0)
+    monkeypatch.setattr(spool_module, "time_ns", lambda: next(times) * 1_000_000_000)
+    spools = [Spool(tmp_path) for _ in range(5)]
+    assert spools_in(tmp_path) == [spool.path for spool in spools]
+    for spool in spools:
+        spool.discard()

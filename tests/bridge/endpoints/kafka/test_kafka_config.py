@@ -1,0 +1,222 @@
+"""Kafka's endpoints in configurations, without a broker: what fits together, what is told of what does not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
+from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
+from bridge.endpoints.kafka.topics import Topic, agreed
+from bridge.pump.policy import Policy
+from bridge.table import Table
+from exchange import InputError, Message
+from exchange.partition.partitioning.specification import Partitioning, key_from
+from exchange.routing.route import Placement
+from tests.bridge.daemon.test_config import read
+from tests.bridge.daemon.test_daemon import running, written
+from tests.support.bridge.certificates import authority_in
+
+PAIR = """
+topology = "t.bindings"
+[sources.orders]
+url = "kafka://h"
+topics = ["orders"]
+transactional = true
+[targets.copies]
+url = "kafka://h"
+queues = ["all", "some"]
+transactional = true
+"""
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = PAIR
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def test_a_pair_that_is_transactional_is_right(tmp_path: Path) -> None:
+    config = read(tmp_path, "workers = 2\n" + PAIR)
+    reading, writing = config.endpoints
+    assert isinstance(reading, KafkaSource)
+    assert isinstance(writing, TransactionalTarget)
+    assert reading.settings["enable.auto.commit"] is False
+    assert reading.settings["isolation.level"] == "read_committed"
+
+
+ARCHIVE = '[sources.replay]\nurl = "archive:in"\n[targets'
+TWO = 'queues = ["all"]\ntransactional = true\n[targets.more]\nurl = "kafka://h"\nqueues = ["some"]'
+HALF = "transactional = true\n[targets"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (changed((HALF, "[targets")), r"\[targets.copies\] transactional: what orders gives cannot be in a transac"),
+        (changed(("[targets", ARCHIVE)), r"\[targets.copies\] transactional: what replay gives cannot be in a trans"),
+        (
+            changed(('some"]\ntransactional = true', 'some"]')),
+            r"\[sources.orders\] transactional: no target is transac",
+        ),
+        (
+            changed(('queues = ["all", "some"]', TWO)),
+            r"\[sources.orders\] transactional: copies and more are transactional targets, and no transac",
+        ),
+        (
+            "workers = 2\n" + PAIR + 'transactional_id = "bridge"',
+            r"\[targets.copies\] transactional_id: 2 workers with one id would put out each other; take it away, or",
+        ),
+        (
+            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = 3 }')),
+            r"\[targets.copies\] queues.all: must be .* is \{.*\}: each of them must be a text",
+        ),
+        (
+            changed(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
+            r"\[targets.copies\] queues.all: must be .*: expected a key: routing_key, word 2",
+        ),
+        (PAIR + 'ca_file = "ca.pem"', r"\[targets.copies\] ca_file: is for TLS, which is off; write tls = true"),
+        (
+            PAIR + 'tls = true\nca_file = "ca.pem"',
+            r"\[targets.copies\] ca_file: the file ca.pem cannot be read: No such",
+        ),
+        (
+            PAIR + 'librdkafka = { "linger.mss" = 5 }',
+            r'\[targets.copies\] librdkafka.linger.mss: No such configuration property: "linger.mss"',
+        ),
+        (
+            changed(("[targets", 'librdkafka = { "session.timeout.ms" = -1 }\n[targets')),
+            r"\[sources.orders\] librdkafka.session.timeout.ms: .*value -1 is outside allowed range",
+        ),
+        (
+            PAIR + 'librdkafka = { "debug" = "nothing" }',
+            r'\[targets.copies\] librdkafka.debug: Invalid value "nothing"',
+        ),
+        (PAIR + 'librdkafka = { "acks" = 1 }', r"\[targets.copies\] librdkafka: .*`acks` must be set to `all`"),
+        (PAIR + 'user = "u"', r"\[targets.copies\] password: is missing, as there is a user"),
+        (PAIR + 'mechanism = "SCRAM-SHA-1"', r"\[targets.copies\] mechanism: must be one of PLAIN, SCRAM-SHA-256"),
+    ],
+)
+def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read(tmp_path, text)
+
+
+def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> None:
+    authority_in(tmp_path)
+    found = read(tmp_path, changed(("[targets", 'tls = true\nca_file = "ca.pem"\n[targets'))).inlets[0].source
+    assert isinstance(found, KafkaSource)
+    assert found.settings["ssl.ca.location"] == str(tmp_path / "ca.pem")
+
+
+def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
+    topics = {"orders": Topic(3, None)}
+    agreed(topics, {"all": ("orders", 3)})
+    with pytest.raises(
+        Disconnected, match="topic 'orders' has 3 partitions, and the topology spreads queue 'all' over 4"
+    ):
+        agreed(topics, {"all": ("orders", 4)})
+
+
+def test_a_pair_in_two_clusters_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def cluster_of(settings: Any, _: object) -> str:
+        return str(settings["bootstrap.servers"])
+
+    monkeypatch.setattr("bridge.endpoints.kafka.transactions.cluster_of", cluster_of)
+    monkeypatch.setattr("bridge.endpoints.kafka.transactions.topics_of", lambda *_: {})
+    target = read(tmp_path, changed(("kafka://h", "kafka://elsewhere"))).targets["all"]
+
+    async def opened() -> None:
+        try:
+            await target.open(None)  # type: ignore[arg-type]  # it does not come to that
+        finally:
+            await target.close()
+
+    with pytest.raises(InputError, match="transactional: orders reads from another cluster, and no transaction spans"):
+        asyncio.run(opened())
+
+
+# What is kept in order.
+
+
+def outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
+    message = Message("", key, headers)
+    return Outgoing(message, Delivery(message), queue)
+
+
+@pytest.mark.parametrize("kind", [KafkaTarget, TransactionalTarget])
+def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind: Any) -> None:
+    target = kind("to", {}, {"all": Destination("t", key_from('header "tenant"')), "some": Destination("t")})
+    one = target.key_of(outgoing("a", tenant="x"))
+    assert target.key_of(outgoing("b", tenant="x")) == one
+    assert target.key_of(outgoing("a", tenant="y")) != one
+    assert target.key_of(outgoing("a", "some", tenant="x")) == target.key_of(outgoing("a", "some", tenant="y"))
+    assert target.key_of(outgoing("a", "some")) != target.key_of(outgoing("b", "some"))
+    assert target.key_of(outgoing("a", tenant=["no", "scalar"])) == target.key_of(
+        outgoing("b", tenant=["no", "scalar"])
+    )
+
+
+def test_of_a_partitioned_queue_the_topologys_key_decides_as_it_does_of_the_partition() -> None:
+    target = KafkaTarget("to", {}, {"all": Destination("t", key_from('header "tenant"'))})
+    partitioning = Partitioning.parse("kafka.murmur2 over 3 by word 1")
+
+    def placed(key: str, tenant: str) -> Outgoing:
+        found = outgoing(key, tenant=tenant)
+        partition, hashed, rule = partitioning.choose(found.message)
+        found.placement = Placement("all", partition, None, key.split(".", maxsplit=1)[0], hashed, rule, partitioning)
+        return found
+
+    assert target.key_of(placed("a.1", "x")) == target.key_of(placed("a.2", "y"))
+    assert target.key_of(placed("a.1", "x")) != target.key_of(placed("b.1", "x"))
+
+
+def test_what_librdkafka_says_is_lines_of_the_log_like_all_others(tmp_path: Path) -> None:
+    text = PAIR.replace('topology = "t.bindings"', 'topology = "t.bindings"\nhttp = "off"\nlog_format = "json"')
+    with running(written(tmp_path, text.replace("kafka://h", "kafka://127.0.0.1:1"))) as bridge:
+        told = bridge.event("log", by="bridge.kafka", level="error")
+        bridge.event("disconnected")
+        bridge.process.terminate()
+        bridge.ended()
+    assert "FAIL" in told["text"]
+    assert "127.0.0.1:1" in told["text"]
+    assert all(event["level"] for event in bridge.events())  # each line is an object
+
+
+def test_a_table_without_a_user_has_no_login() -> None:
+    table = Table({"topics": ["t"], "librdkafka": {"fetch.min.bytes": 7}}, "bridge.toml", "sources.s")
+    made = source("s", "kafka://h:1,i:2", table, Policy(window=7))
+    assert made.settings["bootstrap.servers"] == "h:1,i:2"
+    assert made.settings["security.protocol"] == "PLAINTEXT"
+    assert made.settings["group.id"] == "hashstar-s"
+    assert made.settings["fetch.min.bytes"] == 7
+
+
+def test_what_is_fetched_ahead_is_less_than_the_window_and_a_table_may_say_otherwise() -> None:
+    def made(**own: int) -> KafkaSource:
+        table = Table({"topics": ["t"], "librdkafka": own}, "bridge.toml", "sources.s")
+        return source("s", "kafka://h:1", table, Policy(window_bytes=16 << 20))
+
+    assert made().settings["queued.max.messages.kbytes"] == 8 << 10
+    assert made().settings["fetch.max.bytes"] == 4 << 20
+    assert made(**{"fetch.max.bytes": 2_000_000}).settings["fetch.max.bytes"] == 2_000_000
+
+
+def test_the_password_is_the_one_of_the_moment() -> None:
+    current = {"sasl.password": "old"}
+    made = KafkaSource("s", lambda: {"bootstrap.servers": "h:1", "group.id": "g", **current}, ["t"])
+    assert made.settings["sasl.password"] == "old"
+    current["sasl.password"] = "new"
+    assert made.settings["sasl.password"] == "new"
+
+
+def test_endpoints_name_the_topics_they_read_and_write() -> None:
+    reading = KafkaSource("s", {"bootstrap.servers": "h:1,i:2", "group.id": "g"}, ["a", "^b"])
+    assert reading.places == {Place("kafka", "h:1", "topic a"), Place("kafka", "h:1", "topic ^b")}
+    writing = KafkaTarget("t", {"bootstrap.servers": "h:1"}, {"q": Destination("a")})
+    assert writing.places == {Place("kafka", "h:1", "topic a")}

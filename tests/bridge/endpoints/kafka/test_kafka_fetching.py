@@ -1,0 +1,95 @@
+"""Which partitions librdkafka has forgotten, of statistics as it gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridge.endpoints.kafka.fetching import LONG, PATIENCE, STUCK, Fetching, Joining, lag_of
+
+OURS = [("orders", 0), ("orders", 1)]
+
+
+def statistics(states: Mapping[str, Mapping[int, str]]) -> Mapping[str, Any]:
+    topics = {
+        topic: {
+            "topic": topic,
+            "partitions": {str(n): {"partition": n, "fetch_state": state} for n, state in of.items()},
+        }
+        for topic, of in states.items()
+    }
+    return {"name": "hashstar#consumer-1", "topics": topics}
+
+
+def test_a_partition_is_forgotten_when_it_was_idle_at_every_look_for_so_long() -> None:
+    fetching = Fetching()
+    idle = statistics({"orders": {-1: "none", 0: "active", 1: "none"}})
+    assert fetching.idle_for_long(idle, OURS, 100.0) is None
+    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE - 0.1) is None
+    assert fetching.idle_for_long(idle, OURS, 100.0 + PATIENCE) == ("orders", 1)
+
+
+def test_one_that_was_fetched_from_or_asked_for_meanwhile_is_not() -> None:
+    for state in ("active", "offset-query", "offset-wait", "validate-epoch-wait", "stopping"):
+        fetching = Fetching()
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "stopped"}}), OURS, 0.0) is None
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: state}}), OURS, PATIENCE / 2) is None
+        assert fetching.idle_for_long(statistics({"orders": {0: "active", 1: "none"}}), OURS, PATIENCE) is None
+
+
+def test_one_that_was_taken_away_meanwhile_is_not() -> None:
+    fetching, idle = Fetching(), statistics({"orders": {0: "active", 1: "none"}})
+    assert fetching.idle_for_long(idle, OURS, 0.0) is None
+    assert fetching.idle_for_long(idle, OURS[:1], PATIENCE / 2) is None
+    assert fetching.idle_for_long(idle, OURS, PATIENCE) is None
+    assert fetching.idle_for_long(idle, [], 3 * PATIENCE) is None
+
+
+def test_one_that_librdkafka_does_not_mention_is_idle() -> None:
+    for told in (statistics({}), statistics({"orders": {0: "active"}})):
+        fetching = Fetching()
+        assert fetching.idle_for_long(told, OURS, 0.0) is None
+        assert fetching.idle_for_long(told, OURS, PATIENCE) in OURS
+
+
+def test_the_lag_is_the_sum_over_the_partitions_that_are_known() -> None:
+    found = {"topics": {"orders": {"partitions": {
+        "0": {"consumer_lag": 5}, "1": {"consumer_lag": -1}, "2": {"consumer_lag": 7},
+    }}}}  # fmt: skip
+    assert lag_of(found, OURS) == 5
+    assert lag_of(found, [*OURS, ("orders", 2), ("others", 0)]) == 12
+    assert lag_of(found, [("orders", 1)]) is None
+
+
+def joining(state: str, coordinator: str = "up") -> Mapping[str, Any]:
+    return {"cgrp": {"state": coordinator, "join_state": state}}
+
+
+def test_a_member_that_does_not_come_back_from_giving_up_partitions_is_stuck() -> None:
+    member = Joining()
+    member.look(joining("steady"), 0.0)
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0)
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0 + STUCK - 1)
+    assert not member.is_stuck
+    member.look(joining("wait-incr-unassign-to-complete"), 5.0 + STUCK)
+    assert member.is_stuck
+
+
+def test_without_a_coordinator_a_member_has_nobody_to_give_partitions_up_to() -> None:
+    member = Joining()
+    for now in (0.0, 100.0):
+        member.look(joining("wait-incr-unassign-to-complete", "wait-broker"), now)
+    assert not member.is_stuck
+    assert member.trouble is None
+
+
+def test_waiting_for_the_other_members_is_trouble_after_a_while_and_never_stuck() -> None:
+    member = Joining()
+    for now in (0.0, LONG - 1):
+        member.look(joining("wait-join"), now)
+        assert member.trouble is None
+    member.look(joining("wait-join"), LONG)
+    assert member.trouble == "it has waited for 15 s to be given partitions (wait-join)"
+    assert not member.is_stuck
+    member.look(joining("steady"), LONG + 1)
+    assert member.trouble is None

@@ -1,0 +1,223 @@
+"""What is wrong with brokers, by librdkafka's statistics as it gives them, and what of its log is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bridge.endpoint import Disconnected
+from bridge.endpoints.kafka.config import KafkaSource
+from bridge.endpoints.kafka.errors import Reasons, told
+from bridge.endpoints.kafka.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
+from bridge.endpoints.kafka.membership import Member
+from bridge.endpoints.kafka.producing import Producing
+from bridge.endpoints.kafka.records import Writer
+from bridge.endpoints.kafka.transacting import Transacting, hear, persisting
+from tests.support.bridge.behaviour import Told, on_a_loop
+
+OURS = [("orders", 0)]
+
+
+def broker(state: str = "UP", waiting: int = 0, answers: int = 7, node: int = 1, source: str = "learned") -> Any:
+    return {
+        "name": f"127.0.0.1:9092/{node}", "nodeid": node, "source": source, "state": state, "waitresp_cnt": waiting,
+        "rx": answers,
+    }  # fmt: skip
+
+
+def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
+    topics: Mapping[str, Any] = {"orders": {"partitions": {"0": {"leader": leader, "fetch_state": "active"}}}}
+    named = {each["name"]: each for each in brokers}
+    return json.dumps({"brokers": named, "topics": topics, "cgrp": {"state": group}})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "trouble"),
+    [
+        (statistics(broker(waiting=1)), "broker 127.0.0.1:9092/1 does not answer"),
+        (statistics(broker("DOWN")), "no broker is connected: why"),
+        (statistics(broker("APIVERSION_QUERY"), broker(source="logical", node=-1)), "no broker is connected: why"),
+        (statistics(broker("CONNECT"), broker(node=2)), "127.0.0.1:9092/1, which leads orders-0, is not connected"),
+        (statistics(broker(), leader=-1), "orders-0 has no leader"),
+        (statistics(broker(), group="wait-coord"), "the group has no coordinator that is connected"),
+    ],
+)
+def test_what_is_wrong_for_long_is_trouble_until_it_is_well(wrong: str, trouble: str) -> None:
+    health = Health(lambda: "why")
+    health.look(statistics(broker()), 90.0, OURS)
+    health.look(wrong, 100.0, OURS)
+    health.look(wrong, 100.0 + PATIENCE - 0.1, OURS)
+    assert not health.trouble
+    health.look(wrong, 100.0 + PATIENCE, OURS)
+    assert health.trouble == trouble
+    health.look(statistics(broker(answers=8)), 106.0, OURS)
+    assert not health.trouble
+
+
+def test_a_broker_that_is_asked_again_and_again_and_answers_is_well() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        health.look(statistics(broker(waiting=1, answers=second)), float(second), OURS)
+        assert health.trouble is None
+
+
+COORDINATOR = broker("TRY_CONNECT", source="logical", node=-1)
+"""All that a consumer has after an answer without brokers: the group's coordinator, without an address."""
+
+
+def test_a_client_that_has_forgotten_all_brokers_is_abandoned() -> None:
+    health = Health(lambda: "")
+    health.look(statistics(broker("DOWN"), COORDINATOR, group="query-coord"), 100.0)
+    health.look(statistics(COORDINATOR, group="query-coord"), 101.0)
+    health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN - 0.1)
+    assert not health.is_abandoned
+    health.look(statistics(COORDINATOR, group="query-coord"), 100.0 + FORGOTTEN)
+    assert health.is_abandoned
+
+
+def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        for each in (broker("DOWN"), broker("TRY_CONNECT", source="configured", node=-1)):
+            health.look(statistics(each, COORDINATOR, group="query-coord"), float(second))
+            assert not health.is_abandoned
+
+
+@on_a_loop
+async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    for module in ("membership", "producing", "transacting"):
+        monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
+    own = {"group.id": "g", "statistics.interval.ms": 0}
+    member = Member("kafka", own, Reasons(), window=10, transactional=False)
+    producer, told, writer = Producer({}), Told(), Writer({}, {})
+    producing = Producing(producer, told, writer, Reasons())
+    transacting = Transacting(producer, told, writer, Reasons(), 10.0)
+    for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):
+        assert (member.lost, producing.trouble, transacting.reasons.trouble) == (None, None, None)
+        for client in (member._measured, producing.measured, transacting.measured):
+            client(statistics(COORDINATOR, group="query-coord"))
+    assert str(member.lost) == str(producing.trouble) == str(transacting.reasons.trouble) == NO_BROKER
+    producing.poll()
+    assert [str(each) for each in told.losses] == [NO_BROKER]
+    with pytest.raises(Disconnected, match="knows no broker any more"):
+        hear(transacting)
+    with pytest.raises(Disconnected, match="knows no broker any more"):
+        persisting(transacting, unanswered)
+    member.consumer.close()
+
+
+def unanswered(_: float) -> None:
+    class Again(KafkaError):
+        def retriable(self) -> bool:
+            return True
+
+    raise KafkaException(Again(KafkaError._TIMED_OUT))
+
+
+def test_a_broker_that_nobody_needs_may_be_away() -> None:
+    health = Health(lambda: "")
+    for second in range(60):
+        health.look(statistics(broker(), broker("DOWN", node=2)), float(second), OURS)
+        assert health.trouble is None
+
+
+def test_a_line_of_librdkafkas_is_written_once_a_minute_and_says_how_often_it_was_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("bridge.endpoints.kafka.errors._written", {})
+    monkeypatch.setattr("bridge.endpoints.kafka.errors.monotonic", lambda: now)
+    caplog.set_level(logging.DEBUG, "bridge.endpoints.kafka")
+    for second in range(100):
+        now = float(second)
+        client = f"hashstar#producer-{second}"  # one that was lost is made anew
+        text = f"[thrd:h:9092/1]: h:9092/1: Connect failed: refused (after 0ms, {second} identical error(s) suppressed)"
+        Reasons().log(logging.ERROR, "%s [%s] %s", "FAIL", client, text)
+    assert [record.getMessage().rpartition("suppressed)")[2] for record in caplog.records] == [
+        "", " (59 such lines were left out)"
+    ]  # fmt: skip
+    Reasons().log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#producer-1", "[thrd:h]: h:9092/1: Disconnected")
+    assert caplog.records[-1].getMessage().endswith("Disconnected")
+
+
+def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
+    text = (
+        "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
+        "receive.message.max.bytes"
+    )
+    assert "no Kafka broker; is this its port?" in told(KafkaError(KafkaError._TRANSPORT, text))
+
+
+BY_PEER = "h:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 3ms in state UP)"
+QUERY = "h:9092/bootstrap: Disconnected: connection reset by peer: requesting ApiVersion (after 1ms)"
+BROKEN = "h:9092/bootstrap: Send failed: Broken pipe (after 2ms in state UP)"
+RESET = "h:9092/bootstrap: Receive failed: Connection reset by peer (after 2ms in state AUTH_REQ)"
+ALL = "1/1 brokers are down"
+
+
+def reasons_of(*events: str) -> Reasons:
+    """Return what a client knows after these lines of its log; some of them are errors, too."""
+    reasons = Reasons()
+    for event in events:
+        if event != ALL:
+            reasons.log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#consumer-1", f"[thrd:{event[:6]}]: {event}")
+        if event not in (BY_PEER, QUERY):
+            code = KafkaError._ALL_BROKERS_DOWN if event == ALL else KafkaError._TRANSPORT
+            reasons.heard(KafkaError(code, event))
+    return reasons
+
+
+@pytest.mark.parametrize(
+    ("events", "last"),
+    [
+        ([BY_PEER, ALL], BY_PEER),
+        ([BY_PEER, BROKEN], BROKEN),
+        ([BROKEN, BY_PEER], BROKEN),
+        ([BY_PEER, BROKEN, ALL], BROKEN),
+        ([ALL, BY_PEER, BROKEN], BROKEN),
+        ([BY_PEER, ALL, RESET], RESET),
+        ([BY_PEER], BY_PEER),
+        ([QUERY, ALL], QUERY),
+        ([QUERY], QUERY),
+        ([RESET], RESET),
+        ([ALL], ALL),
+    ],
+)
+def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_reported(
+    events: list[str], last: str
+) -> None:
+    for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+        text = str(reasons_of(*events).why(KafkaException(KafkaError(code, "Failed to get metadata"))))
+        assert f": {last}; " in text
+        assert text.endswith(" whether they expect TLS, a password or a client certificate at this port")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (KafkaError._TRANSPORT, "h:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused"),
+        (KafkaError._TRANSPORT, "h:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection reset by peer"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Broker: Topic authorization failed"),
+    ],
+)
+def test_what_is_no_closed_connection_is_not_explained_as_one(code: int, text: str) -> None:
+    reasons = reasons_of(BY_PEER)
+    if code == KafkaError._TRANSPORT:
+        reasons.heard(KafkaError(code, text))
+    assert str(reasons.why(KafkaException(KafkaError(code, text)))).endswith(f": {text}")
+
+
+@on_a_loop
+async def test_a_check_of_brokers_that_are_away_says_so_soon() -> None:
+    for address in ("127.0.0.1:1", "192.0.2.1:9092"):  # refused, and never answered
+        source = KafkaSource("read", {"bootstrap.servers": address, "group.id": "g", "log_level": 0}, ["t"])
+        async with asyncio.timeout(15.0):
+            [found] = await source.check()
+        assert found.level == "error"

@@ -1,0 +1,195 @@
+"""What a member of a Kafka group gives, counts and commits, over a consumer that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Message as Found
+from confluent_kafka import TopicPartition
+
+from bridge.endpoint import Delivery
+from bridge.endpoints.kafka import membership
+from bridge.endpoints.kafka.errors import Reasons
+from bridge.endpoints.kafka.membership import Lane, Member
+from tests.support.virtual_loop import run_virtually
+
+
+class Consumer:
+    """Gives what the test puts, and keeps what is committed."""
+
+    def __init__(self, settings: object, logger: object = None) -> None:
+        self.found: deque[Found] = deque()
+        self.commits: list[dict[tuple[str, int], int]] = []
+
+    def put(self, *offsets: int, partition: int = 0) -> None:
+        self.found += [
+            Found(topic="orders", partition=partition, offset=offset, key=b"k", value=b"%d" % offset, timestamp=(0, -1))
+            for offset in offsets
+        ]
+
+    def consume(self, count: int, timeout: float) -> list[Found]:
+        return [self.found.popleft() for _ in range(min(count, len(self.found)))]
+
+    def commit(self, offsets: Sequence[TopicPartition], asynchronous: bool) -> None:
+        self.commits.append({(each.topic, each.partition): each.offset for each in offsets})
+
+    def assignment(self) -> list[TopicPartition]:
+        return []
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Nothing is fetched anyway."""
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """As above."""
+
+
+class Scene:
+    """A member with the partitions that it is given."""
+
+    def __init__(self, window: int = 10, *, transactional: bool = False) -> None:
+        self.member = Member("kafka", {}, Reasons(), window=window, transactional=transactional)
+        self.consumer: Any = self.member.consumer
+
+    def assign(self, *partitions: int) -> None:
+        self.member._assigned(self.consumer, [TopicPartition("orders", each) for each in partitions])
+        for each in partitions:
+            self.lane(each).checked = True
+
+    def take_away(self, *partitions: int) -> None:
+        self.member._revoked(self.consumer, [TopicPartition("orders", each) for each in partitions])
+
+    def lane(self, partition: int = 0) -> Lane:
+        return self.member.lanes["orders", partition]
+
+    def read(self, limit: int = 100) -> list[Delivery]:
+        return self.member.take(limit)
+
+    def answer(self) -> None:
+        """The broker's answer to the last commit."""
+        offsets = [TopicPartition(topic, n, offset) for (topic, n), offset in self.consumer.commits[-1].items()]
+        self.member._heard(None, offsets)
+
+
+@pytest.fixture(autouse=True)
+def _without_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "Consumer", Consumer)
+
+
+def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(scene())
+
+
+def positions(deliveries: Sequence[Delivery]) -> list[int]:
+    return [delivery.position for delivery in deliveries]
+
+
+def test_exactly_what_is_settled_is_committed() -> None:
+    """The offset is that of the next message: one more would be a message that nobody wrote."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.assign(0, 1)
+        scene.member._work(scene.member._commit())
+        scene.consumer.put(4, 5, 6)
+        scene.consumer.put(9, partition=1)
+        found = scene.read()
+        scene.member.settle(found[0])
+        scene.member.settle(found[1])
+        await asyncio.sleep(1)
+        assert scene.consumer.commits[0] == {("orders", 0): 6}
+        scene.answer()
+        scene.member.settle(found[3])
+        await asyncio.sleep(1)
+        assert scene.consumer.commits[-1] == {("orders", 1): 10}
+        scene.answer()
+        count = len(scene.consumer.commits)
+        await asyncio.sleep(5)
+        assert len(scene.consumer.commits) == count  # there is no news
+
+    played(play)
+
+
+def test_what_is_settled_is_committed_when_a_partition_is_taken_away() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.assign(0)
+        scene.consumer.put(4, 5, 6)
+        scene.member.settle(scene.read()[1])
+        scene.take_away(0)
+        assert scene.consumer.commits == [{("orders", 0): 6}]
+
+    played(play)
+
+
+def test_no_more_is_given_than_the_window_beyond_what_was_committed() -> None:
+    async def play() -> None:
+        scene = Scene(window=4)
+        scene.assign(0)
+        scene.member._work(scene.member._commit())
+        scene.consumer.put(*range(20))
+        found = scene.read()
+        assert positions(found) == [0, 1, 2, 3]
+        scene.member.settle(found[1])
+        assert scene.read() == []  # settled, and not committed
+        await asyncio.sleep(1)
+        scene.answer()
+        assert positions([*scene.read(), *scene.read()]) == [4, 5]
+        assert scene.read() == []
+
+    played(play)
+
+
+def test_what_is_taken_away_is_given_back_to_the_window() -> None:
+    async def play() -> None:
+        scene = Scene(window=4)
+        for _ in range(5):
+            scene.assign(0)
+            scene.consumer.put(0, 1, 2, 3)
+            assert positions(scene.read()) == [0, 1, 2, 3]
+            scene.take_away(0)
+            assert scene.member._uncommitted == 0
+
+    played(play)
+
+
+def test_where_offsets_are_back_nothing_of_before_is_settled_or_committed() -> None:
+    """The topic was deleted and made anew: what is under way of the old one must not commit offsets of the new."""
+
+    async def play() -> None:
+        scene = Scene(window=100)
+        scene.assign(0)
+        scene.consumer.put(5, 6)
+        old = scene.read()
+        scene.consumer.put(7, 0, 1)
+        lane = scene.lane()
+        assert scene.read() == []  # 7 is of before, and whether 0 is of this topic is asked first
+        assert scene.lane() is not lane
+        new = scene.lane().kept
+        assert positions(new) == [0, 1]
+        assert not lane.current
+        scene.member.settle(old[1])
+        assert scene.lane().settled == -1
+        assert scene.member._uncommitted == 2
+        scene.lane().checked = True
+        scene.member.settle(new[0])
+        assert scene.lane().settled == 1
+
+    played(play)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+def test_what_a_transaction_has_is_done_with_up_to_its_offset(offset: int) -> None:
+    async def play() -> None:
+        scene = Scene(transactional=True)
+        scene.assign(0)
+        scene.consumer.put(0, 1, 2)
+        scene.read()
+        scene.member._done_with(scene.lane(), offset)
+        assert list(scene.lane().offsets) == [0, 1, 2][offset:]
+        assert scene.member._uncommitted == 3 - offset
+
+    played(play)

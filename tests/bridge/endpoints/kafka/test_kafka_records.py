@@ -1,0 +1,176 @@
+"""Records that are messages and records again: put into AMQP only when somebody looks, and then as if always."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from confluent_kafka import Message as Found
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.kafka.config import KafkaTarget
+from bridge.endpoints.kafka.lazy import RecordHeaders, message_of_record, record_of
+from bridge.endpoints.kafka.records import Destination, Reader, Writer
+from bridge.endpoints.kafka.topics import Topic
+from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
+from bridge.interop.marks import HOPS
+from exchange import Binding, Exchange, Queue, Router, Topology
+from exchange.amqp import assembled, content_of
+from exchange.partition import Partitions
+from exchange.partition.partitioning.specification import Partitioning, key_from
+from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.routing.route import Placement
+from tests.bridge.interop.test_mapping import DEBEZIUM, kafka_headers, long_keys, parts
+
+TIMES = {0: (None, False), 1: (1_790_000_000_000, False), 2: (1_790_000_000_000, True)}
+
+
+@st.composite
+def found_records(draw: st.DrawFn) -> Found:
+    kind = draw(st.sampled_from([0, 1, 2]))
+    headers: Any = draw(kafka_headers | st.just([("n" * 300, b"")])) or None  # more than the client's types tell
+    return Found(
+        topic="orders",
+        partition=3,
+        offset=draw(st.integers(0, 2**62)),
+        key=draw(st.none() | st.binary(max_size=300) | long_keys),
+        value=draw(st.none() | st.binary(max_size=20)),
+        headers=headers,
+        timestamp=(kind, TIMES[kind][0] or -1),
+    )
+
+
+def record_in(found: Found) -> Record:
+    kind, _ = found.timestamp()
+    time, is_append_time = TIMES[kind]
+    headers: Any = found.headers() or ()
+    return Record("orders", found.key(), found.value(), headers, time, is_append_time, 3, found.offset())
+
+
+def delivery_of(found: Found) -> Delivery:
+    return Reader("read", "orders", 3).delivery(found, "lane")
+
+
+@settings(deadline=None)
+@given(found_records())
+def test_a_record_is_the_message_that_the_mapping_makes_of_it(found: Found) -> None:
+    record, delivery = record_in(found), delivery_of(found)
+    assert delivery.identity == identity_of_record("read", record)
+    message = delivery.message
+    try:
+        expected = to_amqp(record)
+    except Unmappable as problem:
+        with pytest.raises(Unmappable, match=re.escape(str(problem))):
+            assert "CC" in message.headers
+        return
+    for code in ("CC", "BCC", "x-kafka-topic", "a"):
+        assert (code in message.headers) == (code in expected.headers)
+    assert bool(message.headers) == bool(expected.headers)
+    assert parts(message) == parts(expected)
+    assert message.headers == expected.headers
+    assert message.properties == expected.properties
+
+
+@settings(deadline=None)
+@given(found_records(), st.booleans(), st.sampled_from(["orders", "bench", ""]))
+def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_identity: bool, exchange: str) -> None:
+    delivery = delivery_of(found)
+    if not has_identity:
+        delivery.identity = None
+    read = delivery.message
+    message = assembled(exchange, read.routing_key, read.headers, read.properties, read.body)
+    writer = Writer({"queue": Destination("copy")}, {"copy": Topic(4, None)})
+    try:
+        home = to_kafka(with_identity(to_amqp(record_in(found)), delivery.identity), "copy", b"")
+    except Unmappable:
+        return
+    record, _ = writer.record(Outgoing(message, delivery, "queue", number=7))
+    marked = home._replace(headers=[*home.headers, ("x-hashstar-hops", b"1")])
+    assert record._replace(headers=list(record.headers)) == marked
+
+
+def test_what_changes_a_message_parts_it_from_its_record() -> None:
+    message = message_of_record(Record("orders", b"k", b"v", [("a", b"1")], None, False, 0, 9))
+    assert record_of(message) is not None
+    other = assembled("", "", {"b": "2"}, message.properties, b"")
+    assert record_of(other) is None
+    assert dict(content_of(other).headers()) == {"b": "2"}
+    assert record_of(assembled("", "", message.headers, {}, b"")) is None
+    assert content_of(message).property("delivery_mode") == 2
+
+
+def test_a_route_by_key_decodes_nothing() -> None:
+    topology = Topology().declare_exchange(Exchange("orders", "topic")).declare_queue(Queue("all"))
+    router = Router(topology.bind(Binding.to_queue("orders", "all", "#")))
+    message = message_of_record(Record("orders", b"k", b"v", [("CC", b"1")], None, False, 0, 9))
+    for _ in range(2):
+        assert router.route(message).queues == ("all",)
+    assert isinstance(message.headers, RecordHeaders)
+    assert message.headers._made is None
+
+
+def test_a_record_keeps_the_identity_that_it_has() -> None:
+    found = Found(topic="orders", partition=3, offset=5, key=b"k", value=b"v", headers=[(IDENTITY, b"kafka/a/b/0/1")])
+    delivery = delivery_of(found)
+    assert delivery.identity == "kafka/a/b/0/1"
+    assert delivery.message.headers[IDENTITY] == "kafka/a/b/0/1"
+
+
+@pytest.mark.parametrize("abroad", [False, True], ids=["lazily", "through AMQP"])
+@pytest.mark.parametrize("partitioning", [None, "routing_key", "word 1"])
+def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_chooses(
+    partitioning: str | None, abroad: bool
+) -> None:
+    murmur2 = partitioner_named("kafka.murmur2")
+    writer = Writer({"queue": Destination("copy")}, {"copy": Topic(7, None)})
+    for n in range(50):
+        key = DEBEZIUM % n
+        record = Record("orders", key, b"v", [("n" * 300, b"1")], None, False, 3, n)
+        message = to_amqp(record) if abroad else message_of_record(record)
+        outgoing = Outgoing(message, Delivery(message), "queue", number=n)
+        if partitioning is not None:
+            way = Partitioning.parse(f"kafka.murmur2 over 7 by {partitioning}")
+            choice = way.choose(message)
+            outgoing.placement = Placement("queue", choice.partition, None, way.key.of(message), 1, "", way)
+        written, partition = writer.record(outgoing)
+        assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1"), (HOPS, b"1")])
+        decisive = key if partitioning != "word 1" else key.split(b".")[0]
+        assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
+
+
+def test_of_long_keys_the_whole_word_is_what_is_kept_in_order() -> None:
+    target = KafkaTarget("to", {}, {"queue": Destination("copy", key_from("word 1"))})
+
+    def key_of(key: bytes) -> Any:
+        message = message_of_record(Record("orders", key, b"v"))
+        return target.key_of(Outgoing(message, Delivery(message), "queue"))
+
+    assert key_of(b"w" * 300 + b".a") == key_of(b"w" * 300 + b".b")
+    assert key_of(b"w" * 300 + b".a") != key_of(b"w" * 301 + b".a")
+
+
+def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
+    class Odd:
+        """A message of the client, with a header whose name is not UTF-8."""
+
+        def __getattr__(self, name: str) -> Any:
+            return {"timestamp": (1, 5), "offset": 9, "key": b"k", "value": b"v"}.__getitem__(name)
+
+    class Called(Odd):
+        def __getattr__(self, name: str) -> Any:
+            return lambda: super(Called, self).__getattr__(name)
+
+    delivery = Reader("read", "orders", 3).refused(Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad"))
+    assert (delivery.message.body, delivery.position) == (b"v", 9)
+    with pytest.raises(Unmappable, match="cannot be read"):
+        assert "CC" in delivery.message.headers
+
+
+def test_a_name_that_the_client_does_not_survive_is_the_messages_own_fault() -> None:
+    message = to_amqp(Record("orders", b"k", b"v", [("\udcff", b"1")], None, False, 0, 9))
+    writer = Writer({"queue": Destination("copy")}, {"copy": Topic(1, None)})
+    with pytest.raises(ValueError, match="surrogates"):
+        writer.record(Outgoing(message, Delivery(message), "queue"))

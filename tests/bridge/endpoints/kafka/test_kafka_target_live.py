@@ -1,0 +1,221 @@
+"""What an idempotent producer promises as a target, on a live broker: where records land, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.endpoints.kafka.config import Destination, KafkaTarget
+from bridge.interop import IDENTITY, Record, to_amqp
+from exchange import Message
+from exchange.errors import InputError
+from exchange.partition import Partitions
+from exchange.partition.partitioning.specification import Partitioning, key_from
+from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.routing.route import Placement
+from tests.support.bridge.behaviour import Told, on_a_loop, sent
+from tests.support.kafka.topics import Topics, topics_at
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: Server) -> Iterator[Topics]:
+    with topics_at(kafka.url) as made:
+        yield made
+
+
+def placed(message: Message, partitioning: Partitioning, number: int = 1) -> Outgoing:
+    """A message of a queue that the topology partitions."""
+    partition, hashed, rule = partitioning.choose(message)
+    key = partitioning.key.of(message)
+    placement = Placement("queue", partition, None, key, hashed, rule, partitioning)
+    return Outgoing(message, Delivery(message), "queue", placement, number)
+
+
+@on_a_loop
+async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: Topics) -> None:
+    """Its choices are those of ``kafka.murmur2``, which tests of partitions compare with a live Java producer."""
+    random = Random(0)
+    keys = [random.randbytes(random.randrange(64)).decode("utf-8", "surrogateescape") for _ in range(10_000)]
+    topic = topics.make(7)
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    sent(target, told, [Message("", key, body=b"%d" % n) for n, key in enumerate(keys)], "queue")
+    await told.answers(len(keys))
+    await target.close()
+    found = {int(message.value()): message for message in topics.read(topic, len(keys))}
+    murmur2 = partitioner_named("kafka.murmur2")
+    for n, key in enumerate(keys):
+        raw = key.encode("utf-8", "surrogateescape")
+        assert found[n].key() == raw
+        assert found[n].partition() == murmur2.choose(raw, Partitions.of(7)).partition
+
+
+@on_a_loop
+async def test_the_topologys_partitioning_decides_and_its_key_is_the_records(topics: Topics) -> None:
+    topic = topics.make(5)
+    partitioning = Partitioning.parse("librdkafka.consistent over 5 by word 2")
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    messages = [Message("", f"order.{n}.paid", body=b"%d" % n) for n in range(50)]
+    target.send([placed(message, partitioning, n) for n, message in enumerate(messages, 1)])
+    await told.answers(50)
+    await target.close()
+    for message in topics.read(topic, 50):
+        n = int(message.value())
+        assert message.key() == b"%d" % n
+        assert message.partition() == partitioning.choose(messages[n]).partition
+
+
+@on_a_loop
+async def test_a_topic_with_other_partitions_than_the_topology_says_is_told_and_nothing_is_written(
+    topics: Topics,
+) -> None:
+    topic = topics.make(3)
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    target.send([placed(Message("", "k"), Partitioning.parse("kafka.murmur2 over 4"))])
+    await told.loss()
+    assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 4" in str(told.losses[0])
+    await target.close()
+    assert not topics.read(topic, 0)
+
+
+@on_a_loop
+async def test_the_configured_key_decides(topics: Topics) -> None:
+    topic = topics.make(5)
+    destination = Destination(topic, key_from('header "tenant"'))
+    target, told = KafkaTarget("written", topics.settings, {"queue": destination}), Told()
+    await target.open(told)
+    sent(target, told, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
+    sent(target, told, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
+    await told.answers(35)
+    await target.close()
+    murmur2 = partitioner_named("kafka.murmur2")
+    keyless = set()
+    for message in topics.read(topic, 35):
+        if message.key() is None:
+            keyless.add(message.partition())
+        else:
+            assert message.key() == b"t%s" % message.value()
+            assert message.partition() == murmur2.choose(message.key(), Partitions.of(5)).partition
+    assert keyless == {0, 1, 2, 3, 4}
+
+
+@on_a_loop
+async def test_records_come_home_as_they_were_and_messages_with_an_identity(topics: Topics) -> None:
+    topic = topics.make(1)
+    headers = [("b", b"1"), ("a", None), ("b", b"2")]
+    records = [
+        Record("elsewhere", key, value, headers, 1_700_000_000_123, partition=4, offset=7)
+        for key, value in ((b"k", b"v"), (None, None), (b"", b""))
+    ]
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    sent(target, told, [to_amqp(record) for record in records], "queue")
+    message = Message("", "k", {"n": 1}, {"message_id": "m"})
+    target.send([Outgoing(message, Delivery(message, identity="message/s/q/m"), "queue", None, 9)])
+    await told.answers(4)
+    await target.close()
+    *home, last = topics.read(topic, 4)
+    assert [(each.key(), each.value(), each.headers(), each.timestamp()[1]) for each in home] == [
+        (record.key, record.value, [*headers, ("x-hashstar-hops", b"1")], record.timestamp) for record in records
+    ]
+    assert (IDENTITY, b"message/s/q/m") in last.headers()
+
+
+@on_a_loop
+async def test_what_is_too_large_is_refused_for_good_and_small_ones_beside_it_pass(topics: Topics) -> None:
+    topic = topics.make(1, config={"max.message.bytes": "5000"})
+    target, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    bodies = [bytes(1_000)] * 30
+    bodies[10] = bytes(6_000)
+    bodies[20] = bytes(2_000_000)
+    outgoing = sent(target, told, [Message("", "k", body=body) for body in bodies], "queue")
+    await told.answers(30)
+    await target.close()
+    assert {o.number for o, _ in told.failures} == {outgoing[10].number, outgoing[20].number}
+    assert all(failure.final and "MSG_SIZE_TOO_LARGE" in failure.reason for _, failure in told.failures)
+    assert [len(message.value()) for message in topics.read(topic, 28)] == [1_000] * 28
+
+
+@on_a_loop
+async def test_a_full_queue_of_the_client_holds_messages_back(topics: Topics) -> None:
+    topic = topics.make(1)
+    settings = {**topics.settings, "queue.buffering.max.messages": 10}
+    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    sent(target, told, [Message("", "k", body=b"%d" % n) for n in range(500)], "queue")
+    await told.answers(500)
+    await target.close()
+    assert [int(message.value()) for message in topics.read(topic, 500)] == list(range(500))
+
+
+@on_a_loop
+async def test_a_partition_that_is_added_is_used_or_loses_the_target_if_the_topology_knows_of_none(
+    topics: Topics,
+) -> None:
+    topic = topics.make(1)
+    free, told = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    bound, told_too = KafkaTarget("written", topics.settings, {"queue": Destination(topic)}), Told()
+    bound._partitioned = {"queue": (topic, 1)}
+    await free.open(told)
+    await bound.open(told_too)
+    for made in topics.admin.create_partitions([NewPartitions(topic, 3)]).values():
+        made.result(30)
+    await told_too.loss()
+    assert f"topic '{topic}' has 3 partitions, and the topology spreads queue 'queue' over 1" in str(told_too.losses[0])
+    await bound.close()
+    with pytest.raises(Disconnected, match="has 3 partitions, and the topology spreads"):
+        await bound.open(told_too)
+    await bound.close()
+    number = 1
+    while len({message.partition() for message in topics.read(topic, number - 1)}) < 3:
+        sent(free, told, [Message("", f"k{n}") for n in range(20)], "queue", number)
+        number += 20
+        await told.answers(number - 1)
+        assert number < 1_000
+    await free.close()
+
+
+@on_a_loop
+async def test_a_topic_that_is_missing_is_told_and_not_made(topics: Topics) -> None:
+    target = KafkaTarget("written", topics.settings, {"queue": Destination("hashstar-none")})
+    with pytest.raises(Disconnected, match="there is no topic 'hashstar-none'; create it"):
+        await target.open(Told())
+    await target.close()
+    assert "hashstar-none" not in topics.admin.list_topics(timeout=30).topics
+
+
+@on_a_loop
+async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics) -> None:
+    topic = topics.make(1)
+    settings: dict[str, Any] = {
+        **topics.settings, "topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500,
+    }  # fmt: skip
+    target, told = KafkaTarget("written", settings, {"queue": Destination(topic)}), Told()
+    await target.open(told)
+    topics.admin.delete_topics([topic])[topic].result(30)
+    topics.made.remove(topic)
+    await asyncio.sleep(1.0)
+    sent(target, told, [Message("", "k")], "queue")
+    await told.loss()
+    assert "UNKNOWN" in str(told.losses[0])
+    await target.close()
+
+
+@on_a_loop
+async def test_settings_that_contradict_the_promises_are_errors(topics: Topics) -> None:
+    target = KafkaTarget("written", {**topics.settings, "acks": 1}, {"queue": Destination(topics.make(1))})
+    with pytest.raises(InputError, match="acks"):
+        await target.open(Told())
+    await target.close()

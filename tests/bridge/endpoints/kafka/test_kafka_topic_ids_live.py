@@ -1,0 +1,62 @@
+"""What is asked of a group's coordinator, while there is none yet: librdkafka's clients must not end the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.kafka.broker import brokers
+from tests.support.kafka.topics import topics_at
+
+pytestmark = pytest.mark.live
+
+SECONDS = 120.0
+
+ASKING = """
+import sys
+from threading import Thread
+from confluent_kafka import KafkaException
+from bridge.endpoints.kafka.fetching import why_not
+from bridge.endpoints.kafka.topic_ids import Asker
+
+url, topic = sys.argv[1:]
+
+def ask(number):
+    settings = {"bootstrap.servers": url, "group.id": f"group-{number}"}
+    if number % 3 == 0:
+        print(why_not(settings, topic, 0))
+        return
+    asker = Asker(settings)
+    while True:
+        try:
+            ids = asker.ask([topic], [(topic, 0)])
+        except (KafkaException, TimeoutError):
+            continue
+        asker.end()
+        print(sorted(ids.now))
+        return
+
+threads = [Thread(target=ask, args=(number,)) for number in range(24)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_groups_are_asked_about_while_their_first_coordinator_comes_up() -> None:
+    """It answers that it is none, as one does that a group moves away from or comes to when brokers are restarted."""
+    with brokers() as broker, topics_at(broker.url) as topics:
+        topic = topics.make()
+        done = subprocess.run(
+            [sys.executable, "-c", ASKING, broker.url, topic],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count(str([topic])) == 16
+    assert done.stdout.count("librdkafka has not begun to fetch") == 8

@@ -1,0 +1,332 @@
+"""Kafka to Kafka exactly once, on live brokers: whatever happens, each message is there once for who reads it.
+
+Who reads it reads what is committed. Transactions are cut short by stops, kills, restarts, refusals and fences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.kafka.config import Destination, KafkaSource, TransactionalTarget
+from bridge.endpoints.memory import MemoryTarget
+from bridge.pump.pump import Inlet, Pump
+from exchange import Message
+from tests.support.bridge.behaviour import QUICK, Silent, Told, on_a_loop, router_to
+from tests.support.kafka.broker import Broker, brokers, image_for_transactions
+from tests.support.kafka.copy import Copying
+from tests.support.kafka.topics import PATIENCE, SOON, Topics, eventually, topics_at
+
+pytestmark = pytest.mark.live
+
+KEYS = 40
+
+SOON_HEARD = {"heartbeat.interval.ms": 500}
+"""Settings of a member that hears of others soon."""
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_broker: Broker) -> Broker:
+    return kafka_broker
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> Iterator[Topics]:
+    with topics_at(broker.url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def restarted() -> Iterator[tuple[Broker, Topics]]:
+    """A broker of its own, that ends its transactions after a restart."""
+    with brokers(image=image_for_transactions()) as broker, topics_at(broker.url) as made:
+        yield broker, made
+
+
+class Heard(Silent):
+    """Keeps why connections were lost."""
+
+    def __init__(self) -> None:
+        self.lost: list[Exception] = []
+
+    def disconnected(self, name: str, error: Exception, _: float) -> None:
+        self.lost.append(error)
+
+
+class Copy:
+    """A topic, another, and bridges between them."""
+
+    def __init__(self, topics: Topics, partitions: int = 4, config: Mapping[str, str] | None = None) -> None:
+        self.topics = topics
+        self.read = topics.make(partitions)
+        self.written = topics.make(partitions, config=config)
+        self.count = 0
+
+    def put(self, count: int, size: int = 0) -> None:
+        """More numbered messages."""
+        numbers = range(self.count, self.count + count)
+        self.topics.put(self.read, [(b"%d" % (n % KEYS), b"%d" % n + b" " * size) for n in numbers])
+        self.count += count
+
+    def source(self, **settings: Any) -> KafkaSource:
+        own = {**self.topics.settings, "group.id": self.read, "session.timeout.ms": 6_000, **SOON_HEARD, **settings}
+        return KafkaSource("read", own, [self.read], window=300, transactional=True)
+
+    def pump(
+        self, transactional_id: str | None = None, dead: Any = None, observer: Any = None, **settings: Any
+    ) -> Pump:
+        target = TransactionalTarget(
+            "written", {**self.topics.settings, **settings}, {"queue": Destination(self.written)}, 100, 0.05,
+            transactional_id,
+        )  # fmt: skip
+        inlets = [Inlet(self.source(), "in")]
+        return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), QUICK, dead)
+
+    def told(self, **settings: Any) -> dict[str, Any]:
+        """For `Copying`."""
+        return {
+            "bootstrap": self.topics.settings["bootstrap.servers"], "read": self.read, "written": self.written,
+            "group": self.read, "transactional": True, "window": 300, "settings": settings,
+        }  # fmt: skip
+
+    def done(self) -> int:
+        """Up to where the group is, over all partitions."""
+        return sum(max(0, offset) for offset in self.topics.committed(self.read, self.read).values())
+
+    def wait(
+        self,
+        count: int | None = None,
+        process: Copying | None = None,
+        running: Sequence[asyncio.Future[None]] = (),
+    ) -> None:
+        """Until all, or so many, are through; while the process works on it, or the pumps that are running do."""
+
+        def through() -> bool:
+            if process is not None:
+                process.check()
+            return self.done() >= (self.count if count is None else count)
+
+        def told() -> str:
+            return f"{self.done()} of {self.count}; {process and process.said()[-5000:]}"
+
+        eventually(through, told, SOON if running else PATIENCE, running)
+
+    def check(self, missing: Mapping[int, int] = {}) -> None:
+        """Assert that each message is there once, and the messages of a key are in order."""
+        found = self.topics.read(self.written, self.count - len(missing))
+        numbers = Counter(int(message.value()) for message in found)
+        assert numbers == Counter(range(self.count)) - Counter(missing)
+        by_key: dict[bytes, list[int]] = {}
+        for message in found:
+            by_key.setdefault(message.key(), []).append(int(message.value()))
+        assert all(each == sorted(each) for each in by_key.values())
+
+
+@on_a_loop
+async def test_bridges_come_and_go_and_each_message_arrives_once(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 1_000)
+    pumps = [copy.pump() for _ in range(3)]
+    runs = [asyncio.ensure_future(pumps[0].run())]
+    await asyncio.to_thread(copy.wait, 300, running=runs)
+    for more in pumps[1:]:
+        runs.append(asyncio.ensure_future(more.run()))
+        await asyncio.to_thread(copy.put, 1_500)
+    await asyncio.to_thread(copy.wait, 2_500, running=runs)
+    pumps[0].stop()
+    await asyncio.to_thread(copy.put, 1_000)
+    await asyncio.to_thread(copy.wait, running=runs[1:])
+    for pump in pumps[1:]:
+        pump.stop()
+    await asyncio.gather(*runs)
+    await asyncio.to_thread(copy.check)
+
+
+def test_one_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
+    copy = Copy(topics)
+    copy.put(4_000)
+    told = copy.told(**{"transaction.timeout.ms": 3_000})
+    first = Copying(told)
+    copy.wait(500, first)
+    first.send(signal.SIGSTOP)
+    second = Copying(told)
+    copy.wait(process=second)
+    copy.put(2_000)
+    first.send(signal.SIGCONT)
+    copy.wait(process=second)
+    copy.put(1_000)
+    copy.wait(process=second)
+    first.stop()
+    second.stop()
+    copy.check()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"metadata.recovery.strategy": "rebootstrap", "transaction.timeout.ms": 5_000}],
+    ids=["as it is", "with a producer that may never come back"],
+)
+def test_a_broker_that_is_restarted_in_the_middle_of_transactions_keeps_each_message_once(
+    restarted: tuple[Broker, Topics], settings: dict[str, Any]
+) -> None:
+    broker, topics = restarted
+    copy = Copy(topics)
+    copy.put(8_000)
+    process = Copying(copy.told(**settings))
+    copy.wait(500, process)
+    broker.stop()
+    broker.start()
+    broker.wait()
+    copy.put(500)
+    copy.wait(process=process)
+    process.stop()
+    copy.check()
+
+
+@on_a_loop
+async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(topics: Topics) -> None:
+    copy = Copy(topics, config={"max.message.bytes": "3000"})
+    await asyncio.to_thread(copy.put, 150)
+    await asyncio.to_thread(copy.put, 1, 2_900)  # which the client thinks will fit, and with its headers does not
+    await asyncio.to_thread(copy.put, 150)
+    await asyncio.to_thread(copy.put, 1, 200_000)
+    await asyncio.to_thread(copy.put, 100)
+    dead, heard = MemoryTarget("dead"), Heard()
+    pump = copy.pump(dead=dead, observer=heard)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait, running=[running])
+    assert not heard.lost
+    pump.stop()
+    await running
+    assert sorted(int(each.message.body) for each in dead.messages) == [150, 301]
+    assert all("MSG_SIZE_TOO_LARGE" in each.message.headers["hashstar-reason"] for each in dead.messages)
+    await asyncio.to_thread(copy.check, {150: 1, 301: 1})
+
+
+@on_a_loop
+async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.endpoints.kafka.transactions.IDLE", 60.0)
+    copy = Copy(topics, 1, {"max.message.bytes": "3000"})
+    await asyncio.to_thread(copy.put, 3, 200_000)
+    dead = MemoryTarget("dead")
+    pump = copy.pump(dead=dead)
+    running = asyncio.ensure_future(pump.run())
+    while len(dead.messages) < 3 and not running.done():  # noqa: ASYNC110  of another thread's making
+        await asyncio.sleep(0.01)
+    pump.stop()
+    await running
+    assert await asyncio.to_thread(copy.done) == 3
+
+
+@on_a_loop
+async def test_a_transaction_that_took_too_long_is_undone_and_the_next_may_take_longer(topics: Topics) -> None:
+    copy = Copy(topics, 1)
+    await asyncio.to_thread(copy.put, 50)
+    source = copy.source()
+    settings = {**topics.settings, "transaction.timeout.ms": 1_000}
+    # Longer than the first two timeouts, after which the broker of these tests looks every 0.2 s.
+    target = TransactionalTarget("written", settings, {"queue": Destination(copy.written)}, 100, 3.0)
+    pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Silent(), QUICK)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait, running=[running])
+    pump.stop()
+    await running
+    assert target._timeout >= 4_000
+    await asyncio.to_thread(copy.check)
+
+
+@on_a_loop
+async def test_two_with_one_id_put_out_each_other_and_write_nothing_twice(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 1_000)
+    first, second = copy.pump("one-id"), copy.pump("one-id")
+    runs = [asyncio.ensure_future(first.run())]
+    await asyncio.to_thread(copy.wait, 100, running=runs)
+    runs.append(asyncio.ensure_future(second.run()))
+    await asyncio.sleep(2)
+    first.stop()
+    await runs[0]
+    await asyncio.to_thread(copy.put, 1_000)
+    await asyncio.to_thread(copy.wait, running=runs[1:])
+    second.stop()
+    await runs[1]
+    await asyncio.to_thread(copy.check)
+
+
+@on_a_loop
+async def test_a_topic_that_is_deleted_meanwhile_loses_the_target(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 200)
+    heard = Heard()
+    known: dict[str, Any] = {"topic.metadata.refresh.interval.ms": 300, "topic.metadata.propagation.max.ms": 500}
+    pump = copy.pump(observer=heard, **known)
+    running = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait, running=[running])
+    topics.admin.delete_topics([copy.written])[copy.written].result(30)
+    topics.made.remove(copy.written)
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(copy.put, 200)
+    while not heard.lost and not running.done():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    pump.stop()
+    await running
+    assert "UNKNOWN" in str(heard.lost[0])
+
+
+@on_a_loop
+async def test_a_right_that_is_missing_loses_the_target_and_with_it_all_arrive_once(topics: Topics) -> None:
+    copy = Copy(topics)
+    await asyncio.to_thread(copy.put, 200)
+    heard = Heard()
+    pump = copy.pump(observer=heard)
+    with topics.not_allowed(copy.written, AclOperation.WRITE):
+        running = asyncio.ensure_future(pump.run())
+        while not heard.lost and not running.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(heard.lost[0])
+    await asyncio.to_thread(copy.wait, running=[running])
+    pump.stop()
+    await running
+    await asyncio.to_thread(copy.check)
+
+
+@on_a_loop
+async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> None:
+    target = TransactionalTarget("written", topics.settings, {"queue": Destination(topics.make())})
+    told = Told()
+    await target.open(told)
+    message = Message("", "k")
+    target.send([Outgoing(message, Delivery(message, "lane", origin="queue q"), "queue", None, 1)])
+    await told.loss()
+    assert "a message from queue q cannot be in a transaction" in str(told.losses[0])
+    await target.close()
+
+
+@on_a_loop
+async def test_a_member_that_was_put_out_of_its_group_has_no_place_to_commit_with(topics: Topics) -> None:
+    copy = Copy(topics, 1)
+    await asyncio.to_thread(copy.put, 5)
+    source = copy.source(**{"session.timeout.ms": 3_000, "max.poll.interval.ms": 3_000})
+    await source.open()
+    try:
+        member = source.member
+        assert member is not None
+        assert member.place() is None
+        while member.place() is None:
+            await source.read(10)
+        time.sleep(6)  # noqa: ASYNC251  as a loop that hangs; nothing is heard of what happens meanwhile
+        assert member.lanes
+        assert member.place() is None
+    finally:
+        # A consumer that is not closed may hang as it is collected, in whatever test runs then.
+        await source.close()

@@ -1,0 +1,225 @@
+"""What a check finds at live brokers, and that it leaves no trace there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from bridge.endpoint import Finding, Layout, Place, Source
+from bridge.endpoints.memory import MemorySource
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
+from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
+from exchange import Queue, Topology
+from exchange.partition.partitioning.specification import Partitioning
+from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker, closed_port
+from tests.support.bridge.behaviour import on_a_loop
+from tests.support.servers import Server, missing
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def broker(rabbitmq: Server) -> Iterator[Broker]:
+    found = Broker(rabbitmq)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def management(broker: Broker) -> str:
+    return broker.server.management_url or missing("the broker has no management API")
+
+
+async def of_source(broker: Broker, queue: str, **settings: Any) -> Sequence[Finding]:
+    return await check_source([broker.address], SourceSettings(queue, **settings), management(broker))
+
+
+async def of_target(broker: Broker, address: Address, layout: Layout | None = None) -> Sequence[Finding]:
+    target = RabbitmqTarget("to", [broker.address], {"q": address}, management(broker))
+    if layout is not None:
+        target.meet(layout)
+    return await target.check()
+
+
+def warnings(findings: Sequence[Finding]) -> list[str]:
+    return [finding.text for finding in findings if finding.level == "warning"]
+
+
+def errors(findings: Sequence[Finding]) -> list[str]:
+    return [finding.text for finding in findings if finding.level == "error"]
+
+
+class Reading(MemorySource):
+    """A source in memory that says it reads a queue of a broker."""
+
+    def __init__(self, broker: Broker, queue: str) -> None:
+        super().__init__()
+        self._read = places_of_queue([broker.address], queue)
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return self._read
+
+
+def layout_of(broker: Broker, read: str, queue: Queue | None = None) -> Layout:
+    sources: list[Source] = [Reading(broker, read)]
+    return Layout(sources, {}, Topology(queues=[queue or Queue("q")]), 1)
+
+
+@on_a_loop
+async def test_a_quorum_queue_that_was_checked_25_times_has_all_its_messages_undelivered(broker: Broker) -> None:
+    queue = broker.queue(x_queue_type="quorum")
+    broker.put(queue, *[b"%d" % n for n in range(30)])
+    target = RabbitmqTarget("to", [broker.address], {"q": Address.queue(queue)}, management(broker))
+    for _ in range(25):
+        assert not errors(await of_source(broker, queue))
+        assert not errors(await target.check())
+    seen = []
+    for _ in range(30):
+        method, properties, body = broker.get(queue)
+        headers = properties.headers or {}
+        assert not headers.get("x-delivery-count")
+        assert not headers.get("x-acquired-count")
+        assert not method.redelivered
+        seen.append(int(body))
+    assert seen == list(range(30))
+
+
+@on_a_loop
+async def test_a_quorum_queue_that_drops_is_warned_of_until_it_does_not(broker: Broker) -> None:
+    if broker.server.version_info < (4,):
+        pytest.skip("before 4.0 there is no delivery limit unless somebody sets one")
+    plain, graveyard = broker.queue(x_queue_type="quorum"), broker.queue()
+    [warning] = warnings(await of_source(broker, plain))
+    assert f"quorum queue '{plain}': this queue drops a message when it was delivered 21 times" in warning
+    for arguments in (
+        {"x_delivery_limit": -1},
+        {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard},
+    ):
+        assert not warnings(await of_source(broker, broker.queue(x_queue_type="quorum", **arguments)))
+    policy = f"hashstar-{uuid4().hex[:8]}"
+    broker.control("set_policy", policy, f"^{plain}$", '{"delivery-limit": 7}')
+    try:
+        for _ in range(100):  # the API shows a policy some seconds later
+            [warning] = warnings(await of_source(broker, plain))
+            if "delivered 8 times" in warning:
+                break
+            await asyncio.sleep(0.2)
+        assert "delivered 8 times" in warning
+    finally:
+        broker.control("clear_policy", policy)
+
+
+@on_a_loop
+async def test_dead_letters_that_come_back_are_a_loop(broker: Broker) -> None:
+    exchange, queue = broker.exchange("fanout"), broker.queue(x_queue_type="quorum")
+    looping = broker.queue(x_queue_type="quorum", x_dead_letter_exchange=exchange)
+    broker.channel.queue_bind(looping, exchange)
+    [warning] = warnings(await of_source(broker, looping))
+    assert f"its dead letters may go to queue '{looping}' (by exchange '{exchange}')" in warning
+    written = broker.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=queue)
+    [warning] = warnings(await of_target(broker, Address.queue(written), layout_of(broker, queue)))
+    assert f"its dead letters may go to queue '{queue}'" in warning
+    [warning] = warnings(await of_target(broker, Address(exchange), layout_of(broker, looping)))
+    assert f"exchange '{exchange}': it may lead to queue '{looping}', which the bridge reads: a loop" in warning
+    [warning] = warnings(await of_target(broker, Address.queue(queue), layout_of(broker, queue)))
+    assert f"queue '{queue}': the bridge reads it, too: a loop" in warning
+
+
+@on_a_loop
+async def test_what_shares_or_shortens_a_queue_is_warned_of(broker: Broker) -> None:
+    shared, single = broker.queue(), broker.queue(x_single_active_consumer=True)
+    stream, rejecting, dropping = (
+        broker.queue(x_queue_type="stream"),
+        broker.queue(x_max_length=10, x_overflow="reject-publish"),
+        broker.queue(x_max_length=10),
+    )
+    consuming = broker.connection.channel()
+    for queue in (shared, single):
+        consuming.basic_consume(queue, lambda *_: None)
+    broker.connection.process_data_events(0)
+    try:
+        found: list[str] = []
+        for _ in range(100):  # the API learns of consumers every few seconds
+            found = warnings(await of_source(broker, shared))
+            if found:
+                break
+            await asyncio.sleep(0.2)
+        assert f"queue '{shared}': 1 consumer(s) read it beside this bridge" in found[0]
+        assert not warnings(await of_source(broker, single))
+    finally:
+        consuming.close()
+    [warning] = warnings(await of_source(broker, stream))
+    assert "each start reads it all again" in warning
+    assert not warnings(await of_source(broker, stream, keeps_offsets=True))
+    [warning] = warnings(await of_target(broker, Address.queue(rejecting)))
+    assert "one_at_a_time" in warning
+    [warning] = warnings(await of_target(broker, Address.queue(dropping)))
+    assert "drops its oldest" in warning
+    exclusive = await of_source(broker, broker.queue(x_queue_type="quorum", x_delivery_limit=-1), exclusive=True)
+    assert "x-single-active-consumer" in warnings(exclusive)[0]
+
+
+@on_a_loop
+async def test_a_consumer_timeout_that_an_outage_outlasts_is_warned_of(broker: Broker) -> None:
+    if broker.server.version_info < (3, 12):
+        pytest.skip("queues have had one of their own since 3.12")
+    queue = broker.queue(x_queue_type="quorum", x_delivery_limit=-1, x_consumer_timeout=600_000)
+    [warning] = warnings(await of_source(broker, queue))
+    assert "its consumer timeout is 600 s" in warning
+
+
+@on_a_loop
+async def test_rights_to_read_and_to_write_are_told_apart(broker: Broker) -> None:
+    user, queue, exchange = f"hashstar-{uuid4().hex[:8]}", broker.queue(), broker.exchange("direct")
+    broker.control("add_user", user, "pw")
+    try:
+        broker.control("set_user_tags", user, "administrator")
+        broker.control("set_permissions", user, ".*", "^nothing$", "^nothing$")
+        address = broker_of(f"amqp://{user}:pw@{broker.host}:{broker.port}")
+        [error] = errors(await check_source([address], SourceSettings(queue), management(broker)))
+        assert error == f"queue '{queue}': user '{user}' may not read it; grant it: its pattern is '^nothing$'"
+        for place, words in ((Address.queue(queue), "the default exchange"), (Address(exchange), f"'{exchange}'")):
+            target = RabbitmqTarget("to", [address], {"q": place}, management(broker))
+            [error] = errors(await target.check())
+            assert words in error
+            assert "may not write it" in error
+        broker.control("set_user_tags", user, "")
+        findings = await check_source([address], SourceSettings(queue), management(broker))
+        assert not errors(findings)
+        assert any("does not answer user" in finding.text for finding in findings)
+    finally:
+        broker.control("delete_user", user)
+
+
+@on_a_loop
+async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) -> None:
+    exchange, queue = broker.exchange("direct"), broker.queue()
+    partitioned = Queue("q", partitioning=Partitioning.parse("rabbitmq.consistent_hash over 3"))
+    found = errors(await of_target(broker, Address(exchange), layout_of(broker, "none", partitioned)))
+    assert found == [
+        f"exchange '{exchange}': it is of type direct, and would have to be x-consistent-hash",
+        f"exchange '{exchange}': 0 bindings, and the topology spreads 'q' over 3: change one of them",
+    ]
+    partitioned = Queue("q", partitioning=Partitioning.parse("kafka.murmur2 over 2"))
+    address = Address.queue(f"{queue}-{{partition}}")
+    assert len(errors(await of_target(broker, address, layout_of(broker, "none", partitioned)))) == 2
+
+
+@on_a_loop
+async def test_what_is_missing_is_an_error_with_its_key_and_no_management_api_is_none(broker: Broker) -> None:
+    nowhere = f"http://127.0.0.1:{closed_port()}"
+    findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
+    assert [(each.level, each.key) for each in findings] == [("ok", ""), ("error", "queue")]
+    assert findings[0].text.startswith(f"the management API at {nowhere} does not answer")
+    assert findings[1].text == "queue 'hashstar-none': there is none; declare it"
+    away = broker_of(f"amqp://guest:secret@127.0.0.1:{closed_port()}")
+    [finding] = await check_source([away], SourceSettings("any"))
+    assert (finding.level, finding.key) == ("error", "url")
+    assert "secret" not in finding.text

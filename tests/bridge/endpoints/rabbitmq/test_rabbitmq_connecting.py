@@ -1,0 +1,132 @@
+"""Opening a connection: what is said of ports that speak something else, and sockets that nobody leaves open."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq import wire as module
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.connection import Connection
+from tests.support.bridge.behaviour import on_a_loop
+from tests.support.bridge.certificates import authority_in
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+async def reason_from(serve: Serve, tls: bool = False, server_tls: ssl.SSLContext | None = None) -> str:
+    """Why no connection can be made to a server that does this with whoever connects."""
+    served: set[asyncio.Task[Any] | None] = set()
+
+    async def kept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.current_task())
+        with suppress(OSError):
+            await serve(reader, writer)
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(kept, "127.0.0.1", 0, ssl=server_tls)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        address = broker_of(f"amqp://guest:secret@127.0.0.1:{port}")
+        if tls:
+            address.ssl_options = pika.SSLOptions(ssl.create_default_context(), "localhost")
+        with pytest.raises(Disconnected) as caught:
+            await Connection.open([address], lambda _: None)
+        await asyncio.gather(*[task for task in served if task is not None])
+    assert "secret" not in str(caught.value)
+    return str(caught.value).replace(str(port), "PORT")
+
+
+async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(8)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    writer.close()
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.close()
+
+
+async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
+@on_a_loop
+async def test_a_port_of_http_is_not_taken_for_a_broker() -> None:
+    reason = await reason_from(answer_http)
+    assert reason.startswith("127.0.0.1:PORT ")
+    assert reason.endswith("is this an AMQP port?")
+
+
+@on_a_loop
+async def test_a_port_that_hangs_up_is_named_in_words() -> None:
+    assert await reason_from(hang_up) == "127.0.0.1:PORT hung up during the handshake: is this an AMQP port?"
+
+
+@on_a_loop
+async def test_tls_to_a_port_without_is_named_in_words() -> None:
+    words = "the broker's port answers TLS with plain text: is this the amqps listener?"
+    assert await reason_from(answer_http, tls=True) == f"127.0.0.1:PORT: {words}"
+
+
+@on_a_loop
+async def test_no_tls_to_a_port_that_wants_it_and_an_unknown_authority_are_named_in_words(tmp_path: Path) -> None:
+    authority = authority_in(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "server.pem", authority / "server.key")
+    assert (await reason_from(be_silent, server_tls=context)).endswith("is this an AMQP port?")
+    assert "no authority in ca_file knows" in await reason_from(be_silent, tls=True, server_tls=context)
+
+
+@on_a_loop
+async def test_a_port_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", -4.8)
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.5)
+    assert "no answer in" in await reason_from(be_silent)
+
+
+@on_a_loop
+async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At whatever moment, and of a port that never answers: a server that waits for the end of each sees it."""
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    served: list[asyncio.Task[Any] | None] = []
+    all_served = asyncio.Event()
+
+    async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
+        if len(served) == 14:
+            all_served.set()
+        with suppress(OSError):
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(wait_for_the_end, "127.0.0.1", 0)
+    address = broker_of(f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    for turns in range(1, 15):
+        opening = asyncio.ensure_future(Connection.open([address], lambda _: None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.sleep(0)
+        opening.cancel()  # while it cleans up
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    async with asyncio.timeout(10):
+        await all_served.wait()
+        await asyncio.gather(*[task for task in served if task is not None])
+    server.close()
+    await server.wait_closed()
+    assert not problems

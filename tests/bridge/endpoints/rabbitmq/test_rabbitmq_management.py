@@ -1,0 +1,47 @@
+"""The management API that `bridge check` asks: its answers are bounded in bytes and in seconds in all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pika
+import pytest
+
+from bridge.endpoints.rabbitmq import management
+from bridge.endpoints.rabbitmq.management import Management, Unknown
+from tests.bindings.sources.test_sources import HEAD, Dripping, answering
+
+BROKER = pika.URLParameters("amqp://ann:s3cret@127.0.0.1:5672/%2F")
+
+
+def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then never lets a socket's own timeout come."""
+    monkeypatch.setattr(management, "CHECK_SECONDS", 0.3)
+    with Dripping((HEAD + b"\r\n[", b" "), 0.02) as server:
+        began = time.monotonic()
+        with pytest.raises(Unknown, match=r"gives no whole answer in 0\.3 s"):
+            asyncio.run(Management(BROKER, f"http://{server.address}").queue("q"))
+        assert time.monotonic() - began < 5
+
+
+def test_an_answer_without_an_end_is_given_up_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management, "CHECK_BYTES", 1 << 20)
+    with (
+        Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
+        pytest.raises(Unknown, match="the answer has more than 1048576 bytes"),
+    ):
+        asyncio.run(Management(BROKER, f"http://{server.address}").queue("q"))
+
+
+def test_a_redirection_is_not_followed() -> None:
+    """It would carry the password to another server."""
+    with answering(200, "{}") as (other, got), answering(302, "", {"Location": f"http://{other}/"}) as (address, _):
+        with pytest.raises(Unknown, match="answers 302"):
+            asyncio.run(Management(BROKER, f"http://{address}/").queue("q"))
+        assert got == []
+
+
+def test_the_address_of_a_host_in_numbers_of_ipv6_is_one() -> None:
+    parameters = pika.URLParameters("amqp://ann:s3cret@[::1]:5672/%2F")
+    assert Management(parameters).url == "http://[::1]:15672"

@@ -1,0 +1,228 @@
+"""What a RabbitMQ target makes of confirms, nacks and returns, without a broker: events in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoints.rabbitmq.frames import Acked, Returned
+from bridge.endpoints.rabbitmq.publishing import UNROUTED, _Publishing
+from bridge.endpoints.rabbitmq.refusals import Refused
+from bridge.endpoints.rabbitmq.routes import Address, routes_of
+from exchange import Message
+from tests.support.virtual_loop import run_virtually
+
+
+class Wire:
+    """A connection that keeps what is written, and its channel."""
+
+    number = 1
+    user = "guest"
+    frame_max = 131_072
+    silence = None
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self.blocked_reason = ""
+        self.writes = 0
+        self.on_events: Callable[[list[Any]], None] = lambda _: None
+        self.on_unblocked: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+
+
+class Answers:
+    """What the pump is told: numbers of messages, and reasons of those that failed."""
+
+    def __init__(self) -> None:
+        self.good: list[int] = []
+        self.bad: list[tuple[int, Failure]] = []
+
+    def confirmed(self, messages: Sequence[Outgoing]) -> None:
+        self.good += [outgoing.number for outgoing in messages]
+
+    def failed(self, message: Outgoing, failure: Failure) -> None:
+        self.bad.append((message.number, failure))
+
+    def lost(self, error: Disconnected) -> None:
+        raise AssertionError(error)
+
+
+class Scene:
+    """A publishing of one connection."""
+
+    def __init__(self, suspects: int = 0) -> None:
+        self.wire, self.answers = Wire(), Answers()
+        wire: Any = self.wire
+        routes = routes_of({"q": Address("x"), "r": Address("x")})
+        self.publishing = _Publishing(wire, wire, self.answers, routes, suspects)
+        self.sent = 0
+
+    def send(self, count: int = 1, queue: str = "q") -> None:
+        messages = [Message("in", f"k.{n}", {}, {}, b"%d" % n) for n in range(self.sent + 1, self.sent + count + 1)]
+        self.publishing.send([
+            Outgoing(message, Delivery(message), queue, number=n) for n, message in enumerate(messages, self.sent + 1)
+        ])  # fmt: skip
+        self.sent += count
+
+    def hear(self, *events: Any) -> None:
+        self.wire.on_events(list(events))
+
+    def returned(self, number: int, code: int = 312) -> Returned:
+        return Returned(code, b"NO_ROUTE", b"x", b"k.%d" % number, b"\0\0", b"%d" % number)
+
+
+def ack(number: int, *, multiple: bool = False) -> Acked:
+    return Acked(number, multiple, nack=False)
+
+
+def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(scene())
+
+
+def test_a_confirm_is_of_one_message_or_of_all_up_to_it_and_that_one() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.send(6)
+        scene.hear(ack(2))
+        assert scene.answers.good == [2]
+        scene.hear(ack(4, multiple=True))
+        assert scene.answers.good == [2, 1, 3, 4]
+        scene.hear(ack(4), ack(4, multiple=True))  # nobody is confirmed twice
+        scene.hear(Acked(5, multiple=False, nack=True), ack(6))
+        assert scene.answers.good == [2, 1, 3, 4, 6]
+        assert scene.answers.bad == [(5, Failure("nack", busy=True))]
+
+    played(play)
+
+
+def test_a_message_that_was_returned_is_not_confirmed_by_its_confirm() -> None:
+    """The broker confirms what it could put nowhere, too: that would be a loss. It returns it first."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.send(3)
+        scene.hear(scene.returned(2), ack(3, multiple=True))
+        assert scene.answers.good == [1, 3]
+        assert scene.answers.bad == [(2, Failure("returned: 312 NO_ROUTE"))]
+        scene.send(2)
+        scene.hear(scene.returned(5))
+        assert len(scene.answers.bad) == 1  # the confirm comes behind it
+        scene.hear(ack(4), ack(5))
+        assert scene.answers.good == [1, 3, 4]
+        assert [number for number, _ in scene.answers.bad] == [2, 5]
+
+    played(play)
+
+
+def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> None:
+    """Then its messages wait; before and after it is each message's own fault."""
+
+    async def play() -> None:
+        scene = Scene()
+
+        def busy(count: int, queue: str = "q") -> list[bool]:
+            before = len(scene.answers.bad)
+            for _ in range(count):
+                scene.send(1, queue)
+                scene.hear(scene.returned(scene.sent), ack(scene.sent))
+            return [failure.busy for _, failure in scene.answers.bad[before:]]
+
+        assert busy(UNROUTED + 3) == [False] * UNROUTED + [True] * 3
+        assert busy(1, "r") == [False]  # of another queue nothing is known
+        scene.send()
+        scene.hear(ack(scene.sent))
+        assert busy(UNROUTED + 1) == [False] * UNROUTED + [True]
+
+    played(play)
+
+
+def test_older_messages_without_an_answer_speak_for_an_exchange() -> None:
+    """What is routed is confirmed later than what is returned."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.send(UNROUTED)
+        for number in range(1, UNROUTED + 1):
+            scene.hear(scene.returned(number), ack(number))
+        scene.send(2)
+        older, newer = scene.sent - 1, scene.sent
+        scene.hear(scene.returned(newer), ack(newer))
+        assert not scene.answers.bad[-1][1].busy
+        scene.hear(ack(older))
+        assert scene.answers.good == [older]
+
+    played(play)
+
+
+def test_suspects_are_sent_one_by_one_until_the_one_is_found() -> None:
+    async def play() -> None:
+        scene = Scene(suspects=3)
+        scene.send(5)
+        assert scene.wire.writes == 1  # of the first one
+        scene.hear(ack(1))
+        assert scene.wire.writes == 2
+        error = Refused(501, "a header that cannot be read")
+        assert scene.publishing.accuse(error) == 1  # two were suspected, and this one it was
+        [(number, failure)] = scene.answers.bad
+        assert number == 2
+        assert failure.final
+
+    played(play)
+
+
+def test_who_is_suspected_of_several_is_counted() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.send(4)
+        scene.hear(ack(1))
+        assert scene.publishing.accuse(Refused(501, "no")) == 3
+        assert scene.answers.bad == []
+
+    played(play)
+
+
+def test_after_the_last_suspect_all_that_waits_goes_at_once() -> None:
+    async def play() -> None:
+        scene = Scene(suspects=2)
+        scene.send(6)
+        scene.hear(ack(1))
+        scene.hear(ack(2))
+        assert scene.wire.writes == 3
+        scene.hear(ack(6, multiple=True))
+        assert scene.answers.good == [1, 2, 3, 4, 5, 6]
+
+    played(play)
+
+
+def test_while_publishers_are_blocked_nothing_is_written() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.wire.blocked = True
+        scene.send(3)
+        assert scene.wire.writes == 0
+        assert scene.publishing.trouble == "blocked by the broker"
+        scene.wire.blocked = False
+        scene.wire.on_unblocked()
+        assert scene.wire.writes == 1
+        scene.hear(ack(3, multiple=True))
+        assert scene.answers.good == [1, 2, 3]
+
+    played(play)
+
+
+def test_a_message_that_cannot_be_written_is_refused_and_the_broker_s_numbers_stay_right() -> None:
+    async def play() -> None:
+        scene = Scene()
+        good, bad = Message("in", "k.1", {}, {}, b"1"), Message("in", "k" * 300)
+        outgoing = [Outgoing(each, Delivery(each), "q", number=n) for n, each in ((10, good), (11, bad), (12, good))]
+        scene.publishing.send(outgoing)
+        await asyncio.sleep(0.1)
+        assert [(number, failure.final) for number, failure in scene.answers.bad] == [(11, True)]
+        scene.hear(ack(2))
+        assert scene.answers.good == [12]
+
+    played(play)

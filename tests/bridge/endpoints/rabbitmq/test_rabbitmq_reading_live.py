@@ -1,0 +1,215 @@
+"""What a source takes off the socket, how it hears of its end, and what it makes of messages that come again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from bridge.endpoint import Disconnected, Outgoing
+from bridge.endpoints.memory import MemoryTarget
+from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.config import RabbitmqSource
+from bridge.endpoints.rabbitmq.redeliveries import FEW, NEAR
+from bridge.pump.policy import Policy
+from bridge.pump.pump import Inlet, Pump
+from tests.bridge.endpoints.rabbitmq.test_rabbitmq_live import Broker
+from tests.support.bridge.behaviour import Silent, on_a_loop, router_to
+from tests.support.bridge.relay import relay_to
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+LARGE = 900_000
+WINDOW_BYTES = 16 << 20
+"""Of which a quarter may wait between the socket and the pump."""
+
+
+@pytest.fixture
+def broker(rabbitmq: Server) -> Iterator[Broker]:
+    broker = Broker(rabbitmq)
+    yield broker
+    broker.close()
+
+
+async def until(done: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(seconds):
+        while not done():  # noqa: ASYNC110  what is waited for is in a broker, or in what is tested
+            await asyncio.sleep(0.02)
+
+
+def filled(broker: Broker, count: int, **arguments: Any) -> str:
+    queue = broker.queue(**arguments)
+    broker.put(queue, *[b"%d" % n + bytes(LARGE) for n in range(count)])
+    return queue
+
+
+def at(url: str, queue: str, **options: Any) -> RabbitmqSource:
+    return RabbitmqSource("from", [broker_of(url)], queue, window_bytes=WINDOW_BYTES, **options)
+
+
+@on_a_loop
+async def test_no_more_is_read_off_the_socket_than_a_quarter_of_the_window(broker: Broker) -> None:
+    """And heartbeats, which cannot be heard meanwhile, do not end the connection."""
+    queue = filled(broker, 60)
+    source = at(f"{broker.server.url}?heartbeat=2", queue)
+    await source.open()
+    await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+    for _ in range(90):
+        await asyncio.sleep(0.1)
+        assert source._arrived_bytes < WINDOW_BYTES // 4 + (3 << 20)
+        assert source.lost is None
+    found: list[bytes] = []
+    async with asyncio.timeout(30):
+        while len(found) < 60:
+            some = await source.read(1_000)
+            assert sum(len(delivery.message.body) for delivery in some) < WINDOW_BYTES // 4 + (3 << 20)
+            found += [delivery.message.body for delivery in some]
+    assert found == [b"%d" % n + bytes(LARGE) for n in range(60)]
+    await source.close()
+    assert len(broker.bodies(queue)) == 60
+
+
+@on_a_loop
+async def test_a_connection_that_ends_while_nothing_is_read_is_lost(broker: Broker) -> None:
+    queue = filled(broker, 40)
+    with relay_to(broker.host, broker.port) as relay:
+        parts = urlsplit(broker.server.url)
+        source = at(parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{relay.port}").geturl(), queue)
+        await source.open()
+        await until(lambda: source._arrived_bytes > WINDOW_BYTES // 4)
+        relay.cut()
+        await until(lambda: source.lost is not None)
+        with pytest.raises(Disconnected):
+            await source.read(1)
+        await source.close()
+
+
+@on_a_loop
+async def test_a_full_window_hears_that_its_connection_was_closed(broker: Broker) -> None:
+    """With a target that takes nothing, and an operator who closes all connections."""
+    queue = broker.queue()
+    broker.put(queue, *[b"%d" % n for n in range(50)])
+    told = Noted()
+    stuck = Never()
+    source = RabbitmqSource("from", [broker.address], queue)
+    pump = Pump([Inlet(source)], router_to(queue), {queue: stuck}, told, Policy(window=10))
+    running = asyncio.create_task(pump.run())
+    await until(lambda: pump.in_flight == 10)
+    # The bridge's connection, which is the one with this name.
+    await asyncio.to_thread(close_connection_of, broker, "hashstar")
+    await until(lambda: told.disconnected_from)
+    assert pump.waiting_for(pump._inlets[0]) == "waits until stuck has answered for what was read before"
+    stuck.confirm_all()
+    await until(lambda: pump.in_flight == 10)  # opened again, and read again from the first
+    pump.stop()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@on_a_loop
+async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_something(broker: Broker) -> None:
+    queue = broker.queue()
+    source = at(f"{broker.server.url}?heartbeat=10", queue)
+    await source.open()
+    connection = source._connection
+    assert connection is not None
+    assert connection.silence is None
+    connection._wire.heard -= 12  # as if so many seconds had passed
+    assert source.trouble == "the broker is silent for 12 s"
+    broker.put(queue, b"a sign of life")
+    await until(lambda: source.trouble is None)
+    await source.close()
+
+
+def close_connection_of(broker: Broker, name: str) -> None:
+    lines = broker.control("-q", "list_connections", "pid", "client_properties").splitlines()
+    for line in lines:
+        if name in line:
+            broker.control("close_connection", line.split()[0], "a test")
+
+
+@on_a_loop
+async def test_messages_near_the_delivery_limit_are_told_and_put_off(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    if tuple(map(int, broker.server.version.split(".")[:2])) < (4, 0):
+        pytest.skip("before RabbitMQ 4 there is no limit unless a policy sets one")
+    queue = broker.queue(x_queue_type="quorum")
+    broker.put(queue, *[b"%d" % n for n in range(30)])
+    for _ in range(NEAR):
+        source = RabbitmqSource("from", [broker.address], queue)
+        await source.open()
+        await source.read(1)
+        await source.close()
+    source = RabbitmqSource("from", [broker.address], queue)
+    await source.open()
+    await source.read(100)
+    assert source.most_deliveries >= NEAR
+    assert source.trouble is not None
+    assert "delivery-limit" in source.trouble
+    assert "delivery-limit" in caplog.text
+    await source.close()
+    with pytest.raises(Disconnected, match="not read for another"):
+        await source.open()
+    source._redeliveries._seen_at -= 120  # as if that time had passed
+    await source.open()
+    await until(lambda: len(source._arrived) >= FEW)
+    await asyncio.sleep(0.2)
+    assert len(source._arrived) == FEW
+    await source.close()
+    assert len(broker.bodies(queue)) == 30
+
+
+@on_a_loop
+async def test_reading_can_be_cancelled_at_any_moment_while_the_socket_is_paused_and_resumed(broker: Broker) -> None:
+    queue = filled(broker, 30)
+    source = at(broker.server.url, queue)
+    await source.open()
+    chance = random.Random(1)
+    found: list[bytes] = []
+    async with asyncio.timeout(60):
+        while len(found) < 30:
+            reading = asyncio.create_task(_read(source))
+            await asyncio.sleep(chance.random() * 0.02)
+            reading.cancel()
+            await asyncio.wait([reading])
+            if not reading.cancelled():
+                found += reading.result()
+    assert found == [b"%d" % n + bytes(LARGE) for n in range(30)]
+    await source.close()
+
+
+async def _read(source: RabbitmqSource) -> list[bytes]:
+    return [delivery.message.body for delivery in await source.read(3)]
+
+
+class Never(MemoryTarget):
+    """Answers when it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__("stuck")
+        self.waiting: list[Outgoing] = []
+
+    def send(self, messages: Any) -> None:
+        self.waiting += messages
+
+    def confirm_all(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        assert self._receiver is not None
+        self._receiver.confirmed(waiting)
+
+
+class Noted(Silent):
+    """Keeps who was lost."""
+
+    def __init__(self) -> None:
+        self.disconnected_from: list[str] = []
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        self.disconnected_from.append(name)

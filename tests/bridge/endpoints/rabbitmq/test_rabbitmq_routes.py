@@ -1,0 +1,76 @@
+"""What a RabbitMQ target cannot obey is refused when the configuration is read; what it can, it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.daemon.config import read_config
+from bridge.endpoint import Layout, Misfit
+from bridge.endpoints.rabbitmq.routes import Address, routes_of
+from exchange import Queue, Topology
+from exchange.errors import InputError
+from exchange.partition.partitioning.specification import Partitioning
+
+
+def layout_of(partitioning: str | None) -> Layout:
+    parsed = None if partitioning is None else Partitioning.parse(partitioning)
+    return Layout([], {}, Topology(queues=[Queue("out", partitioning=parsed)]), 1)
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "address", "words"),
+    [
+        ("kafka.murmur2 over 4", Address.queue("plain"), r'name a queue for each: "plain-\{partition\}"'),
+        ("kafka.murmur2 over 4", Address("x"), r'routing_key = "\{partition\}".*x-consistent-hash with'),
+        ("kafka.murmur2 over 4", Address("x", "fixed"), r'routing_key = "\{partition\}"'),
+        ("rabbitmq.super_stream over 3", Address("x"), "or the name of the super stream"),
+        ("rabbitmq.consistent_hash over 3", Address.queue("plain"), "name a queue for each"),
+        (None, Address.queue("out-{partition}"), "the topology does not partition 'out'"),
+    ],
+)
+def test_what_would_put_messages_elsewhere_is_refused_with_a_way_out(
+    partitioning: str | None, address: Address, words: str
+) -> None:
+    with pytest.raises(Misfit, match=words) as caught:
+        routes_of({"out": address}, layout_of(partitioning))
+    assert caught.value.key == "queues.out"
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "address", "names"),
+    [
+        (None, Address.queue("plain"), ["plain"]),
+        ("kafka.murmur2 over 1", Address.queue("plain"), ["plain"]),
+        ("kafka.murmur2 over 3", Address.queue("p.{partition}.q"), ["p.0.q", "p.1.q", "p.2.q", "!p.3.q"]),
+        ("rabbitmq.super_stream over 2", Address.queue("ss"), ["ss-0", "ss-1", "!ss-2"]),
+        ("rabbitmq.super_stream over ss-eu,ss-us", Address.queue("ss"), ["ss-eu", "ss-us"]),
+        ("rocketmq.hash over a:2", Address.queue("q/{partition}"), ["q/a:0", "q/a:1"]),
+        ("rabbitmq.super_stream over eu,us", Address("ss", "{partition}"), ["ss"]),
+        ("rabbitmq.consistent_hash over 3", Address("x"), ["x"]),
+    ],
+)
+def test_each_partition_is_expected_by_name(partitioning: str | None, address: Address, names: list[str]) -> None:
+    route = routes_of({"out": address}, layout_of(partitioning))["out"]
+    assert [f"!{each.name}" if each.absent else each.name for each in route.expected] == names
+
+
+def test_a_configuration_names_the_key_that_cannot_be_obeyed(tmp_path: Path) -> None:
+    (tmp_path / "t.bindings").write_text("queue orders: partitioned kafka.murmur2 over 4\n")
+    (tmp_path / "b.toml").write_text(
+        'topology = "t.bindings"\n[sources.a]\nurl = "amqp://h"\nqueue = "in"\n'
+        '[targets.b]\nurl = "amqp://h"\nqueues = { orders = "orders" }\n'
+    )
+    with pytest.raises(InputError, match=r"\[targets\.b\] queues\.orders: the topology spreads 'orders' over 4"):
+        read_config(tmp_path / "b.toml")
+
+
+def test_more_prefetch_than_amqp_can_ask_for_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.bindings").write_text("queue orders\n")
+    (tmp_path / "b.toml").write_text(
+        'topology = "t.bindings"\n[sources.a]\nurl = "amqp://h"\nqueue = "in"\nprefetch = 100000\n'
+        '[targets.b]\nurl = "amqp://h"\nqueues = { orders = "orders" }\n'
+    )
+    with pytest.raises(InputError, match="prefetch: 100,000 is more than AMQP can ask for, 65,535"):
+        read_config(tmp_path / "b.toml")

@@ -1,0 +1,129 @@
+"""What a RabbitMQ source acknowledges and when it stops reading its socket, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from bridge.endpoints.rabbitmq.frames import Arrived, ack
+from bridge.endpoints.rabbitmq.reading import FIXED_BYTES, RabbitmqSource
+from tests.support.virtual_loop import run_virtually
+
+
+class Wire:
+    """A connection that keeps what is written and whether it is paused, and its channel."""
+
+    number = 1
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.paused = False
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    async def close(self) -> None:
+        """Nothing."""
+
+
+class Scene:
+    """A source that consumes from a queue."""
+
+    def __init__(self, window_bytes: int = 1 << 20) -> None:
+        self.source = RabbitmqSource("rabbit", [], "orders", window_bytes=window_bytes)
+        self.tags = 0
+        self.connect()
+
+    def connect(self) -> None:
+        wire: Any = Wire()
+        self.wire = wire
+        self.source._epoch += 1
+        self.source._forget()
+        self.source._settled = self.source._acked = 0
+        self.source._connection = self.source._channel = wire
+        self.source._is_stream = False
+        self.tags = 0
+
+    def arrive(self, count: int, size: int = 0) -> None:
+        first = self.tags + 1
+        self.tags += count
+        self.source._take([Arrived(tag, False, b"", b"k", b"\0\0", bytes(size)) for tag in range(first, self.tags + 1)])
+
+
+def acked(tag: int) -> bytes:
+    return ack(1, tag, multiple=True)
+
+
+def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(scene())
+
+
+def test_what_is_settled_is_acknowledged_once_and_as_a_prefix() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.arrive(5)
+        found = await scene.source.read(10)
+        for delivery in found[:3]:
+            scene.source.settle(delivery)
+        assert scene.wire.writes == []
+        await asyncio.sleep(0.1)
+        assert scene.wire.writes == [acked(3)]
+        await asyncio.sleep(10)
+        scene.source._ack()
+        assert scene.wire.writes == [acked(3)]
+        scene.source.settle(found[4])
+        await asyncio.sleep(0.1)
+        assert scene.wire.writes == [acked(3), acked(5)]
+        wire = scene.wire
+        await scene.source.close()
+        assert wire.writes == [acked(3), acked(5)]
+
+    played(play)
+
+
+def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
+    """Its tag is another message's now."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.arrive(5)
+        old = await scene.source.read(10)
+        scene.connect()
+        scene.arrive(2)
+        new = await scene.source.read(10)
+        scene.source.settle(old[4])
+        await asyncio.sleep(0.1)
+        assert scene.wire.writes == []
+        scene.source.settle(new[0])
+        await asyncio.sleep(0.1)
+        assert scene.wire.writes == [acked(1)]
+
+    played(play)
+
+
+def test_the_socket_is_not_read_while_much_was_not_and_then_it_is() -> None:
+    async def play() -> None:
+        scene = Scene(window_bytes=4 * 100_000)
+        scene.arrive(10, 9_000)
+        assert not scene.wire.paused
+        scene.arrive(4, 9_000)
+        assert scene.wire.paused
+        await scene.source.read(4)
+        assert scene.wire.paused  # there is more than half of it still
+        await scene.source.read(6)
+        assert not scene.wire.paused
+        scene.arrive(30, 9_000)
+        assert scene.wire.paused
+        await scene.source.read(1_000)
+        assert not scene.wire.paused
+        assert scene.source._arrived_bytes == 0
+        assert FIXED_BYTES > 0
+
+    played(play)

@@ -1,0 +1,87 @@
+"""What a broker sends against the protocol ends the connection, before it fills the memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq.frames import (
+    BODY,
+    CONTENT,
+    DELIVER,
+    HEAD,
+    HEADER,
+    METHOD,
+    METHOD_HEAD,
+    TAG,
+    Arrived,
+    Contents,
+)
+from bridge.endpoints.rabbitmq.wire import Wire
+from exchange.limits import MESSAGE_BYTES
+
+FRAME_MAX = 131_072
+
+
+def frame(kind: int, payload: bytes, end: bytes = b"\xce") -> bytes:
+    return HEAD.pack(kind, 1, len(payload)) + payload + end
+
+
+DELIVERY = METHOD_HEAD.pack(DELIVER) + b"\x01t" + TAG.pack(7, 0) + b"\x01e\x01k"
+
+
+def header(size: int) -> bytes:
+    return CONTENT.pack(60, 0, size) + b"\0\0"
+
+
+def wire(frame_max: int = FRAME_MAX) -> tuple[Wire, Contents]:
+    """A wire without a socket, one channel of which is listened to."""
+    made = object.__new__(Wire)
+    contents = Contents()
+    made.contents, made.after_data, made._frame_buffer, made.heard = {1: contents}, lambda: None, b"", 0.0
+    made.bytes_received, made.params = 0, SimpleNamespace(frame_max=frame_max)
+    return made, contents
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 1000])
+def test_a_delivery_is_read_however_it_is_cut(pieces: int) -> None:
+    data = (frame(METHOD, DELIVERY) + frame(HEADER, header(3)) + frame(BODY, b"abc")) * 2
+    made, contents = wire()
+    step = -(-len(data) // pieces)
+    for at in range(0, len(data), step):
+        made._on_data_available(data[at : at + step])
+    assert contents.events == [Arrived(7, False, b"e", b"k", b"\0\0", b"abc")] * 2
+    assert made._frame_buffer == b""
+
+
+@pytest.mark.parametrize("wrong", range(3))
+def test_a_frame_without_its_end_ends_the_connection(wrong: int) -> None:
+    ends = [b"\xce", b"\xce", b"\xce"]
+    ends[wrong] = b"\0"
+    payloads = (METHOD, DELIVERY), (HEADER, header(3)), (BODY, b"abc")
+    made, contents = wire()
+    with pytest.raises(Disconnected, match="without its end"):
+        made._on_data_available(b"".join(frame(*each, end) for each, end in zip(payloads, ends, strict=True)))
+    assert contents.events == []
+
+
+@pytest.mark.parametrize("frame_max", [FRAME_MAX, 0])
+def test_a_frame_larger_than_agreed_on_is_refused_at_its_head(frame_max: int) -> None:
+    made, _ = wire(frame_max)
+    with pytest.raises(Disconnected, match=r"a frame of 4,294,967,295 bytes"):
+        made._on_data_available(HEAD.pack(BODY, 1, 0xFFFFFFFF) + b"x")
+
+
+def test_a_frame_of_the_size_agreed_on_is_read() -> None:
+    body = bytes(FRAME_MAX - 8)
+    made, contents = wire()
+    made._on_data_available(frame(METHOD, DELIVERY) + frame(HEADER, header(len(body))) + frame(BODY, body))
+    assert len(contents.events) == 1
+
+
+def test_a_body_larger_than_any_message_is_refused_at_its_header() -> None:
+    made, _ = wire()
+    with pytest.raises(Disconnected, match="announced a body"):
+        made._on_data_available(frame(METHOD, DELIVERY) + frame(HEADER, header(MESSAGE_BYTES + 1)))

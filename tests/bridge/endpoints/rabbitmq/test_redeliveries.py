@@ -1,0 +1,57 @@
+"""When a source is put off because its messages come near the delivery limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.endpoints.rabbitmq.redeliveries import FEW, FORGET, LIMIT, NEAR, Redeliveries, count_deliveries
+from exchange.amqp import ContentHeader
+from exchange.field_values import Typed
+
+
+@pytest.mark.parametrize(
+    ("headers", "count"),
+    [
+        ({}, 0),
+        ({"x-delivery-count": 7}, 7),
+        ({"x-acquired-count": Typed("long", 9)}, 9),
+        ({"x-delivery-count": 2, "x-acquired-count": 9}, 2),
+        ({"x-delivery-count": "many"}, 0),
+        ({"x-delivery-count": True}, 0),
+    ],
+)
+def test_the_queue_s_own_count_is_read(headers: dict[str, object], count: int) -> None:
+    assert count_deliveries(ContentHeader.of(headers, {})) == count
+
+
+def test_a_header_that_cannot_be_read_counts_nothing() -> None:
+    assert count_deliveries(ContentHeader(b"\x20\x00\x00\x00\x00\x20\x10x-delivery-countI")) == 0
+
+
+def test_few_deliveries_put_nothing_off_and_neither_do_more_than_the_default_limit() -> None:
+    seen = Redeliveries("q")
+    assert not seen.see(NEAR - 1, 0.0)
+    assert not seen.see(LIMIT + 1, 0.0)
+    assert seen.wait(0.0) == 0.0
+    assert seen.prefetch(500, 0.0) == 500
+
+
+def test_near_the_limit_each_delivery_more_doubles_the_wait_up_to_hours() -> None:
+    seen = Redeliveries("q")
+    waits = []
+    for count in range(NEAR, LIMIT + 1):
+        assert seen.see(count, 0.0)
+        assert not seen.see(count, 0.0)
+        waits.append(seen.wait(0.0))
+    assert waits[:3] == [60.0, 120.0, 240.0]
+    assert waits[-1] == 6 * 3_600.0
+    assert seen.prefetch(500, 0.0) == FEW
+    assert f"{LIMIT} times" in seen.warning
+
+
+def test_what_was_not_seen_for_long_is_no_danger_any_more() -> None:
+    seen = Redeliveries("q")
+    seen.see(NEAR, 0.0)
+    assert seen.in_danger(FORGET)
+    assert not seen.in_danger(FORGET + 1.0)
+    assert seen.prefetch(500, FORGET + 2.0) == 500

@@ -1,0 +1,350 @@
+"""RocketMQ's endpoints without a broker: what a configuration says of them, and where messages are placed."""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bindings.archive.rocketmq.record import PACKED
+from bridge.endpoint import Delivery, Disconnected, Outgoing
+from bridge.endpoints.rocketmq.addresses import settings_of
+from bridge.endpoints.rocketmq.config import Destination, dead_letter_target, destination_of, source, target
+from bridge.endpoints.rocketmq.lane import Lane
+from bridge.endpoints.rocketmq.placing import Spread, Writer
+from bridge.endpoints.rocketmq.target import BATCH_MESSAGES, Line
+from bridge.interop import from_rocketmq
+from bridge.pump.policy import Policy
+from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectError, RemotingTimeout
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.table import Table
+from exchange import Binding, Exchange, InputError, Message, Queue, Router, Topology
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
+from exchange.partition.partitioning.key_source import KeySource
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitions import Partitions
+
+URL = "rocketmq://h"
+
+
+def table(**values: Any) -> Table:
+    return Table(values, "bridge.toml", "sources.x")
+
+
+# Addresses.
+
+
+def test_an_address_is_name_servers_and_who_asks() -> None:
+    settings = settings_of("rocketmq://a,b:9877,[::1]", table())
+    assert settings.name_servers == ("a:9876", "b:9877", "[::1]:9876")
+    assert (settings.channel.credentials, settings.channel.tls) == (None, None)
+    told = table(security_token="t")  # noqa: S106  nobody's
+    credentials = settings_of("rocketmq://me%40x:s%3Ac@a", told).channel.credentials
+    assert credentials is not None
+    assert (credentials.access_key, credentials.secret_key, credentials.security_token) == ("me@x", "s:c", "t")
+
+
+def test_tls_checks_unless_told_otherwise() -> None:
+    context = settings_of(URL, table(tls=True)).channel.tls
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    loose = settings_of(URL, table(tls=True, verify=False)).channel.tls
+    assert loose is not None
+    assert (loose.check_hostname, loose.verify_mode) == (False, ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize(
+    ("url", "values", "reason"),
+    [
+        ("rocketmq://", {}, "url: must be rocketmq://HOST:9876, several name servers"),
+        ("rocketmq://h/topic", {}, "url: must be"),
+        ("rocketmq://h?tls=true", {}, "url: must be"),
+        ("rocketmq://[::1", {}, "url: must be rocketmq://HOST:9876"),
+        ("rocketmq://h:x", {}, r"url: must be rocketmq://HOST:9876, .* its port is a number up to 65535"),
+        (URL, {"access_key": "me"}, "secret_key: is missing, as there is an access_key"),
+        (URL, {"ca_file": "x.pem"}, "ca_file: is for TLS, which is off; write tls = true"),
+        (URL, {"tls": True, "ca_file": "no-such.pem"}, "ca_file: the file no-such.pem cannot be read"),
+        (URL, {"tls": True, "cert_file": "no-such.pem"}, "cert_file: the file no-such.pem cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_told(url: str, values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=rf"bridge\.toml: \[sources\.x\] {reason}"):
+        settings_of(url, table(**values))
+
+
+# Sources and targets.
+
+
+def test_a_source_reads_topics_under_the_names_that_they_stand_for() -> None:
+    made = source(
+        "s.1", URL, table(topics=["orders.eu", "b"], subscription="A || B", offset="last", ordered=False), Policy()
+    )
+    assert made._group == "hashstar-s%2E1"
+    assert [(each.topic, each.tags) for each in made._subscriptions] == [
+        ("orders%2Eeu", frozenset("AB")),
+        ("b", frozenset("AB")),
+    ]
+    selected = source("s", URL, table(topic="t", sql="a > 5"), Policy())
+    assert [(each.type, each.expression) for each in selected._subscriptions] == [("SQL92", "a > 5")]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, "topics: is missing"),
+        ({"topics": []}, "topics: there is none"),
+        ({"topic": "x" * 128}, "topic: topic 'x+': it has 128 characters"),
+        ({"topics": ["." * 90]}, "topics: topic .*: it has 270 characters as"),
+        ({"topic": "t", "group": "x" * 121}, "group: group 'x+': it has 121 characters"),
+        ({"topic": "t", "subscription": "||"}, "subscription: there is no tag in it"),
+        (
+            {"topic": "t", "subscription": "a", "sql": "b = 1"},
+            "sql: is instead of a subscription to tags",
+        ),
+        ({"topic": "t", "offset": "middle"}, "offset: must be one of first, last"),
+        ({"topics": ["a.b", "c", "a.b"]}, "topics: names 'a.b' twice"),
+        ({"topic": "t", "sql": "a LIKE 'x%'"}, "sql: "),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_told(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        source("s", URL, table(**values), Policy())
+
+
+def test_a_target_is_told_topic_key_and_tag_of_each_queue() -> None:
+    queues = {"a": "orders.eu", "b": {"topic": "t", "key": "word 2", "tag": "word 1"}}
+    made, names = target("t", URL, table(queues=queues, not_store_ok="confirm"))
+    assert names == ["a", "b"]
+    assert made._destinations == {
+        "a": Destination("orders%2Eeu"),
+        "b": Destination("t", KeySource("word", word=2), KeySource("word", word=1)),
+    }
+    assert dead_letter_target("d", URL, table(topic="dead.letters"))._destinations == {
+        "": Destination("dead%2Eletters")
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (1, ""),
+        ({}, ""),
+        ({"topic": 1}, "each of them must be a text"),
+        ({"topic": "t", "key": 3}, "each of them must be a text"),
+        ({"topic": "t", "keys": "x"}, ""),
+        ({"topic": "t", "key": "words"}, "expected a key: "),
+        ("." * 50, "it has 150 characters"),
+    ],
+)
+def test_what_is_no_destination_is_told(value: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason or None):
+        destination_of(value)
+    with pytest.raises(InputError, match=rf"queues\.q: must be the name of a topic, or .* and is .*{reason}"):
+        target("t", URL, table(queues={"q": value}))
+
+
+def test_a_topic_of_dead_letters_that_cannot_be_is_told() -> None:
+    with pytest.raises(InputError, match=r"topic: topic .*: it has 150 characters"):
+        dead_letter_target("d", URL, table(topic="." * 50))
+
+
+# Where messages are placed.
+
+
+def route(**brokers: int) -> TopicRoute:
+    """Brokers a, b ... with so many queues each."""
+    return TopicRoute(
+        tuple([QueueData(name, count, count) for name, count in brokers.items()]),
+        tuple([BrokerData(name, ((0, f"{name}:10911"),)) for name in brokers]),
+    )
+
+
+def outgoing(message: Message, partitioning: str | None = None, number: int = 1) -> Outgoing:
+    """As the pump gives it, of a topology whose queue is partitioned so."""
+    queue = Queue("q", partitioning=None if partitioning is None else Partitioning.parse(partitioning))
+    topology = Topology().declare_exchange(Exchange("e", "fanout")).declare_queue(queue)
+    found = Router(topology.bind(Binding.to_queue("e", "q", ""))).route(
+        Message("e", message.routing_key, message.headers)
+    )
+    placements = {each.queue: each for each in found.placements}
+    return Outgoing(message, Delivery(message), "q", placements.get("q"), number)
+
+
+def writer(spread: TopicRoute, destination: Destination = Destination("t")) -> Writer:  # noqa: B008  a frozen value
+    made = Writer({"q": destination})
+    made.spreads["t"] = Spread.of("t", spread)
+    return made
+
+
+def test_a_message_goes_to_the_queue_that_java_would_choose_for_its_key() -> None:
+    placing = writer(route(b=2, a=4))
+    queues = [MessageQueue("a", at) for at in range(4)] + [MessageQueue("b", at) for at in range(2)]
+    choose = Partitioning("rocketmq.hash", Partitions.of(6))
+    for key in ("", "a", "order.7", "polygenelubricants", "ü"):
+        at = choose.choose_for(key).partition
+        assert at is not None
+        for _ in range(2):
+            message, queue = placing.placed(outgoing(Message("", key, body=b"x")))
+            assert queue == queues[at]
+            assert message.properties.get("KEYS") == (key or None)
+
+
+def test_the_key_may_be_a_part_of_the_message() -> None:
+    placing = writer(route(a=8), Destination("t", KeySource("header", "tenant"), KeySource("word", word=1)))
+    choose = Partitioning("rocketmq.hash", Partitions.of(8))
+    message, queue = placing.placed(outgoing(Message("", "created.7", {"tenant": "x"}, body=b"x")))
+    assert queue.queue_id == choose.choose_for("x").partition
+    assert (message.tags, message.keys) == ("created", ("x",))
+    number, queue = placing.placed(outgoing(Message("", "created.7", {"tenant": 7}, body=b"x")))
+    assert queue.queue_id == choose.choose_for(7).partition
+    assert number.keys == ("7",)
+    missing = [placing.placed(outgoing(Message("", "k", body=b"x"), number=n))[1].queue_id for n in range(9)]
+    assert missing == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+
+
+def test_the_topology_may_say_the_queue() -> None:
+    message = Message("", "k1", body=b"x")
+    by_count = outgoing(message, "rocketmq.hash over 6")
+    assert by_count.placement is not None
+    assert by_count.placement.partition is not None
+    queues = Spread.of("t", route(a=4, b=2)).queues
+    assert writer(route(a=4, b=2)).placed(by_count)[1] == queues[by_count.placement.partition]
+    by_name = outgoing(message, "rocketmq.hash over b:4,a:2")
+    assert by_name.placement is not None
+    assert writer(route(a=4, b=4)).placed(by_name)[1].name == by_name.placement.name
+    by_turns = outgoing(message, "rocketmq.random over 6", number=7)
+    assert writer(route(a=4, b=2)).placed(by_turns)[1] == MessageQueue("a", 1)
+
+
+def test_a_topology_that_does_not_agree_with_the_topic_is_told() -> None:
+    message = Message("", "k1", body=b"x")
+    with pytest.raises(
+        Disconnected, match=r"topic 't' has 2 queues now \(a:0, a:1\), and the topology spreads 'q' over 3"
+    ):
+        writer(route(a=2)).placed(outgoing(message, "rocketmq.hash over 3"))
+    by_name = outgoing(message, "rocketmq.hash over b:1")
+    with pytest.raises(Disconnected, match="topic 't' has no queue b:0 now, to which 'q' is spread"):
+        writer(route(a=2)).placed(by_name)
+    with pytest.raises(Disconnected, match="topic 't': the route has no queue"):
+        Spread.of("t", TopicRoute())
+
+
+def test_a_batch_is_of_messages_that_wait_alike_and_not_too_large() -> None:
+    def batches(messages: list[RocketMessage]) -> list[int]:
+        line = Line("t", MessageQueue("a", 0))
+        line.waiting.extend((outgoing(Message()), message) for message in messages)
+        found = []
+        while line.waiting:
+            found.append(len(line.next_batch()))
+        return found
+
+    small, unsafe, large = (
+        RocketMessage("t", b"x"),
+        RocketMessage("t", b"x", {"WAIT": "false"}),
+        RocketMessage("t", bytes(2 << 20)),
+    )
+    assert batches([small] * (BATCH_MESSAGES + 1)) == [BATCH_MESSAGES, 1]
+    assert batches([small, small, unsafe, unsafe, small]) == [2, 2, 1]
+    assert batches([small, large, large, small]) == [1, 1, 1, 1]
+
+
+# What is read.
+
+
+def stored(properties: dict[str, str], reconsumed: int = 0) -> StoredMessage:
+    return StoredMessage(
+        "t", b"v", properties, 0, "b", 2, 7, 9, 0, 1_700_000_000_123, bytes(8), 5, bytes(8), reconsumed
+    )
+
+
+LANE = Lane("main", AssignedQueue(TopicQueue("t", "b", 2), 0))
+
+
+def test_a_delivery_says_what_is_known_of_its_message() -> None:
+    found = LANE.delivery(stored({"KEYS": "k"}))
+    assert found.message.headers == from_rocketmq(stored({"KEYS": "k"})).headers
+    assert (found.lane, found.position, found.identity) == (LANE, 7, "rocketmq/main/t/b/2/7")
+    assert (found.time, found.redelivered, found.origin) == (1_700_000_000_123_000, False, "t at b:2 at 7")
+    assert LANE.delivery(stored({"x-hashstar-id": "own"})).identity == "own"
+    again = Lane("main", AssignedQueue(TopicQueue("%RETRY%g", "b", 0), 0)).delivery(stored({}, 1))
+    assert (again.identity, again.redelivered) == ("rocketmq/main/%25RETRY%25g/b/0/7", True)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "lasts"),
+    [
+        (BrokerError(ResponseCode.NO_PERMISSION, "no"), True),
+        (ClientError("no topic", ResponseCode.TOPIC_NOT_EXIST), True),
+        (InputError("a body that is packed with zstd needs pyarrow"), True),
+        (BrokerError(ResponseCode.SYSTEM_BUSY, "no"), False),
+        (ConnectError("no"), False),
+        (RemotingTimeout("late"), False),
+    ],
+    ids=str,
+)
+def test_what_does_not_pass_by_itself_is_told(trouble: Exception, lasts: bool) -> None:
+    reading = source("s", URL, table(topic="t"), Policy())
+    consumer = SimpleNamespace(unpersisted={}, troubles={TopicQueue("t", "b", 2): trouble})
+    if lasts:
+        with pytest.raises(Disconnected, match="t at b:2: "):
+            reading._look(consumer)  # type: ignore[arg-type]
+    else:
+        reading._look(consumer)  # type: ignore[arg-type]
+    consumer.troubles = {"%RETRY%g": trouble}
+    reading._look(consumer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"n" * 256: "v", "a": "1"}, "property name .* has 256 bytes"),
+        ({"amqp.routing_key": "k", "amqp.types": "[]"}, "is not JSON of types by name"),
+    ],
+)
+def test_a_message_that_amqp_cannot_hold_is_refused_by_the_router(properties: dict[str, str], reason: str) -> None:
+    refuses(LANE.delivery(stored(properties)), reason)
+
+
+def test_a_body_that_cannot_be_unpacked_is_refused_by_the_router() -> None:
+    refuses(LANE.delivery(stored({})._replace(system_flag=PACKED)), "cannot be unpacked")
+
+
+@pytest.mark.parametrize("born", [2**63 - 1, -(2**63), 1_763_800_000_000_000_000])
+def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> None:
+    found = LANE.delivery(stored({})._replace(born_time=born))
+    assert found.time is None
+    assert from_rocketmq(stored({})._replace(born_time=born)).headers == found.message.headers
+
+
+@pytest.mark.parametrize("system_flag", [0, PACKED])
+def test_a_message_with_a_problem_is_refused_by_the_router_and_its_raw_body_travels(system_flag: int) -> None:
+    odd = stored({"a": "1", "amqp.routing_key": "k"})._replace(problem="unpacks to more", system_flag=system_flag)
+    refuses(LANE.delivery(odd), "unpacks to more")
+
+
+@pytest.mark.parametrize("error", [struct.error("x"), OverflowError("x"), RecursionError("x"), UnicodeError("x")])
+def test_whatever_the_mapping_of_a_message_raises_it_alone_is_refused(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def fails(message: StoredMessage, *_: object) -> Message:
+        calls.append(message)
+        raise error
+
+    monkeypatch.setattr("bridge.endpoints.rocketmq.lane.from_rocketmq", fails)
+    refuses(LANE.delivery(stored({"a": "b"})), f"{type(error).__name__}: x")
+    assert len(calls) == 2  # nor can it be shown with its properties: its body alone is
+
+
+def refuses(found: Delivery, reason: str) -> None:
+    router = Router(Topology().declare_exchange(Exchange("t", "headers")))
+    with pytest.raises(Exception, match=reason):
+        router.route(found.message)
+    assert found.message.body == b"v"

@@ -1,0 +1,429 @@
+"""RocketMQ's endpoints on live brokers: queues as chosen, groups that share, what is wrong told and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from bridge.daemon.config import read_config
+from bridge.daemon.probe import as_object, check
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding
+from bridge.endpoints.rocketmq.config import Destination, RocketmqSource, RocketmqTarget
+from bridge.interop import from_rocketmq, to_amqp, to_kafka, to_rocketmq
+from bridge.interop.record import Record
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.pulling import BrokerQueues
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.admin import TopicConfig, create_topic, masters
+from bridge.rocketmq.remoting.client import ClientSettings
+from bridge.rocketmq.remoting.codes import RequestCode
+from bridge.rocketmq.remoting.message import RocketMessage
+from exchange import Message
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import publish_queues
+from exchange.partition.partitioning.specification import Partitioning
+from tests.support.bridge.behaviour import Told, on_a_loop, sent
+from tests.support.rocketmq.topics import Topics, topics_at
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def topics(rocketmq_servers: list[Server]) -> Iterator[Topics]:
+    with topics_at(rocketmq_servers[0].url) as made:
+        yield made
+
+
+def group() -> str:
+    return f"g-{uuid4().hex[:12]}"
+
+
+def source(topics: Topics, topic: str, name: str | None = None, **told: Any) -> RocketmqSource:
+    subscription = told.pop("subscription", None) or Subscription.to_tags(topic)
+    return RocketmqSource("read", topics.settings, name or group(), [subscription], **told)
+
+
+async def written(target: RocketmqTarget, messages: list[Message]) -> Told:
+    """What was told of messages to the topology's queue ``q``."""
+    told = Told()
+    await target.open(told)
+    sent(target, told, messages, "q")
+    await told.answers_or_loss(len(messages))
+    await target.close()
+    return told
+
+
+# Targets.
+
+
+def test_messages_are_on_the_queues_that_javas_selector_chooses(topics: Topics) -> None:
+    topic = topics.make(5)
+    messages = [Message("", f"key.{n % 17}", body=b"%d" % n) for n in range(400)]
+    told = asyncio.run(written(RocketmqTarget("t", topics.settings, {"q": Destination(topic)}), messages))
+    assert len(told.confirmations) == 400
+    partitions = publish_queues(topics.do(topics.client.route(topic)))
+    choose = Partitioning("rocketmq.hash", partitions)
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for message in topics.read(topic, 400):
+        home = from_rocketmq(message)
+        chosen = choose.choose_for(home.routing_key).partition
+        assert chosen is not None
+        assert partitions[chosen].name == f"{message.broker}:{message.queue_id}"
+        numbers[home.routing_key].append(int(message.body))
+    assert numbers == {f"key.{k}": list(range(k, 400, 17)) for k in range(17)}
+
+
+@on_a_loop
+async def test_a_message_of_every_system_comes_home_over_rocketmq(topics: Topics) -> None:
+    topic = topics.make()
+    headers = {"a": 1, "b": "", "c": None, "TAGS": [1, {"x": True}]}
+    amqp = Message("e", "k", headers, {"message_id": "m"}, b"")
+    record = Record(topic, b"k", None, [("a", b"\xff"), ("a", b""), ("n", None)], 1_700_000_000_000)
+    native = RocketMessage.of(topic, b"v", {"p": "1"}, tags="T", keys="k k2", flag=3)
+    topics.put(topic, [native])
+    reading = source(topics, topic)
+    await reading.open()
+    [delivery] = await reading.read(10)
+    reading.settle(delivery)
+    target = RocketmqTarget("t", topics.settings, {"q": Destination(topic)})
+    # The last one not in a batch: brokers of 4.9 give all messages of a batch the unique id of the batch.
+    for some in ([amqp, to_amqp(record)], [delivery.message]):
+        told = await written(target, some)
+        assert len(told.confirmations) == len(some)
+    found: list[Message] = []
+    while len(found) < 3:
+        found += [each.message for each in await reading.read(10)]
+    await reading.close()
+    first, again, home = found
+    marked = {**headers, "x-hashstar-hops": "1"}
+    assert (first.exchange, first.headers, first.properties, first.body) == ("e", marked, amqp.properties, b"")
+    assert to_kafka(again, topic) == record._replace(headers=[*record.headers, ("x-hashstar-hops", b"1")])
+    kept = to_rocketmq(home, topic)
+    own = {name: value for name, value in kept.properties.items() if name not in {"UNIQ_KEY", "x-hashstar-hops"}}
+    assert (kept.body, kept.flag, own) == (native.body, native.flag, native.properties)
+    assert kept.properties["UNIQ_KEY"] == to_rocketmq(delivery.message, topic).properties["UNIQ_KEY"]
+
+
+@on_a_loop
+async def test_what_does_not_fit_fails_for_ever_and_its_neighbours_pass(topics: Topics) -> None:
+    topic = topics.make()
+    good = [Message("", "k", {}, {}, b"%d" % n) for n in range(4)]
+    bad = [
+        Message("", "k", {"long": "x" * 40_000}, {}, b"x"),
+        Message("", "k", {"long": "x" * 32_660}, {}, b"x"),  # with what the broker adds
+        Message("", "k", {}, {}, bytes((4 << 20) + 1)),
+        Message("", "k", {"x-rocketmq-topic": "t", "x-rocketmq-queue": "one"}, {}, b"x"),
+    ]
+    told = await written(
+        RocketmqTarget("t", topics.settings, {"q": Destination(topic)}),
+        [each for pair in zip(good, bad, strict=True) for each in pair],
+    )
+    assert [outgoing.message.body for outgoing in told.confirmations] == [b"0", b"1", b"2", b"3"]
+    reasons = {outgoing.number: failure for outgoing, failure in told.failures}
+    assert all(failure.final for failure in reasons.values())
+    assert "RocketMQ takes 32767" in reasons[2].reason
+    assert "MESSAGE_ILLEGAL" in reasons[4].reason
+    assert "the limit is 4194304" in reasons[6].reason
+    assert "x-rocketmq-queue: it is a longstr" in reasons[8].reason
+    assert [message.body for message in topics.read(topic, 4)] == [b"0", b"1", b"2", b"3"]
+
+
+@on_a_loop
+async def test_a_topic_that_is_missing_or_not_as_the_topology_says_is_told(topics: Topics) -> None:
+    told = Told()
+    gone = RocketmqTarget("t", topics.settings, {"q": Destination("no-such-topic")})
+    with pytest.raises(Disconnected, match="there is no topic 'no-such-topic'; create it"):
+        await gone.open(told)
+    await gone.close()
+    lost = source(topics, "no-such-topic")
+    with pytest.raises(Disconnected, match="there is no topic 'no-such-topic'; create it"):
+        await lost.open()
+    await lost.close()
+
+
+def test_a_check_tells_what_is_missing_where_a_configuration_points_to(topics: Topics, tmp_path: Path) -> None:
+    topic, other = topics.make(2), topics.make(2)
+    count = len(topics.do(topics.client.route(other)).queues) * 2
+    (tmp_path / "t.bindings").write_text(
+        f'vhost "/"\nexchange all: fanout\nqueue a: partitioned rocketmq.hash over {count} by routing_key\n'
+        f"queue b: partitioned rocketmq.hash over {count + 1} by routing_key\nall -> a\nall -> b\n"
+    )
+    (tmp_path / "bridge.toml").write_text(
+        f"""
+        topology = "t.bindings"
+        [sources.read]
+        url = "rocketmq://{topics.namesrv}"
+        topic = "{topic}"
+        [sources.gone]
+        url = "rocketmq://{topics.namesrv}"
+        topic = "gone"
+        [sources.wrong]
+        url = "rocketmq://{topics.namesrv}"
+        topic = "{topics.make(perm=2)}"
+        [targets.right]
+        url = "rocketmq://{topics.namesrv}"
+        queues = {{ a = "{other}" }}
+        [targets.wide]
+        url = "rocketmq://{topics.namesrv}"
+        queues = {{ b = "{other}" }}
+        """
+    )
+    report = as_object(asyncio.run(check(read_config(tmp_path / "bridge.toml", {}))))
+    found = [(each["endpoint"], each["text"]) for each in report["findings"] if each["level"] == "error"]
+    assert [name for name, _ in found] == ["gone", "wrong", "wide"]
+    assert "there is no topic 'gone'; create it" in found[0][1]
+    assert "has no queue that may be read" in found[1][1]
+    assert f"topic {other!r} has {count} queues now" in found[2][1]
+
+
+@on_a_loop
+async def test_nobody_there_is_told(topics: Topics) -> None:
+    nobody = ClientSettings("127.0.0.1:1")
+    writing, reading = (
+        RocketmqTarget("t", nobody, {"q": Destination("t")}),
+        RocketmqSource("s", nobody, "g", [Subscription.to_tags("t")]),
+    )
+    for opening in (writing.open(Told()), reading.open()):
+        with pytest.raises(Disconnected, match=r"no name server answers: 127\.0\.0\.1:1"):
+            await opening
+    await writing.close()
+    await reading.close()
+
+
+# Sources.
+
+
+@on_a_loop
+async def test_tags_and_sql_select_what_is_read(topics: Topics) -> None:
+    topic = topics.make()
+    topics.put(
+        topic,
+        [RocketMessage.of(topic, b"%d" % n, {"n": str(n)}, tags="ABC"[n % 3], keys="k") for n in range(30)],
+    )
+    for subscription, wanted in (
+        (Subscription.to_tags(topic, "A || C"), [n for n in range(30) if n % 3 != 1]),
+        (Subscription.to_sql(topic, "n >= 10 AND TAGS = 'B'"), [n for n in range(10, 30) if n % 3 == 1]),
+    ):
+        reading = source(topics, topic, subscription=subscription)
+        await reading.open()
+        found: list[Delivery] = []
+        while len(found) < len(wanted):
+            found += await reading.read(100)
+        await reading.close()
+        assert [int(each.message.body) for each in found] == wanted
+    refused = source(topics, topic, subscription=Subscription(topic, "n >", "SQL92"))
+    with pytest.raises(Disconnected, match="SUBSCRIPTION_PARSE_FAILED"):
+        await refused.open()
+    await refused.close()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_members_share_the_queues_and_those_that_leave_give_theirs_back(topics: Topics, orderly: bool) -> None:
+    topic, name = topics.make(4), group()
+
+    @on_a_loop
+    async def check() -> None:
+        one, two = (source(topics, topic, name, orderly=orderly) for _ in range(2))
+        await one.open()
+        topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n % 50}") for n in range(200)])
+        found: list[Delivery] = []
+        while len(found) < 200:
+            found += await asyncio.wait_for(one.read(200), 20)
+        for lane in {each.lane for each in found}:
+            one.settle([each for each in found if each.lane is lane][-1])
+        await two.open()
+        # Both read now: what is put is seen by each for its queues.
+        seen: dict[int, list[Delivery]] = {1: [], 2: []}
+
+        async def follow(number: int, reading: RocketmqSource) -> None:
+            while True:
+                for each in await reading.read(50):
+                    seen[number].append(each)
+                    reading.settle(each)
+
+        tasks = [asyncio.create_task(follow(1, one)), asyncio.create_task(follow(2, two))]
+        for turn in range(60):
+            if seen[1] and seen[2]:
+                break
+            topics.put(topic, [RocketMessage.of(topic, b"%d" % (200 + 50 * turn + n), keys=f"k{n}") for n in range(50)])
+            await asyncio.sleep(0.5)
+        assert seen[1]
+        assert seen[2]
+        tasks[0].cancel()
+        await one.close()
+        before = len(seen[2])
+        topics.put(topic, [RocketMessage.of(topic, b"last %d" % n, keys=f"k{n}") for n in range(50)])
+        for _ in range(200):
+            if sum(each.message.body.startswith(b"last") for each in seen[2][before:]) == 50:
+                break
+            await asyncio.sleep(0.1)
+        assert sum(each.message.body.startswith(b"last") for each in seen[2][before:]) == 50
+        tasks[1].cancel()
+        await two.close()
+        everything = [each.message.body for each in (*seen[1], *seen[2])]
+        assert {*everything} >= {b"%d" % n for n in range(200, 250)}
+        if orderly:
+            assert len({*everything}) == len(everything)
+
+    check()
+
+
+@on_a_loop
+async def test_a_source_may_begin_with_what_comes_now_and_end_with_what_is_there(topics: Topics) -> None:
+    topic = topics.make(2)
+    topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(20)])
+    ending = source(topics, topic, until_end=True)
+    await ending.open()
+    bodies: set[bytes] = set()
+    while len(bodies) < 20:
+        bodies |= {each.message.body for each in await ending.read(7)}
+    with pytest.raises(EndOfStream):
+        await ending.read(7)
+    await ending.close()
+    assert bodies == {b"%d" % n for n in range(20)}
+    empty = source(topics, topics.make(), until_end=True)
+    await empty.open()
+    with pytest.raises(EndOfStream):
+        await asyncio.wait_for(empty.read(1), 20)
+    await empty.close()
+
+
+# What is looked at without a trace.
+
+
+def texts(findings: Sequence[Finding], level: str) -> str:
+    return "; ".join([each.text for each in findings if each.level == level])
+
+
+@on_a_loop
+async def test_a_check_tells_of_queues_that_are_never_read_and_of_other_partitions(topics: Topics) -> None:
+    topic = f"t-{uuid4().hex[:12]}"
+    topics.do(create_topic(topics.client, TopicConfig(topic, 2, 4)))
+    never_read = "what is written to 2 of 4 of them is never read"
+    found = await source(topics, topic).check()
+    assert never_read in texts(found, "warning")
+    assert not texts(found, "error")
+    target = RocketmqTarget("write", topics.settings, {"q": Destination(topic), "p": Destination(topic)})
+    target._partitioned = {"q": Partitioning.parse("rocketmq.hash over 3")}
+    found = await target.check()
+    assert never_read in texts(found, "warning")
+    assert f"topic {topic!r} has 4 queues now" in texts(found, "error")
+    assert "the topology spreads 'q' over 3" in texts(found, "error")
+    with pytest.raises(Disconnected, match="the topology spreads 'q' over 3"):
+        await target.open(Told())
+    await target.close()
+    [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
+    target._partitioned = {"q": Partitioning.parse(f"rocketmq.hash over {broker}:5")}
+    assert f"has no queue {broker}:4 now" in texts(await target.check(), "error")
+    target._partitioned = {"q": Partitioning.parse("rocketmq.hash over 4")}
+    assert "queue 'q': spread over 4 queues" in texts(await target.check(), "ok")
+
+
+@on_a_loop
+async def test_a_check_finds_what_is_missing(topics: Topics) -> None:
+    for endpoint in (source(topics, "no-such"), RocketmqTarget("w", topics.settings, {"q": Destination("no-such")})):
+        [found] = await endpoint.check()
+        assert (found.level, found.text) == ("error", "there is no topic 'no-such'; create it")
+        with pytest.raises(Disconnected, match="there is no topic"):
+            await (endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told()))
+        await endpoint.close()
+    nowhere = RocketmqSource("s", ClientSettings("127.0.0.1:1"), group(), [Subscription.to_tags("t")])
+    [found] = await nowhere.check()
+    assert (found.level, found.key) == ("error", "url")
+    assert "no name server answers" in found.text
+    topic = topics.make(2)
+    [wrong] = [
+        each
+        for each in await source(topics, topic, subscription=Subscription(topic, "n >", "SQL92")).check()
+        if each.level == "error"
+    ]
+    assert wrong.key == "sql"
+    assert "SUBSCRIPTION_PARSE_FAILED" in wrong.text
+
+
+@on_a_loop
+async def test_a_check_leaves_no_trace(topics: Topics) -> None:
+    topic, name = topics.make(4), group()
+    topics.put(topic, [RocketMessage.of(topic, b"%d" % n, keys=f"k{n}") for n in range(8)])
+    address = topics.do(masters(topics.client)).popitem()[1]
+
+    def groups() -> str:
+        return topics.do(topics.client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body.decode()
+
+    def committed() -> list[int | None]:
+        asked = BrokerQueues(topics.client, name)
+        return [topics.do(asked.committed(TopicQueue(topic, broker, at))) for at in range(4)]
+
+    [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
+    before = committed()
+    for _ in range(3):
+        found = await source(topics, topic, name).check()
+        assert f"group {name!r}: not there" in texts(found, "warning")
+        assert "4 queues to read at 1 broker(s)" in texts(found, "ok")
+        await RocketmqTarget("w", topics.settings, {"q": Destination(topic)}).check()
+    assert name not in groups()
+    assert committed() == before
+    assert len(topics.read(topic, 8)) == 8
+    topics.group(name)
+    found = await source(topics, topic, name).check()
+    assert f"group {name!r}" in texts(found, "ok")
+    assert not texts(found, "warning")
+
+
+@on_a_loop
+async def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_at_the_broker(topics: Topics) -> None:
+    topic, name = topics.make(2), group()
+    address = topics.do(masters(topics.client)).popitem()[1]
+    others, chance = asyncio.all_tasks(), Random(7)
+    for turn in range(200):
+        endpoint: RocketmqSource | RocketmqTarget = source(topics, topic, name)
+        if turn % 2:
+            endpoint = RocketmqTarget("w", topics.settings, {"q": Destination(topic)})
+        work = endpoint.open() if isinstance(endpoint, RocketmqSource) else endpoint.open(Told())
+        opening = asyncio.create_task(work)
+        await asyncio.sleep(chance.random() * 0.03)
+        opening.cancel()
+        await asyncio.wait([opening])
+        await endpoint.close()
+        assert asyncio.all_tasks() - others == set()
+    answer = topics.do(topics.client.invoke(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}))
+    assert b"@" not in answer.body  # no client's id
+
+
+@on_a_loop
+async def test_what_is_kept_of_all_queues_is_bounded_by_bytes(topics: Topics) -> None:
+    topic = topics.make(8)
+    body = bytes(range(256)) * 3_600  # which cannot be packed well, and is not
+    queues = [
+        MessageQueue(each.broker, at) for each in topics.do(topics.client.route(topic)).brokers for at in range(8)
+    ]
+    for queue in queues:
+        for _ in range(15):
+            topics.do(topics._producer.send(RocketMessage.of(topic, body), queue=queue))
+    most = 24 << 20
+    reading = source(topics, topic, window_bytes=most)
+    await reading.open()
+    found: list[Delivery] = []
+    greatest = 0
+    while len(found) < 120:
+        try:
+            async with asyncio.timeout(1.5):
+                found += await reading.read(7)
+        except TimeoutError:  # all that may be kept is out: no more comes until some is settled
+            assert greatest > most // 2
+            lanes = {each.lane: each for each in found}
+            for each in lanes.values():
+                reading.settle(each)
+        assert reading._consumer is not None
+        greatest = max(greatest, sum([each.size for each in reading._consumer.assigned.values()]))
+        assert greatest < most + (1 << 20)
+    await reading.close()
+    assert len({each.identity for each in found}) == 120

@@ -1,0 +1,242 @@
+"""A broker or name server that is frozen, stopped or cut off is reported, and no more once it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from bridge.endpoint import Disconnected, Source, Target
+from bridge.endpoints.rocketmq.placing import Destination
+from bridge.endpoints.rocketmq.source import RocketmqSource
+from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting import admin
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.message import RocketMessage
+from exchange import Message
+from tests.support.bridge.behaviour import Told, sent
+from tests.support.rocketmq.broker import Broker, broker
+from tests.support.rocketmq.groups import queues_of, send
+from tests.support.rocketmq_cluster import Cluster
+
+pytestmark = pytest.mark.live
+
+SECONDS = 10.0
+"""In which it is to be reported, and after which it is to be over."""
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Broker]:
+    with broker() as started:
+        yield started
+
+
+class Watched:
+    """An open source and an open target of one topic, and what each says."""
+
+    def __init__(self, settings: ClientSettings, topic: str, group: str = "g") -> None:
+        self.topic = topic
+        self.source = RocketmqSource("s", settings, f"{group}-{topic}", [Subscription.to_tags(topic)])
+        self.target = RocketmqTarget("t", settings, {"q": Destination(topic)})
+        self.told = Told()
+
+    async def open(self) -> None:
+        await self.source.open()
+        await self.target.open(self.told)
+
+    async def close(self) -> None:
+        await self.source.close()
+        await self.target.close()
+
+    def troubles(self) -> tuple[str | None, str | None]:
+        return self.source.trouble, self.target.trouble
+
+    async def moves(self, body: bytes) -> None:
+        """Write a message and read it back."""
+        before = len(self.told.confirmations)
+        sent(self.target, self.told, [Message("", "k", body=body)], "q")
+        while len(self.told.confirmations) == before and not self.told.losses:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert not self.told.losses
+        while True:
+            for delivery in await self.source.read(100):
+                self.source.settle(delivery)
+                if delivery.message.body == body:
+                    return
+
+
+async def until(look: Callable[[], bool], seconds: float = SECONDS) -> None:
+    async with asyncio.timeout(seconds):
+        while not look():  # noqa: ASYNC110  as the bridge looks
+            await asyncio.sleep(0.1)
+
+
+def run(url: str, test: Callable[[Watched], Awaitable[None]]) -> None:
+    async def work() -> None:
+        settings = ClientSettings(url)
+        topic = f"trouble-{uuid4().hex[:8]}"
+        async with Client(settings) as client:
+            await admin.create_topic(client, admin.TopicConfig(topic, 1, 1))
+        watched = Watched(settings, topic)
+        await watched.open()
+        try:
+            async with asyncio.timeout(60):
+                await watched.moves(b"before")
+                assert watched.troubles() == (None, None)
+                await test(watched)
+        finally:
+            await watched.close()
+
+    asyncio.run(work())
+
+
+def test_a_frozen_broker_and_name_server_are_reported_and_no_more_once_they_go_on(own: Broker) -> None:
+    async def test(watched: Watched) -> None:
+        await asyncio.to_thread(own.pause)
+        try:
+            both = ("no sign of life from the name server", "no sign of life from broker")
+            await until(lambda: all(text in str(trouble) for trouble in watched.troubles() for text in both))
+        finally:
+            await asyncio.to_thread(own.unpause)
+        await until(lambda: watched.troubles() == (None, None))
+        await watched.moves(b"after")
+
+    run(own.url, test)
+
+
+def test_a_broker_that_was_stopped_is_reported_and_no_more_once_it_is_started(own: Broker) -> None:
+    async def test(watched: Watched) -> None:
+        await asyncio.to_thread(own.stop, kill=True)
+        try:
+            await until(lambda: all(watched.troubles()))
+        finally:
+            await asyncio.to_thread(own.start)
+            await asyncio.to_thread(own.wait)
+        await until(lambda: watched.troubles() == (None, None), 2 * SECONDS)
+        assert not watched.told.losses
+        await watched.moves(b"after")
+
+    run(own.url, test)
+
+
+@pytest.fixture
+def cluster(rocketmq_cluster: Cluster) -> Iterator[Cluster]:
+    yield rocketmq_cluster
+    rocketmq_cluster.broker_b.relay.go_on()
+
+
+@pytest.mark.parametrize("how", ["stall", "cut"])
+def test_one_broker_of_two_that_is_cut_off_is_reported_by_its_name(cluster: Cluster, how: str) -> None:
+    async def test(watched: Watched) -> None:
+        relay = cluster.broker_b.relay
+        relay.stall()
+        if how == "cut":
+            relay.cut()
+        await until(lambda: all(watched.troubles()))
+        for trouble in watched.troubles():
+            assert "broker 'broker-b'" in str(trouble)
+            assert "name server" not in str(trouble)
+        relay.go_on()
+        await until(lambda: watched.troubles() == (None, None))
+
+    run(cluster.server.url, test)
+
+
+def test_a_connection_over_which_nothing_comes_any_more_is_made_anew(cluster: Cluster) -> None:
+    """As after a break of the network that only one side has noticed."""
+
+    async def test(watched: Watched) -> None:
+        relay = cluster.broker_b.relay
+        settings = ClientSettings(cluster.server.url)
+        relay.stall()
+        await until(lambda: all(watched.troubles()))
+        client = watched.source._client
+        assert client is not None
+        address = cluster.broker_b.address
+        old = client.open_channel(address)
+        await until(lambda: old is None or old.closed, 15)
+        relay.go_on()
+        await until(lambda: watched.troubles() == (None, None))
+        async with Client(settings) as sender:
+            for queue in await queues_of(sender, watched.topic):
+                await send(sender, [RocketMessage.of(watched.topic, queue.broker.encode())], queue)
+        missing = {b"broker", b"broker-b"}
+        while missing:
+            for delivery in await watched.source.read(100):
+                missing.discard(delivery.message.body or b"")
+
+    run(cluster.server.url, test)
+
+
+def test_a_broker_that_was_killed_stays_trouble_of_a_source_that_cannot_read_it(cluster: Cluster) -> None:
+    async def test(watched: Watched) -> None:
+        client = watched.source._client
+        assert client is not None
+        await asyncio.to_thread(cluster.broker_b.kill)
+        try:
+            await until(lambda: all(watched.troubles()))
+
+            def has_left() -> bool:
+                return all(data.broker != "broker-b" for data in client.routes()[watched.topic].queues)
+
+            # The name server unregisters it; the target goes on without it, the source cannot.
+            async with asyncio.timeout(30):
+                while not has_left():
+                    await asyncio.sleep(0.2)
+                    await client.refresh()
+            await asyncio.sleep(0.6)
+            assert "broker-b" in str(watched.source.trouble)
+        finally:
+            await asyncio.to_thread(cluster.broker_b.start)
+            await client.refresh()
+        await until(lambda: watched.source.trouble is None, 40)
+
+    run(cluster.server.url, test)
+
+
+def test_both_end_in_time_while_their_broker_hangs_and_leave_nothing(own: Broker) -> None:
+    async def test(watched: Watched) -> None:
+        await watched.close()
+        loop = asyncio.get_running_loop()
+        others = asyncio.all_tasks()
+        again = Watched(watched.source._settings, watched.topic, "another")
+        await again.open()
+        try:
+            await again.moves(b"one")
+            await asyncio.to_thread(own.pause)
+            sent(again.target, again.told, [Message("", "k", body=b"two")], "q")
+            await asyncio.sleep(0)
+            began = loop.time()
+            await again.close()
+            assert loop.time() - began < 5
+            assert asyncio.all_tasks() - others == set()
+        finally:
+            await asyncio.to_thread(own.unpause)
+            await again.close()
+
+    run(own.url, test)
+
+
+def test_an_endpoint_whose_cluster_hangs_cannot_be_opened_and_is_closed_in_time(own: Broker) -> None:
+    async def test(watched: Watched) -> None:
+        loop = asyncio.get_running_loop()
+        settings, topic = ClientSettings(own.url), watched.topic
+        await asyncio.to_thread(own.pause)
+        try:
+            other: list[tuple[Source | Target, Awaitable[None]]] = []
+            source = RocketmqSource("s", settings, "g", [Subscription.to_tags(topic)])
+            target = RocketmqTarget("t", settings, {"q": Destination(topic)})
+            other = [(source, source.open()), (target, target.open(Told()))]
+            for endpoint, opening in other:
+                with pytest.raises(Disconnected, match=r"no name server answers|no answer"):
+                    await opening
+                began = loop.time()
+                await endpoint.close()
+                assert loop.time() - began < 2.5
+        finally:
+            await asyncio.to_thread(own.unpause)
+
+    run(own.url, test)

@@ -1,0 +1,323 @@
+"""What a target of RocketMQ makes of a broker's answers: a producer of the test gives them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+
+import bridge.endpoints.rocketmq.target as module
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.rocketmq.placing import Destination, Spread, Writer
+from bridge.endpoints.rocketmq.target import BATCH_MESSAGES, Writing
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import SendResult
+from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import (
+    BrokerError,
+    ClientError,
+    CommandError,
+    ConnectError,
+    RemotingTimeout,
+    SendRequestError,
+)
+from bridge.rocketmq.remoting.message import RocketMessage
+from bridge.rocketmq.remoting.properties import IllegalMessage
+from exchange import Message
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.partitions import Partitions
+from tests.support.bridge.behaviour import Told, on_a_loop
+
+Answer = str | Exception
+OK = "SEND_OK"
+
+
+class Scripted:
+    """A producer that answers as told, then that all is well; a request is under way for a turn of the loop."""
+
+    def __init__(self, *answers: Answer | Callable[[list[bytes]], Answer]) -> None:
+        self.answers = deque(answers)
+        self.requests: list[tuple[MessageQueue, list[bytes]]] = []
+        self.under_way: dict[MessageQueue, int] = {}
+
+        self.unwritable: dict[bytes, Exception] = {}
+
+    def check(self, message: RocketMessage) -> None:
+        if message.body in self.unwritable:
+            raise self.unwritable[message.body]
+
+    async def send(self, message: RocketMessage, *, queue: MessageQueue) -> SendResult:
+        return await self.send_batch([message], queue=queue)
+
+    async def send_batch(self, messages: Sequence[RocketMessage], *, queue: MessageQueue) -> SendResult:
+        bodies = [message.body for message in messages]
+        self.requests.append((queue, bodies))
+        self.under_way[queue] = self.under_way.get(queue, 0) + 1
+        assert self.under_way[queue] == 1
+        await asyncio.sleep(0)
+        self.under_way[queue] -= 1
+        answer = self.answers.popleft() if self.answers else OK
+        if callable(answer):
+            answer = answer(bodies)
+        if isinstance(answer, Exception):
+            raise answer
+        return SendResult(answer, "", "", queue, 0)
+
+
+def writing(producer: Scripted, told: Told, *, queues: int = 1, confirm: bool = False) -> Writing:
+    writer = Writer({"q": Destination("t")})
+    writer.spreads["t"] = Spread("t", Partitions.queues({"a": queues}))
+    return Writing(cast("Client", None), cast("Producer", producer), told, writer, confirm_not_store_ok=confirm)
+
+
+def outgoing(count: int, keys: int = 1) -> list[Outgoing]:
+    messages = [Message("", f"k{n % keys}", body=b"%d" % n) for n in range(count)]
+    return [Outgoing(message, Delivery(message), "q", None, n + 1) for n, message in enumerate(messages)]
+
+
+def numbers(told: Told) -> list[int]:
+    return [each.number for each in told.confirmations]
+
+
+def refusal(code: ResponseCode) -> BrokerError:
+    return BrokerError(code, "no", "a:10911")
+
+
+@on_a_loop
+async def test_what_comes_while_a_request_is_under_way_is_the_next_batch() -> None:
+    producer, told = Scripted(), Told()
+    state = writing(producer, told)
+    messages = outgoing(BATCH_MESSAGES + 10)
+    state.send(messages[:1])
+    await asyncio.sleep(0)
+    state.send(messages[1:])
+    await told.answers(len(messages))
+    assert [len(bodies) for _, bodies in producer.requests] == [1, BATCH_MESSAGES, 9]
+    assert numbers(told) == [each.number for each in messages]
+
+
+@on_a_loop
+async def test_queues_do_not_wait_for_each_other_and_each_is_in_order() -> None:
+    producer, told = Scripted(), Told()
+    state = writing(producer, told, queues=4)
+    messages = outgoing(100, keys=20)
+    for each in messages:
+        state.send([each])
+        await asyncio.sleep(0)
+    await told.answers(100)
+    assert {queue for queue, _ in producer.requests} == {MessageQueue("a", at) for at in range(4)}
+    for at in range(4):
+        line = [int(body) for queue, bodies in producer.requests if queue.queue_id == at for body in bodies]
+        assert line == sorted(line)
+
+
+@pytest.mark.parametrize("status", ["FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"])
+def test_what_is_not_as_safe_as_it_is_to_be_is_refused_or_enough_as_told(status: str) -> None:
+    @on_a_loop
+    async def check() -> None:
+        told = Told()
+        writing(Scripted(status), told).send(outgoing(3))
+        await told.answers(3)
+        assert [(failure.reason, failure.final) for _, failure in told.failures] == [
+            (f"not as safe as it is to be: {status}", False)
+        ] * 3
+        told = Told()
+        writing(Scripted(status), told, confirm=True).send(outgoing(3))
+        await told.answers(3)
+        assert numbers(told) == [1, 2, 3]
+
+    check()
+
+
+@pytest.mark.parametrize("error", [refusal(ResponseCode.MESSAGE_ILLEGAL), IllegalMessage("no")])
+def test_of_a_batch_only_the_message_that_is_illegal_is_refused_for_ever(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        def judge(bodies: list[bytes]) -> Answer:
+            return error if b"2" in bodies else OK
+
+        producer, told = Scripted(*[judge] * 6), Told()
+        state = writing(producer, told)
+        state.send(outgoing(5))
+        await told.answers(5)
+        assert numbers(told) == [1, 2, 4, 5]
+        [(refused, failure)] = told.failures
+        assert (refused.number, failure.final) == (3, True)
+        assert failure.reason == f"illegal: {error}"
+        assert [bodies for _, bodies in producer.requests][1:] == [[b"0"], [b"1"], [b"2"], [b"3"], [b"4"]]
+
+    check()
+
+
+@pytest.mark.parametrize("code", sorted(module.BUSY))
+def test_a_busy_broker_is_asked_the_same_again(code: ResponseCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_FIRST", 0.001)
+
+    @on_a_loop
+    async def check() -> None:
+        producer, told = Scripted(refusal(code), refusal(code)), Told()
+        writing(producer, told).send(outgoing(2))
+        await told.answers(2)
+        assert producer.requests == [(MessageQueue("a", 0), [b"0", b"1"])] * 3
+        assert numbers(told) == [1, 2]
+
+    check()
+
+
+LASTING: list[Exception] = [
+    refusal(ResponseCode.NO_PERMISSION), refusal(ResponseCode.TOPIC_NOT_EXIST), ClientError("no broker"),
+    ConnectError("no"), SendRequestError("gone"), RemotingTimeout("late"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", LASTING, ids=str)
+def test_what_no_message_can_help_is_a_lost_connection(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        producer, told = Scripted(OK, error), Told()
+        state = writing(producer, told, queues=2)
+        messages = outgoing(40, keys=9)
+        state.send(messages)
+        await told.loss()
+        await asyncio.sleep(0.01)
+        [lost] = told.losses
+        assert str(error) in str(lost)
+        assert "t at a:" in str(lost)
+        assert not told.failures
+        before = len(told.confirmations)
+        state.send(messages)
+        await asyncio.sleep(0.01)
+        assert len(told.confirmations) == before
+        await state.end()
+
+    check()
+
+
+@on_a_loop
+async def test_a_broker_that_stays_busy_is_a_lost_connection() -> None:
+    told = Told()
+    state = writing(Scripted(*[refusal(ResponseCode.SYSTEM_BUSY)] * 99), told)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BUSY_SECONDS", 0.05)
+        patch.setattr(module, "BUSY_FIRST", 0.01)
+        state.send(outgoing(1))
+        await told.loss()
+    assert "SYSTEM_BUSY" in str(told.losses[0])
+
+
+@on_a_loop
+async def test_a_message_that_cannot_be_mapped_fails_and_nothing_is_told_while_it_is_sent() -> None:
+    told = Told()
+    state = writing(Scripted(), told)
+    wrong = Message("", "k", {"x-rocketmq-topic": 1}, {}, b"x")
+    messages = [*outgoing(1), Outgoing(wrong, Delivery(wrong), "q", None, 2)]
+    told.sending = True
+    state.send(messages)
+    told.sending = False
+    await told.answers(2)
+    [(refused, failure)] = told.failures
+    assert (refused.number, failure.final) == (2, True)
+    assert failure.reason.startswith("unmappable: header x-rocketmq-topic")
+
+
+@on_a_loop
+async def test_after_its_end_nothing_is_told() -> None:
+    producer, told = Scripted(), Told()
+    state = writing(producer, told)
+    state.send(outgoing(10))
+    await asyncio.sleep(0)
+    await state.end()
+    await asyncio.sleep(0.01)
+    assert not told.confirmations
+    assert not told.losses
+
+
+@on_a_loop
+async def test_a_refusal_that_is_to_pass_is_back_pressure_and_never_a_verdict() -> None:
+    told = Told()
+    writing(Scripted("SLAVE_NOT_AVAILABLE"), told).send(outgoing(2))
+    await told.answers(2)
+    assert [(failure.busy, failure.final) for _, failure in told.failures] == [(True, False)] * 2
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), RecursionError(), KeyError("k"), MemoryError()], ids=repr)
+def test_whatever_ends_the_writing_of_a_queue_is_a_lost_connection(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        told = Told()
+        writing(Scripted(OK, error), told).send(outgoing(40, keys=1))
+        state = writing(Scripted(error), told)
+        state.send(outgoing(1))
+        await told.loss()
+        assert type(error).__name__ in str(told.losses[0])
+        assert not told.failures
+
+    check()
+
+
+@pytest.mark.parametrize("error", [OverflowError("x"), struct.error("x"), CommandError("not text")], ids=repr)
+def test_what_cannot_be_written_as_a_request_is_refused_alone_whatever_it_raises(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        def judge(bodies: list[bytes]) -> Answer:
+            return error if b"2" in bodies else OK
+
+        producer, told = Scripted(*[judge] * 3), Told()
+        producer.unwritable[b"2"] = error
+        writing(producer, told).send(outgoing(5))
+        await told.answers(5)
+        assert numbers(told) == [1, 2, 4, 5]
+        [(refused, failure)] = told.failures
+        assert (refused.number, failure.final) == (3, True)
+
+    check()
+
+
+@pytest.mark.parametrize("error", [OverflowError("x"), RecursionError("x"), struct.error("x")], ids=repr)
+def test_a_message_whose_mapping_raises_anything_is_refused_alone(error: Exception) -> None:
+    @on_a_loop
+    async def check() -> None:
+        told = Told()
+        state = writing(Scripted(), told)
+        placed = state.writer.placed
+
+        def mapped(each: Outgoing) -> tuple[RocketMessage, MessageQueue]:
+            if each.number == 2:
+                raise error
+            return placed(each)
+
+        setattr(state.writer, "placed", mapped)  # noqa: B010
+        state.send(outgoing(3))
+        await told.answers(3)
+        assert numbers(told) == [1, 3]
+        assert [(each.number, failure.final) for each, failure in told.failures] == [(2, True)]
+
+    check()
+
+
+@on_a_loop
+async def test_a_busy_broker_is_trouble_until_it_takes_what_it_is_sent() -> None:
+    producer, told = Scripted(refusal(ResponseCode.SYSTEM_BUSY)), Told()
+    state = writing(producer, told)
+    state.send(outgoing(1))
+    while state.trouble is None:  # noqa: ASYNC110  as the bridge looks
+        await asyncio.sleep(0)
+    assert "t at a:0: a:10911: SYSTEM_BUSY" in state.trouble
+    await told.answers(1)
+    assert state.trouble is None
+
+
+@on_a_loop
+async def test_a_request_without_an_answer_is_trouble() -> None:
+    told = Told()
+    state = writing(Scripted(), told)
+    state.send(outgoing(1))
+    await told.answers(1)
+    [line] = state.lines.values()
+    line.asked = asyncio.get_running_loop().time() - module.LATE
+    assert "no answer to what was sent 5 s ago" in str(state.trouble)

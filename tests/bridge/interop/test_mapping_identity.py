@@ -1,0 +1,87 @@
+"""Identities: the same for every delivery of a message, and different for different messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.interop import (
+    IDENTITY,
+    Record,
+    fingerprint,
+    identity_of_message,
+    identity_of_record,
+    to_amqp,
+    to_kafka,
+    with_identity,
+)
+from exchange.amqp import ContentHeader
+from exchange.field_values import Typed
+from exchange.message import Message
+
+SENT = ContentHeader.of({"b": 1, "a": 2}, {"message_id": "m"})
+
+
+def test_a_record_is_its_place() -> None:
+    record = Record("orders", None, b"", partition=3, offset=7)
+    assert identity_of_record("main/eu", record) == "kafka/main%2Feu/orders/3/7"
+    assert identity_of_record("main", record._replace(offset=None)) is None
+
+
+def test_a_message_of_a_stream_is_its_offset() -> None:
+    content = ContentHeader.of({"x-stream-offset": 12}, {"message_id": "m"})
+    assert identity_of_message("main", "events", content) == "stream/main/events/12"
+
+
+def test_a_message_of_a_queue_is_its_message_id_or_nothing() -> None:
+    assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": "a b"})) == "message/main/q/a%20b"
+    assert identity_of_message("main", "q", ContentHeader.of(None, {"message_id": ""})) is None
+    assert identity_of_message("main", "q", ContentHeader.of()) is None
+
+
+def test_an_identity_stays_with_its_message_on_all_bridges() -> None:
+    record = Record("orders", b"k", b"v", [("a", b"1")], partition=0, offset=1)
+    identity = identity_of_record("main", record)
+    message = with_identity(to_amqp(record), identity)
+    assert message.headers[IDENTITY] == identity
+    content = ContentHeader.of(message.headers, {"message_id": "other"})
+    assert identity_of_message("rabbit", "q", content) == identity
+    again = to_kafka(message, "elsewhere")
+    assert identity_of_record("second", again._replace(partition=5, offset=9)) == identity
+    assert with_identity(message, "another") is message
+    assert with_identity(message, None) is message
+
+
+@pytest.mark.parametrize("wrong", [1, None, b"x"])
+def test_a_header_that_is_no_text_is_no_identity(wrong: Any) -> None:
+    assert identity_of_message("main", "q", ContentHeader.of({IDENTITY: wrong, "x-stream-offset": "1"})) is None
+
+
+def test_a_fingerprint_survives_what_the_broker_does() -> None:
+    again = ContentHeader.of({"a": 2, "b": 1, "x-delivery-count": 3, "x-death": [{"count": 1}]}, {"message_id": "m"})
+    assert fingerprint("s", "q", "k", SENT, b"body") == fingerprint("s", "q", "k", again, b"body")
+
+
+OTHERS: tuple[tuple[str, str, str, ContentHeader, bytes], ...] = (
+    ("t", "q", "k", SENT, b"body"),
+    ("s", "r", "k", SENT, b"body"),
+    ("s", "q", "l", SENT, b"body"),
+    ("s", "q", "k", SENT, b"other"),
+    ("s", "q", "k", SENT.with_header("a", Typed("byte", 2)), b"body"),
+    ("s", "q", "k", SENT.without_header("a"), b"body"),
+    ("s", "q", "k", SENT.with_property("message_id", None), b"body"),
+    ("s", "q", "k", SENT.with_property("message_id", None).with_property("type", "m"), b"body"),
+    ("s", "q", "kb", SENT, b"ody"),
+)
+
+
+def test_a_fingerprint_tells_apart_what_differs() -> None:
+    all_of_them = [fingerprint("s", "q", "k", SENT, b"body"), *(fingerprint(*other) for other in OTHERS)]
+    assert len(set(all_of_them)) == len(all_of_them)
+
+
+def test_a_message_of_plain_values_is_given_an_identity() -> None:
+    message = with_identity(Message("e", "k", {"a": 1}, {"type": "t"}, b"b"), "id")
+    assert message.headers == {"a": 1, IDENTITY: "id"}
+    assert (message.exchange, message.routing_key, message.properties, message.body) == ("e", "k", {"type": "t"}, b"b")

@@ -1,0 +1,242 @@
+"""The marks of bridges on messages: one pass over the header's bytes says the same as setting header after header."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery, Outgoing
+from bridge.endpoints.kafka.lazy import message_of_record
+from bridge.endpoints.kafka.records import Destination, Writer
+from bridge.endpoints.kafka.topics import Topic
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
+from bridge.interop.marks import FIRST_HOP, carried, hops_of, is_dead_letter, place_of, published
+from bridge.pump.dead_letters import dead_letter_of
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.pump.pump import Inlet, Pump
+from bridge.rocketmq.remoting.message import RocketMessage
+from exchange import Message
+from exchange.amqp import ContentHeader, content_of, message_of
+from exchange.field_values import Typed
+from tests.support.bridge.behaviour import router_to
+
+values = st.one_of(
+    st.text(max_size=5),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.booleans(),
+    st.none(),
+    st.lists(st.text(max_size=3), max_size=2),
+)
+names = st.sampled_from([
+    "a", "CC", "BCC", "aCC", "x-hashstar-id", "x-hashstar-hops", "x-hashstar-cc", "x-hashstar-exchange",
+    "x-hashstar-user-id", "x-kafka-topic",
+])  # fmt: skip
+properties = st.fixed_dictionaries(
+    {},
+    optional={
+        "content_type": st.text(max_size=4),
+        "content_encoding": st.text(max_size=4),
+        "delivery_mode": st.sampled_from([1, 2]),
+        "message_id": st.text(max_size=4),
+        "user_id": st.sampled_from(["me", "other"]),
+        "cluster_id": st.text(max_size=4),
+    },
+)
+
+
+def plainly(
+    headers: dict[str, Any], held: dict[str, Any], identity: str | None, place: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `published` should make of headers and properties, header after header."""
+    found, kept = dict(headers), dict(held)
+    hops = found.pop("x-hashstar-hops", 0)
+    for name in ("CC", "BCC"):
+        if name in found:
+            found[f"x-hashstar-{name.lower()}"] = found.pop(name)
+    if identity is not None:
+        found.setdefault("x-hashstar-id", identity)
+    if place and "x-kafka-topic" not in found:
+        found.setdefault("x-hashstar-exchange", "shop")
+        found.setdefault("x-hashstar-routing-key", "order.new")
+    if kept.get("user_id") == "other":
+        found.setdefault("x-hashstar-user-id", kept.pop("user_id"))
+        kept.pop("user_id", None)
+    kept.setdefault("delivery_mode", 2)
+    is_count = isinstance(hops, int) and not isinstance(hops, bool) and hops > 0
+    digits = isinstance(hops, str) and hops.isascii() and hops.isdigit()
+    found["x-hashstar-hops"] = min((int(hops) if is_count or digits else 0) + 1, (1 << 31) - 1)
+    return found, kept
+
+
+@given(st.none() | st.dictionaries(names, values, max_size=5), properties, st.none() | st.just("id/1"), st.booleans())
+def test_one_pass_marks_a_header_as_header_after_header_would(
+    headers: dict[str, Any] | None, held: dict[str, Any], identity: str | None, place: bool
+) -> None:
+    content = ContentHeader.of(headers, held)
+    marks = place_of("shop", "order.new") if place else FIRST_HOP
+    made = ContentHeader(published(content, identity, marks, "me"))
+    wanted, kept = plainly(headers or {}, held, identity, place)
+    assert dict(made.headers()) == wanted
+    assert made.properties() == kept
+
+
+def test_what_is_not_marked_keeps_its_bytes_and_its_order() -> None:
+    fields = {"z": 1.5, "a": Typed("timestamp", 5), "m": b"\xff"}
+    content = ContentHeader.of(fields, {"message_id": "7", "delivery_mode": 1})
+    made = ContentHeader(published(content, None, FIRST_HOP, "me"))
+    assert made.fields()[:-1] == content.fields()
+    assert made.parts() == content.parts()
+
+
+def test_cc_keeps_its_type_and_takes_the_place_of_one_that_was_over() -> None:
+    content = ContentHeader.of({"x-hashstar-cc": ["old"], "CC": ["new", "er"]})
+    made = ContentHeader(published(content, None, FIRST_HOP, "me"))
+    assert dict(made.headers()) == {"x-hashstar-cc": ["new", "er"], "x-hashstar-hops": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "hops"),
+    [(3, 3), ("4", 4), (b"5", 5), (Typed("signedint", 6), 6), (True, 0), (-1, 0), ("x", 0), ("9" * 40, 0), (None, 0)],
+)
+def test_hops_are_read_from_numbers_and_digits_and_are_none_in_anything_else(value: Any, hops: int) -> None:
+    content = ContentHeader.of({"x-hashstar-hops": value})
+    assert hops_of(message_of("", "", content, b"")) == hops
+    assert hops_of(Message("", "", {"x-hashstar-hops": value})) == hops
+
+
+def test_hops_of_a_header_that_cannot_be_read_are_none_so_that_the_router_says_what_is_wrong() -> None:
+    broken = ContentHeader(b"\x20\x00\x00\x00\x00\xff\x0fx-hashstar-hopsZ")
+    assert hops_of(message_of("", "", broken, b"")) == 0
+
+
+def test_a_record_says_its_hops_without_becoming_a_message_of_amqp() -> None:
+    plain = message_of_record(Record("t", b"k", b"v", [("a", b"1")], None, False, 0, 1))
+    marked = message_of_record(Record("t", b"k", b"v", [("a", b"1"), ("x-hashstar-hops", b"3")], None, False, 0, 1))
+    assert (hops_of(plain), hops_of(marked)) == (0, 3)
+    assert plain.headers._made is None  # type: ignore[attr-defined]
+    assert marked.headers._made is None  # type: ignore[attr-defined]
+
+
+def outgoing(message: Message) -> Outgoing:
+    return Outgoing(message, Delivery(message, identity="id/1"), "queue", None, 1)
+
+
+def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
+    writer = Writer({"queue": Destination("t")}, {"t": Topic(1, None)})
+    message = message_of("shop", "key", ContentHeader.of({"CC": ["other"], "n": 5}), b"v")
+    for hops in range(1, 7, 3):
+        record, _ = writer.record(outgoing(message))  # to Kafka
+        assert dict(record.headers)["x-hashstar-hops"] == b"%d" % hops
+        assert [name for name, _ in record.headers].count("x-hashstar-hops") == 1
+        message = to_amqp(record)
+        assert hops_of(message) == hops
+        raw = published(content_of(message), "id/1", place_of("shop", "key"), "me")  # to RabbitMQ
+        message = message_of("shop", "key", ContentHeader(raw), b"v")
+        assert message.headers["x-hashstar-hops"] == hops + 1
+        carried_on, count = carried(message, "id/1")  # to RocketMQ, as its target does
+        rocket = to_rocketmq(carried_on, "t")
+        properties = {**rocket.properties, "x-hashstar-hops": str(count)}
+        message = from_rocketmq(stored(rocket, properties))
+        assert hops_of(message) == hops + 2
+    assert "CC" not in message.headers
+    assert message.headers["x-hashstar-cc"] == ["other"]
+    assert message.headers["n"] == 5
+    assert message.headers["x-hashstar-id"] == "id/1"
+
+
+def stored(rocket: RocketMessage, properties: dict[str, str]) -> Any:
+    from tests.bridge.interop.test_mapping_rocketmq import through
+
+    return through(RocketMessage(rocket.topic, rocket.body, properties, rocket.flag))
+
+
+def test_a_record_that_went_from_kafka_to_kafka_has_one_hop_more_and_is_else_the_same() -> None:
+    writer = Writer({"queue": Destination("t")}, {"t": Topic(1, None)})
+    for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
+        record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
+        written, _ = writer.record(outgoing(message_of_record(record)))
+        assert written.headers == [("a", None), ("x-hashstar-id", b"id/1"), ("x-hashstar-hops", after)]
+        assert (written.key, written.value, written.timestamp) == (b"k", None, 7)
+
+
+# Loops.
+
+QUICK = Policy(window=8, backoff=Backoff(0.001, 0.002), drain=0.2, max_hops=16, unroutable=Unroutable.DROP)
+
+
+class Heard:
+    """Keeps what the pump gives up."""
+
+    def __init__(self) -> None:
+        self.fates: list[tuple[str, str]] = []
+        self.held = asyncio.Event()
+
+    def unroutable(self, _: str, __: Delivery, fate: str, reason: str) -> None:
+        self.fates.append((fate, reason))
+        if fate == "hold":
+            self.held.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+async def pump(message: Message, dead: MemoryTarget | None) -> tuple[MemorySource, MemoryTarget, Heard]:
+    """Pump a message until it is settled, or held."""
+    source, target, heard = MemorySource([message]), MemoryTarget(), Heard()
+    source.end()
+    running = Pump([Inlet(source)], router_to("queue"), {"queue": target}, heard, QUICK, dead)
+    task = asyncio.ensure_future(running.run())
+    held = asyncio.ensure_future(heard.held.wait())
+    await asyncio.wait([task, held], return_when=asyncio.FIRST_COMPLETED)
+    held.cancel()
+    running.stop()
+    await task
+    return source, target, heard
+
+
+def looped(hops: int, **headers: Any) -> Message:
+    return message_of("", "queue", ContentHeader.of({"x-hashstar-hops": hops, **headers}), b"x")
+
+
+def test_a_message_that_has_passed_as_many_bridges_as_it_may_goes_on() -> None:
+    source, target, heard = asyncio.run(pump(looped(16), MemoryTarget("dead")))
+    assert len(target.messages) == 1
+    assert not source.unsettled
+    assert not heard.fates
+
+
+def test_one_that_has_passed_more_is_a_dead_letter_whatever_becomes_of_the_unroutable() -> None:
+    dead = MemoryTarget("dead")
+    source, target, _ = asyncio.run(pump(looped(17), dead))
+    assert not target.messages
+    assert not source.unsettled
+    [letter] = dead.messages
+    assert letter.message.headers["hashstar-reason"] == "loop: passed 17 bridges"
+    assert hops_of(letter.message) == 17
+
+
+@pytest.mark.parametrize("letters", [True, False])
+def test_without_dead_letters_and_as_a_dead_letter_itself_it_is_held(letters: bool) -> None:
+    """A queue of dead letters that is a source of the same bridge would give it back for ever."""
+    dead = MemoryTarget("dead") if letters else None
+    message = looped(17, **{"hashstar-reason": "nack"}) if letters else looped(17)
+    source, target, heard = asyncio.run(pump(message, dead))
+    assert not target.messages
+    assert dead is None or not dead.messages
+    assert source.unsettled
+    assert heard.fates[0] == ("hold", "loop: passed 17 bridges")
+
+
+def test_a_dead_letter_is_known_as_one_and_counts_on() -> None:
+    letter = dead_letter_of(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
+    assert is_dead_letter(letter)
+    assert not is_dead_letter(looped(3))
+    made = ContentHeader(published(content_of(letter), None, FIRST_HOP, "me"))
+    assert made.header("x-hashstar-hops") == 4
+    assert made.header("hashstar-CC") == ["other"]
+    assert made.find("x-hashstar-cc") is None

@@ -1,0 +1,50 @@
+"""A dead letter by itself: what it has of its message, and what it must not have under its own name."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.endpoint import Delivery
+from bridge.pump.dead_letters import dead_letter_of, is_packed, pack
+from exchange import Message
+from exchange.field_json import message_from_line
+from exchange.field_values import Typed
+
+HEADERS = {"CC": ["a"], "BCC": ["b"], "own": 1}
+PROPERTIES = {"user_id": "guest", "expiration": "1000", "priority": 3}
+MESSAGE = Message("x", "key", HEADERS, PROPERTIES, b"body")
+
+
+def letter(message: Message = MESSAGE) -> Message:
+    return dead_letter_of(Delivery(message, origin="queue orders"), "nack", "target", "q", 2, 1_700_000_000.9)
+
+
+@pytest.mark.parametrize("name", ["user_id", "expiration", "CC", "BCC"])
+def test_what_would_have_a_broker_refuse_drop_or_copy_it_has_another_name(name: str) -> None:
+    """An expiration above all: a dead letter that expires is lost."""
+    made = letter()
+    assert name not in made.properties
+    assert name not in made.headers
+    assert made.headers[f"hashstar-{name}"] == {**HEADERS, **PROPERTIES}[name]
+
+
+def test_the_rest_of_it_is_as_it_was_and_says_why() -> None:
+    made = letter()
+    assert (made.exchange, made.routing_key, made.body) == ("x", "key", b"body")
+    assert made.properties == {"priority": 3}
+    assert made.headers["own"] == 1
+    assert made.headers["hashstar-time"] == Typed("timestamp", 1_700_000_000)
+    named = ("reason", "origin", "exchange", "routing-key", "queue", "target", "attempts")
+    said = [made.headers[f"hashstar-{name}"] for name in named]
+    assert said == ["nack", "queue orders", "x", "key", "q", "target", 2]
+    assert MESSAGE.properties == PROPERTIES  # which is not changed
+
+
+def test_packed_it_has_all_of_it_in_its_body() -> None:
+    made = letter()
+    packed = pack(made)
+    assert is_packed(packed)
+    assert not is_packed(made)
+    assert set(packed.headers) == {name for name in made.headers if name.startswith("hashstar-")} | {"hashstar-packed"}
+    whole = message_from_line(packed.body)
+    assert (dict(whole.headers), dict(whole.properties), whole.body) == (made.headers, made.properties, b"body")

@@ -1,0 +1,229 @@
+"""What clients may do to the HTTP server: none keeps others out, holds a thread for long, or comes by another name."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+
+import pytest
+
+from bridge.pump import listener
+from bridge.pump.listener import Handler, HostCheck, Server, server_on
+
+SECONDS = 30.0
+
+
+class Answers(Handler):
+    """Answers with what was asked."""
+
+    hosts = HostCheck("127.0.0.1")
+
+    def answer_to(self, method: str, path: str) -> None:
+        self.answer(200, "text/plain", f"{method} {path}".encode())
+
+
+@contextmanager
+def serving(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
+    server = server_on("127.0.0.1", 0, handler)
+    server.start()
+    try:
+        yield server, server.server_address[1]
+    finally:
+        server.close()
+
+
+def waited(look: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS
+    while not look():
+        assert time.monotonic() < until, "it does not come"
+        time.sleep(0.02)
+
+
+def connected(port: int, sent: bytes = b"") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+    client.sendall(sent)
+    return client
+
+
+def received(client: socket.socket) -> bytes:
+    """All until the server ends the connection."""
+    found = b""
+    try:
+        while part := client.recv(65_536):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def answer_of(port: int, request: bytes) -> bytes:
+    with connected(port, request) as client:
+        client.shutdown(socket.SHUT_WR)
+        return received(client)
+
+
+def threads_serving() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+HALF = b"GET /live HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["nothing", "half a request"])
+def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 1.0)
+    before = threads_serving()
+    with serving() as (server, port), ExitStack() as clients:
+        sockets = [clients.enter_context(connected(port, sent)) for _ in range(400)]
+        assert b"GET /live" in answer_of(port, b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert len(server._clients) <= listener.CONNECTIONS
+        waited(lambda: threads_serving() == before)
+        for each in sockets:
+            assert b"200" not in received(each)
+        assert not server._clients
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
+    with serving() as (server, port), connected(port, HALF) as client:
+        waited(lambda: len(server._clients) == 1)
+
+        def is_ended() -> bool:
+            try:
+                client.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        waited(is_ended)
+        assert not server._clients
+
+
+def test_a_connection_answers_one_request_after_the_other_and_is_ended_when_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)
+    with serving() as (_, port), connected(port) as client:
+        for n in range(3):
+            client.sendall(b"GET /%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % (n, port))
+            answer = b""
+            while not answer.endswith(b"GET /%d" % n):
+                part = client.recv(65_536)
+                assert part
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b"Connection: close" not in answer
+        assert not received(client)
+
+
+def test_requests_that_come_at_once_are_answered_in_order() -> None:
+    with serving() as (_, port):
+        answers = answer_of(port, b"".join(b"GET /%d HTTP/1.1\r\nHost: [::1]\r\n\r\n" % n for n in range(3)))
+    assert [part.split()[0] for part in answers.split(b"GET ")[1:]] == [b"/0HTTP/1.1", b"/1HTTP/1.1", b"/2"]
+
+
+def test_an_old_client_is_answered_and_left() -> None:
+    with serving() as (_, port):
+        answer = answer_of(port, b"GET /live HTTP/1.0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_head_is_get_without_its_body() -> None:
+    with serving() as (_, port):
+        client = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+        lengths = []
+        for method in ("GET", "HEAD"):
+            client.request(method, "/ready")
+            answer = client.getresponse()
+            lengths.append((answer.status, answer.headers["Content-Length"], answer.read()))
+        client.close()
+    assert lengths == [(200, "10", b"GET /ready"), (200, "10", b"")]
+
+
+def test_a_body_is_no_next_request() -> None:
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving() as (_, port):
+        for head in (b"Content-Length: %d" % len(hidden), b"Transfer-Encoding: chunked"):
+            answer = answer_of(port, b"POST /pause HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + hidden)
+            assert answer.count(b"HTTP/1.1 ") == 1
+            assert b"hidden" not in answer
+
+
+@pytest.mark.parametrize(
+    ("request_head", "code"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\n", 421),
+        (
+            b"POST /pause HTTP/1.1\r\nHost: evil.example:9410\r\nX-Hashstar: 1\r\nOrigin: http://evil.example:9410\r\n",
+            421,
+        ),
+        (b"GET / HTTP/1.0\r\nHost: localhost.evil.example\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: [evil.example]\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: [::1]evil\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: localhost:x\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost:\r\n", 421),
+        (b"GET / HTTP/1.1\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: LOCALHOST.:80\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost: 10.1.2.3:9410\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost: [fe80::1]:9410\r\n", 200),
+        (b"GET / HTTP/1.0\r\n", 200),
+    ],
+)
+def test_only_addresses_and_names_of_its_own_are_served(request_head: bytes, code: int) -> None:
+    with serving() as (_, port):
+        answer = answer_of(port, request_head + b"Connection: close\r\n\r\n")
+    assert int(answer.split()[1]) == code
+    assert (b"GET /" in answer) == (code == 200)
+
+
+def test_other_names_are_served_where_they_are_configured() -> None:
+    check = HostCheck("bridge.internal", ("status.example.com", "10.0.0.1"))
+    assert check.allows("Bridge.Internal:9410")
+    assert check.allows("status.example.com")
+    assert not check.allows("example.com")
+    assert HostCheck("127.0.0.1", ("*",)).allows("anything")
+
+
+def test_every_answer_forbids_guessing_its_type_and_frames() -> None:
+    with serving() as (_, port):
+        for request in (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+            b"PUT / HTTP/1.1\r\nHost: localhost\r\n",
+            b"nonsense\r\n",
+        ):
+            answer = answer_of(port, request + b"Connection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 ")
+            assert b"X-Content-Type-Options: nosniff" in answer
+            assert b"X-Frame-Options: DENY" in answer
+
+
+def test_a_mistake_of_ours_is_logged_and_a_client_that_is_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(Answers):
+        """Fails as it is asked to."""
+
+        def answer_to(self, method: str, path: str) -> None:
+            raise ValueError("a mistake") if path == "/mistake" else BrokenPipeError
+
+    with serving(Wrong) as (server, port):
+        for path in (b"/gone", b"/mistake"):
+            assert not answer_of(port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+        waited(lambda: not server._clients)
+    assert [record.exc_info and str(record.exc_info[1]) for record in caplog.records] == ["a mistake"]
+
+
+def test_a_server_that_is_closed_leaves_no_connection() -> None:
+    with serving() as (server, port), connected(port, HALF) as client:
+        waited(lambda: len(server._clients) == 1)
+        server.close()
+        assert b"200" not in received(client)
+        with pytest.raises(OSError, match="refused"):
+            connected(port)

@@ -1,0 +1,383 @@
+"""One target as the pump sees it, over a target that does exactly what the test says, when it says it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Target
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.interop.marks import HOPS
+from bridge.pump.outlet import Outlet
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.pump.pump import Inlet, Pump
+from bridge.pump.window import Pending, Window
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.bridge.events import Events
+from tests.support.virtual_loop import run_virtually
+
+NO = Failure("refused")
+NEVER = Failure("too large", final=True)
+FULL = Failure("nack", busy=True)
+CUT = Disconnected("cut")
+
+
+class Script(Target):
+    """Keeps the numbers of what it is sent, each time; the test answers. ``broken`` is raised by sends that have it."""
+
+    def __init__(self, name: str = "script") -> None:
+        self.name = name
+        self.sent: list[list[int]] = []
+        self.by_number: dict[int, Outgoing] = {}
+        self.receiver: Receiver | None = None
+        self.broken: dict[int, Exception] = {}
+
+    async def open(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.sent.append([])
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        for outgoing in messages:
+            if outgoing.number in self.broken:
+                raise self.broken[outgoing.number]
+        self.sent.append([outgoing.number for outgoing in messages])
+        self.by_number |= {outgoing.number: outgoing for outgoing in messages}
+
+    async def close(self) -> None:
+        self.receiver = None
+
+    def confirm(self, *numbers: int) -> None:
+        assert self.receiver is not None
+        self.receiver.confirmed([self.by_number[number] for number in numbers])
+
+    def refuse(self, number: int, failure: Failure = NO) -> None:
+        assert self.receiver is not None
+        self.receiver.failed(self.by_number[number], failure)
+
+    def lose(self) -> None:
+        assert self.receiver is not None
+        self.receiver.lost(CUT)
+
+    def take(self) -> list[list[int]]:
+        """What was sent since the last look; an empty list stands for the target's opening."""
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class Scene:
+    """An outlet with a script for a target, open, and a window whose deliveries go to it."""
+
+    def __init__(self, policy: Policy = Policy(), *, has_dead_letters: bool = True) -> None:  # noqa: B008  frozen
+        self.target = Script()
+        self.told = Events()
+        self.dead: list[tuple[int, str]] = []
+        self.settled: list[int] = []
+        self.window = Window(1_000, 1 << 30, lambda delivery: self.settled.append(delivery.position))
+        bury = self._bury if has_dead_letters else None
+        self.outlet = Outlet(self.target, policy, self.told, lambda: 0.0, bury)
+        self._running = asyncio.create_task(self.outlet.run())
+
+    def _bury(self, outgoing: Outgoing, failure: Failure, _: str) -> None:
+        self.dead.append((outgoing.number, failure.reason))
+        pending: Pending = outgoing.context
+        pending.window.done(pending)
+        pending.window.settle()
+
+    def send(self, *keys: str, first: int = 1, copies: int = 1) -> None:
+        """Send a message of each key, numbered from ``first`` on."""
+        deliveries = [Delivery(Message("", key), "lane", number) for number, key in enumerate(keys, first)]
+        pendings = self.window.admit(deliveries, 0.0)
+        for pending in pendings:
+            pending.copies = copies
+        self.outlet.send([
+            Outgoing(each.delivery.message, each.delivery, "q", None, each.delivery.position, 0, each)
+            for each in pendings
+        ])  # fmt: skip
+
+
+def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtually(scene())
+
+
+def test_a_second_confirm_of_a_message_is_not_that_of_another_copy() -> None:
+    """A message that goes to two targets stays unsettled however often one of them confirms it."""
+
+    async def play() -> None:
+        scene = Scene()
+        await asyncio.sleep(1)
+        scene.send("a", "b", copies=2)
+        scene.target.confirm(1, 1)
+        scene.target.confirm(1)
+        scene.target.confirm(2, 1)
+        assert scene.settled == []
+        assert scene.outlet.in_flight == 0
+        assert [len(messages) for _, messages, _ in scene.told.named("confirmed")] == [1, 0, 1]
+        for pending in [pending for lane in scene.window._lanes.values() for pending in lane]:
+            assert pending.copies == 1
+
+    played(play)
+
+
+def test_a_second_refusal_of_one_sending_is_no_other_try() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(tries=3, backoff=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.send("a")
+        for _ in range(5):
+            scene.target.refuse(1)
+        assert scene.target.by_number[1].attempts == 1
+        await asyncio.sleep(1.5)
+        scene.target.refuse(1)
+        await asyncio.sleep(1.5)
+        assert scene.dead == []
+        assert scene.target.take() == [[], [1], [1], [1]]
+        scene.target.refuse(1)
+        assert scene.dead == [(1, "refused")]
+        assert scene.settled == [1]
+
+    played(play)
+
+
+def test_what_was_refused_and_then_cut_keeps_those_behind_it() -> None:
+    """The others of its key were under way as well: they come again, behind it, and one by one."""
+
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(5, 5), reconnect=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.send("a", "a", "b", "a")
+        scene.target.refuse(1)
+        scene.target.lose()
+        assert scene.target.take() == [[], [1, 2, 3, 4]]
+        await asyncio.sleep(2)
+        assert scene.target.take() == [[], [3]]  # 1 waits for its timer, and 2 and 4 for it
+        await asyncio.sleep(4)
+        assert scene.target.take() == [[1]]
+        scene.target.confirm(1)
+        assert scene.target.take() == [[2]]
+        scene.target.confirm(3, 2)
+        assert scene.target.take() == [[4]]
+        assert scene.settled == [1, 3]
+
+    played(play)
+
+
+def test_what_is_sent_again_after_a_loss_goes_in_the_order_of_reading() -> None:
+    """Not in that in which it was sent last."""
+
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 1), reconnect=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.send("a", "b", "c")
+        for number in (3, 1, 2):
+            scene.target.refuse(number)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
+        assert scene.target.take() == [[], [1, 2, 3], [3], [1], [2]]
+        scene.send("d", "e", first=4)
+        scene.target.lose()
+        await asyncio.sleep(2)
+        assert scene.target.take() == [[4, 5], [], [4, 5], [1, 2, 3]]
+
+    played(play)
+
+
+def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(tries=1, backoff=Backoff(1, 1)), has_dead_letters=False)
+        await asyncio.sleep(1)
+        scene.send("a")
+        for _ in range(10):
+            scene.target.refuse(1, NEVER)
+            await asyncio.sleep(1.5)
+        assert len(scene.told.named("gave_up")) == 1
+        assert len(scene.told.named("refused")) == 10
+        assert [pending.held_reason for pending in scene.window.on_hold()] == ["too large"]
+        scene.target.confirm(1)
+        assert scene.settled == [1]
+        assert scene.outlet.held == 0
+
+    played(play)
+
+
+def test_what_can_never_be_written_is_a_dead_letter_at_once() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(tries=5))
+        await asyncio.sleep(1)
+        scene.send("a", "a")
+        scene.target.refuse(1, NEVER)
+        assert scene.dead == [(1, "too large")]
+        assert scene.target.take() == [[], [1, 2]]
+
+    played(play)
+
+
+def test_a_queue_that_takes_nothing_for_too_long_has_its_dead_letters_in_order() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 1), give_up_after=10.0))
+        await asyncio.sleep(1)
+        scene.send(*"abcdea")
+        for number in (4, 2, 6, 1, 5, 3):
+            scene.target.refuse(number, FULL)
+        for _ in range(20):
+            await asyncio.sleep(1.5)
+            for number in [number for numbers in scene.target.take()[-1:] for number in numbers]:
+                if number in scene.outlet._in_flight:
+                    scene.target.refuse(number, FULL)
+        assert [number for number, _ in scene.dead] == [1, 2, 3, 4, 5, 6]
+        assert scene.outlet.held == 0
+        assert scene.settled == [1, 2, 3, 4, 5, 6]
+
+    played(play)
+
+
+def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
+    """And has each message that was refused, and may be sent, again."""
+
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 1), reconnect=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.send("a", "b", "c")
+        scene.target.refuse(2, FULL)
+        scene.target.lose()
+        await asyncio.sleep(5)
+        sent = [number for numbers in scene.target.take() for number in numbers]
+        assert len(sent) == 3 + 1  # one message at a time is tried
+        scene.target.lose()
+        for _ in range(6):
+            await asyncio.sleep(5)
+            scene.target.confirm(*list(scene.outlet._in_flight))
+        assert scene.settled[-1] == 3
+        assert scene.outlet.held == scene.outlet.in_flight == 0
+
+    played(play)
+
+
+def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 4)))
+        await asyncio.sleep(1)
+        scene.send("a")
+        times: list[float] = []
+        for _ in range(8):
+            scene.target.take()
+            scene.target.refuse(1, FULL)
+            begun = asyncio.get_running_loop().time()
+            while not scene.target.sent:  # noqa: ASYNC110  the clock is the loop's own
+                await asyncio.sleep(0.1)
+            times.append(round(asyncio.get_running_loop().time() - begun))
+        assert times == [1, 2, 4, 4, 4, 4, 4, 4]
+        assert scene.dead == []
+
+    played(play)
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_connection_over_which_messages_were_confirmed_was_no_failed_try(helps: bool) -> None:
+    async def play() -> None:
+        scene = Scene(Policy(reconnect=Backoff(1, 100)))
+        for number in range(1, 6):
+            while scene.target.receiver is None or not scene.outlet.connected:  # noqa: ASYNC110  as above
+                await asyncio.sleep(0.1)
+            scene.send("a", first=number)
+            if helps:
+                scene.target.confirm(*scene.outlet._in_flight)
+            scene.target.lose()
+            await asyncio.sleep(0.1)
+        waits = [wait for _, _, wait in scene.told.named("disconnected")]
+        assert waits == ([1, 1, 1, 1, 1] if helps else [1, 2, 4, 8, 16])
+
+    played(play)
+
+
+def test_an_exception_of_one_message_refuses_that_one_and_no_other() -> None:
+    """Which one it was is found by sending them one by one, over the next connection."""
+
+    async def play() -> None:
+        scene = Scene(Policy(reconnect=Backoff(1, 1)))
+        await asyncio.sleep(1)
+        scene.target.broken[2] = ValueError("a mistake")
+        scene.send("a", "b", "c")
+        await asyncio.sleep(3)
+        assert scene.target.take() == [[], [], [1], [3]]
+        [(number, reason)] = scene.dead
+        assert number == 2
+        assert "a mistake" in reason
+        scene.target.confirm(1, 3)
+        assert scene.settled[-1] == 3
+
+    played(play)
+
+
+# The pump around it.
+
+IN = Topology().declare_exchange(Exchange("in", "direct")).declare_queue(Queue("q"))
+BOUND = Binding.to_queue("in", "q", "k")
+
+
+class Breaking(MemorySource):
+    """Shows that it is broken while nobody reads, too."""
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return Disconnected("broken") if self._broken else None
+
+
+def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_can() -> None:
+    """After its source has given it again, it goes once."""
+
+    async def play() -> None:
+        told, target, router = Events(), MemoryTarget(), Router(IN)
+        source = Breaking([Message("in", "k")])
+        policy = Policy(unroutable=Unroutable.HOLD, backoff=Backoff(1, 10), reconnect=Backoff(1, 1))
+        pump = Pump([Inlet(source)], router, {"q": target}, told, policy)
+        running = asyncio.create_task(pump.run())
+        await asyncio.sleep(95)
+        assert len(told.named("unroutable")) == 1
+        source.break_connection()
+        await asyncio.sleep(5)
+        assert len(told.named("unroutable")) == 2  # it was read again
+        router.bind(BOUND)
+        await asyncio.sleep(30)
+        assert len(target.messages) == 1
+        assert not source.unsettled
+        pump.stop()
+        await running
+
+    played(play)
+
+
+@pytest.mark.parametrize("hops", [7, 8, 9])
+def test_a_message_may_have_passed_so_many_bridges_and_no_more(hops: int) -> None:
+    async def play() -> None:
+        target, dead = MemoryTarget("t"), MemoryTarget("dead")
+        source = MemorySource([Message("in", "k", {HOPS: hops})])
+        source.end()
+        pump = Pump([Inlet(source)], Router(IN.bind(BOUND)), {"q": target}, Events(), Policy(max_hops=8), dead)
+        await pump.run()
+        assert (len(target.messages), len(dead.messages)) == ((1, 0) if hops <= 8 else (0, 1))
+
+    played(play)
+
+
+def test_dead_letters_wait_however_long_their_target_takes_nothing() -> None:
+    """There is nowhere else for them to go: they are neither given up nor packed for it."""
+
+    async def play() -> None:
+        room: list[bool] = []
+        dead = MemoryTarget("dead", lambda _: None if room else FULL)
+        source = MemorySource([Message("in", "nowhere", {"n": 1})])
+        source.end()
+        policy = Policy(backoff=Backoff(1, 10), give_up_after=60.0)
+        pump = Pump([Inlet(source)], Router(IN), {"q": MemoryTarget("t")}, Events(), policy, dead)
+        running = asyncio.create_task(pump.run())
+        await asyncio.sleep(3_600)
+        room.append(True)
+        await asyncio.wait_for(running, 600)
+        [letter] = dead.messages
+        assert letter.message.headers["n"] == 1
+        assert not source.unsettled
+
+    played(play)

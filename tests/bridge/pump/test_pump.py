@@ -1,0 +1,312 @@
+"""What the pump promises, over endpoints in memory that refuse, break and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.policy import Backoff, Policy, Unroutable
+from bridge.pump.pump import Inlet, Pump
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.field_json import message_from_line
+from tests.support.bridge.events import Events
+
+QUICK = Policy(window=16, tries=3, backoff=Backoff(0.001, 0.002), reconnect=Backoff(0.001, 0.002), drain=5.0)
+
+TOPOLOGY = (
+    Topology()
+    .declare_exchange(Exchange("in", "topic"))
+    .declare_queue(Queue("all"))
+    .declare_queue(Queue("some"))
+    .bind(Binding.to_queue("in", "all", "k.#"))
+    .bind(Binding.to_queue("in", "some", "k.1"))
+)
+
+
+def numbered(count: int, keys: int = 4) -> list[Message]:
+    return [Message("in", f"k.{n % keys}", {"n": n}) for n in range(count)]
+
+
+def pumped(
+    messages: Sequence[Message],
+    targets: dict[str, MemoryTarget],
+    policy: Policy = QUICK,
+    dead: MemoryTarget | None = None,
+    act: Callable[[MemorySource, Pump], Any] | None = None,
+    ignored: frozenset[str] = frozenset(),
+) -> tuple[MemorySource, Events]:
+    """Run all messages through a pump."""
+    told = Events()
+
+    async def run() -> MemorySource:
+        source = MemorySource(messages)
+        source.end()
+        pump = Pump(
+            [Inlet(source)], Router(TOPOLOGY), targets, told, policy, dead, ignored, random.Random(1).random,
+            lambda: 1_700_000_000.5,
+        )  # fmt: skip
+        acting = asyncio.ensure_future(act(source, pump)) if act is not None else None
+        await asyncio.wait_for(pump.run(), 60)
+        if acting is not None:
+            acting.cancel()
+        return source
+
+    return asyncio.run(run()), told
+
+
+def numbers(target: MemoryTarget) -> list[int]:
+    return [outgoing.message.headers["n"] for outgoing in target.messages]
+
+
+def firsts(target: MemoryTarget) -> dict[str, list[int]]:
+    """Key -> the numbers of its messages as they first arrived."""
+    seen: set[int] = set()
+    found: dict[str, list[int]] = defaultdict(list)
+    for outgoing in target.messages:
+        n = outgoing.message.headers["n"]
+        if n not in seen:
+            seen.add(n)
+            found[outgoing.message.routing_key].append(n)
+    return found
+
+
+def test_each_queue_gets_its_messages_once_and_in_order_when_nothing_fails() -> None:
+    everything, some = MemoryTarget("all"), MemoryTarget("some")
+    source, told = pumped(numbered(1_000), {"all": everything, "some": some})
+    assert numbers(everything) == list(range(1_000))
+    assert numbers(some) == list(range(1, 1_000, 4))
+    assert not source.unsettled
+    assert told.named("ended") == [("memory",)]
+
+
+def test_two_queues_may_share_a_target() -> None:
+    both = MemoryTarget()
+    pumped(numbered(40), {"all": both, "some": both})
+    assert Counter(o.queue for o in both.messages) == {"all": 40, "some": 10}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_nothing_is_lost_and_each_key_arrives_in_order_whatever_breaks(seed: int, one_at_a_time: bool) -> None:
+    chance = random.Random(seed)
+
+    def fault(outgoing: Outgoing) -> Failure | Disconnected | None:
+        lot = chance.random()
+        if lot < 0.03:
+            return Disconnected("cut")
+        # A refusal in the middle of what is under way can change the order of a key unless only one is under way.
+        return Failure("nack") if one_at_a_time and lot < 0.15 else None
+
+    async def cut(source: MemorySource, pump: Pump) -> None:
+        while True:
+            await asyncio.sleep(chance.random() * 0.02)
+            source.break_connection()
+
+    everything, some, dead = MemoryTarget("all", fault), MemoryTarget("some", fault), MemoryTarget("dead")
+    policy = Policy(16, tries=1_000, backoff=QUICK.backoff, reconnect=QUICK.reconnect, one_at_a_time=one_at_a_time)
+    source, _ = pumped(numbered(300), {"all": everything, "some": some}, policy, dead, cut)
+    assert not source.unsettled
+    assert not dead.messages
+    assert firsts(everything) == {f"k.{key}": list(range(key, 300, 4)) for key in range(4)}
+    assert firsts(some) == {"k.1": list(range(1, 300, 4))}
+
+
+def test_a_key_that_is_refused_is_held_while_the_others_flow_on() -> None:
+    refusals = iter([True, True])
+
+    def fault(outgoing: Outgoing) -> Failure | None:
+        return Failure("nack") if outgoing.message.headers["n"] == 0 and next(refusals, False) else None
+
+    everything = MemoryTarget(fault=fault)
+    policy = Policy(4, tries=5, backoff=Backoff(0.05, 0.05))
+    source, told = pumped(numbered(8, keys=2), {"all": everything, "some": everything}, policy)
+    sent = [n for o, n in zip(everything.messages, numbers(everything), strict=True) if o.queue == "all"]
+    assert [n for n in sent if n % 2 == 0] == [2, 0, 4, 6]  # 2 was under way when 0 was refused; 4 waited
+    assert sent.index(1) < sent.index(0)
+    assert sent.index(3) < sent.index(0)
+    assert len(told.named("refused")) == 2
+    assert not source.unsettled
+
+
+def test_after_so_many_tries_a_message_is_a_dead_letter_that_says_why_and_its_key_goes_on() -> None:
+    everything = MemoryTarget("kafka", lambda o: Failure("nack") if o.message.headers["n"] == 4 else None)
+    dead = MemoryTarget("dead")
+    source, told = pumped(numbered(40), {"all": everything, "some": everything}, dead=dead)
+    [letter] = dead.messages
+    assert letter.message.headers["n"] == 4
+    told_headers = {name: value for name, value in letter.message.headers.items() if name.startswith("hashstar-")}
+    time = told_headers.pop("hashstar-time")
+    assert (time.type, time.value) == ("timestamp", 1_700_000_000)
+    assert told_headers == {
+        "hashstar-reason": "nack", "hashstar-origin": "memory", "hashstar-exchange": "in",
+        "hashstar-routing-key": "k.0", "hashstar-queue": "all", "hashstar-target": "kafka", "hashstar-attempts": 3,
+    }  # fmt: skip
+    assert sorted(o.message.headers["n"] for o in everything.messages if o.queue == "all") == [
+        n for n in range(40) if n != 4
+    ]
+    assert told.named("gave_up")[0][3] == "dead-letter"
+    assert not source.unsettled
+
+
+def test_a_final_refusal_is_not_tried_again() -> None:
+    asked = Counter[int]()
+
+    def fault(outgoing: Outgoing) -> Failure | None:
+        asked[outgoing.message.headers["n"]] += 1
+        return Failure("too large", final=True) if outgoing.message.headers["n"] == 3 else None
+
+    dead = MemoryTarget("dead")
+    pumped(numbered(8), {"all": MemoryTarget(fault=fault), "some": MemoryTarget()}, dead=dead)
+    assert asked[3] == 1
+    assert numbers(dead) == [3]
+
+
+def test_without_a_target_for_dead_letters_a_refused_message_is_held_and_not_settled() -> None:
+    everything = MemoryTarget(fault=lambda o: Failure("nack", final=True) if o.message.headers["n"] == 4 else None)
+    policy = Policy(16, tries=1, backoff=QUICK.backoff, drain=0.1)
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        await asyncio.sleep(0.2)
+        pump.stop()
+
+    source, _ = pumped(numbered(12), {"all": everything, "some": everything}, policy, act=stop)
+    assert source.unsettled == 8  # 4 and all behind it, though these were written
+    assert sorted({*numbers(everything)}) == [n for n in range(12) if n != 4]
+
+
+def test_what_no_queue_gets_is_a_dead_letter_by_default() -> None:
+    dead = MemoryTarget("dead")
+    source, told = pumped(
+        [Message("in", "other", {"n": 1}), *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
+    )
+    assert numbers(dead) == [1]
+    assert dead.messages[0].message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
+    assert len(told.named("unroutable")) == 1
+    assert not source.unsettled
+
+
+def test_what_no_queue_gets_is_dropped_only_by_choice_and_told() -> None:
+    policy = Policy(16, unroutable=Unroutable.DROP)
+    source, told = pumped([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
+    assert not source.unsettled
+    [(_, delivery, fate, _)] = told.named("unroutable")
+    assert fate == "drop"
+    assert isinstance(delivery, Delivery)
+
+
+def test_a_message_that_a_broker_would_refuse_is_a_dead_letter() -> None:
+    dead = MemoryTarget("dead")
+    pumped(
+        [Message("in", "k.1", {"CC": "no array", "n": 0})], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
+    )
+    assert "unacceptable_type_in_header" in dead.messages[0].message.headers["hashstar-reason"]
+
+
+def test_queues_that_are_ignored_need_no_target() -> None:
+    everything = MemoryTarget()
+    source, _ = pumped(numbered(8), {"all": everything}, ignored=frozenset({"some"}))
+    assert len(everything.messages) == 8
+    assert not source.unsettled
+
+
+def test_a_stop_waits_for_what_was_read() -> None:
+    slow = MemoryTarget(fault=lambda o: Failure("busy") if o.attempts < 2 else None)
+    policy = Policy(4, tries=100, backoff=Backoff(0.02, 0.02), drain=5)
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        await asyncio.sleep(0.01)
+        pump.stop()
+
+    source, _ = pumped(numbered(1_000), {"all": slow, "some": slow}, policy, act=stop)
+    written = {n for o, n in zip(slow.messages, numbers(slow), strict=True) if o.queue == "all"}
+    assert 0 < len(written) < 1_000
+    assert source.unsettled == 1_000 - len(written)
+
+
+def test_while_it_is_paused_nothing_is_read() -> None:
+    seen: list[int] = []
+    target = MemoryTarget()
+
+    async def act(source: MemorySource, pump: Pump) -> None:
+        pump.pause()
+        await asyncio.sleep(0.05)
+        seen.append(len(target.messages))
+        assert pump.paused
+        pump.resume()
+
+    async def run() -> None:
+        source = MemorySource(numbered(4))
+        source.end()
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK)
+        pump.pause()
+        await asyncio.gather(pump.run(), act(source, pump))
+
+    asyncio.run(run())
+    assert seen == [0]
+    assert len(target.messages) == 5
+
+
+def test_the_window_bounds_what_is_under_way() -> None:
+    most = 0
+    stuck = MemoryTarget(fault=lambda o: Failure("busy") if o.attempts < 3 else None)
+
+    async def watch(source: MemorySource, pump: Pump) -> None:
+        nonlocal most
+        while True:
+            most = max(most, pump.in_flight)
+            await asyncio.sleep(0)
+
+    pumped(numbered(200), {"all": stuck, "some": stuck}, Policy(16, tries=9, backoff=QUICK.backoff), act=watch)
+    assert most == 16
+
+
+def test_an_inlet_may_publish_to_another_exchange_with_another_key() -> None:
+    target = MemoryTarget()
+
+    async def run() -> None:
+        source = MemorySource([Message("elsewhere", "x", {"n": 0})])
+        source.end()
+        inlet = Inlet(source, "in", "k.7")
+        await Pump([inlet], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK).run()
+
+    asyncio.run(run())
+    assert [(o.message.exchange, o.message.routing_key) for o in target.messages] == [("in", "k.7")]
+
+
+def test_a_dead_letter_that_is_refused_for_its_headers_is_written_with_these_in_its_body() -> None:
+    def fault(outgoing: Outgoing) -> Failure | None:
+        return Failure("too many headers", final=True) if len(outgoing.message.headers) > 15 else None
+
+    dead = MemoryTarget("dead", fault)
+    message = Message("in", "other", {f"h{n}": n for n in range(20)} | {"n": 1}, {"message_id": "m"}, b"body")
+    source, _ = pumped([message, *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead)
+    [letter] = dead.messages
+    assert letter.message.headers["hashstar-packed"] is True
+    assert letter.message.headers["hashstar-reason"] == "unroutable: no queue of the topology gets it"
+    whole = message_from_line(letter.message.body)
+    assert {name: whole.headers[name] for name in message.headers} == message.headers
+    assert (whole.properties, whole.body) == (message.properties, b"body")
+    assert not source.unsettled
+
+
+def test_a_dead_letter_that_is_refused_however_small_is_held() -> None:
+    dead = MemoryTarget("dead", lambda _: Failure("no", final=True))
+
+    async def stop(source: MemorySource, pump: Pump) -> None:
+        await asyncio.sleep(0.2)
+        pump.stop()
+
+    policy = Policy(16, backoff=QUICK.backoff, drain=0.1)
+    source, told = pumped(
+        [Message("in", "other", {"n": 1})], {"all": MemoryTarget(), "some": MemoryTarget()}, policy, dead, stop
+    )
+    assert source.unsettled == 1
+    assert [fate for _, _, _, fate in told.named("gave_up")] == ["dead-letter", "hold"]

@@ -1,0 +1,311 @@
+"""Every event in every state of the pump: whatever happened, all that is read gets through once all is well again.
+
+Sources and targets are models that do nothing by themselves: a run is a list of events, each some time after the one
+before, by a clock that jumps. Two invariants hold at every moment: a delivery is settled only when all its copies are
+safe, and a source is opened only while its targets are open. After the last event everything is well, and then all
+must be settled within a bounded time: so there is no state in which nothing, or the wrong thing, is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Receiver, Source, Target
+from bridge.pump.policy import Backoff, Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange.errors import InputError
+from tests.support.virtual_loop import run_virtually
+
+TOPOLOGY = (
+    Topology()
+    .declare_exchange(Exchange("in", "topic"))
+    .declare_queue(Queue("all"))
+    .declare_queue(Queue("odd"))
+    .bind(Binding.to_queue("in", "all", "#"))
+    .bind(Binding.to_queue("in", "odd", "k.1"))
+)
+MESSAGES = 24
+KEYS = 3
+WINDOW = 4
+PATIENCE = 900.0
+"""Seconds in which all is to be settled once everything is well."""
+
+
+class World:
+    """What is safe, and the switches that events turn."""
+
+    def __init__(self, dead_letters: bool) -> None:
+        self.safe: set[tuple[str, int]] = set()
+        """Queue, "" for dead letters, and the number of a message."""
+        self.well = False
+        self.dead_letters = dead_letters
+        self.open_targets: set[str] = set()
+        self.violations: list[str] = []
+        """Broken promises; an exception would be one more thing that the pump survives."""
+
+    def is_done(self, message: Message) -> bool:
+        """Return whether every copy of a message is safe."""
+        n = message.headers["n"]
+        queues = ["all", "odd"] if message.routing_key == "k.1" else ["all"]
+        return all({(queue, n), ("", n)} & self.safe for queue in queues)
+
+
+class ModelSource(Source):
+    """A queue with one lane a connection."""
+
+    def __init__(self, name: str, world: World, numbers: Sequence[int]) -> None:
+        self.name = name
+        self.world = world
+        self.waiting = deque(Message("in", f"k.{n % KEYS}", {"n": n}) for n in numbers)
+        self.unsettled: deque[Message] = deque()
+        self.epoch = 0
+        self.is_open = False
+        self.refuses: Exception | None = None
+        self.hangs = False
+        self.breaks_settling = False
+        self.news = asyncio.Event()
+        self.gone: Disconnected | None = None
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return self.gone
+
+    async def open(self) -> None:
+        needed = {"all", "odd"} | ({"dead"} if self.world.dead_letters else set())
+        if not self.world.open_targets >= needed:
+            self.world.violations.append(f"{self.name} was opened with {self.world.open_targets} only")
+        while self.hangs and not self.world.well:
+            self.news.clear()
+            await self.news.wait()
+        if self.refuses is not None and not self.world.well:
+            raise self.refuses
+        self.epoch += 1
+        self.gone = None
+        self.is_open = True
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        while not self.waiting or self.gone is not None:
+            if self.gone is not None:
+                raise self.gone
+            if not self.unsettled:
+                raise EndOfStream
+            self.news.clear()
+            await self.news.wait()
+        first = self.epoch * 1_000 + len(self.unsettled)
+        taken = [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+        self.unsettled += taken
+        return [Delivery(message, self.epoch, first + n, size=1) for n, message in enumerate(taken)]
+
+    def settle(self, delivery: Delivery) -> None:
+        if self.breaks_settling and not self.world.well:
+            raise ValueError("a mistake")
+        if delivery.lane == self.epoch and self.gone is None:
+            while self.unsettled:
+                message = self.unsettled.popleft()
+                if not self.world.is_done(message):
+                    self.world.violations.append(f"{message} was settled and is not safe")
+                if message is delivery.message:
+                    break
+            self.news.set()
+
+    def lose(self) -> None:
+        if self.is_open:
+            self.gone = Disconnected("cut")
+        self.news.set()
+
+    async def close(self) -> None:
+        self.is_open = False
+        self.waiting.extendleft(reversed(self.unsettled))
+        self.unsettled.clear()
+        self.epoch += 1
+
+
+class ModelTarget(Target):
+    """Answers when an event says so, and at once when all is well."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.world = world
+        self.receiver: Receiver | None = None
+        self.sent: list[Outgoing] = []
+        self.arrived: list[Outgoing] = []
+        self.refuses: Exception | None = None
+        self.hangs = False
+        self.raises = False
+        self.news = asyncio.Event()
+
+    async def open(self, receiver: Receiver) -> None:
+        while self.hangs and not self.world.well:
+            self.news.clear()
+            await self.news.wait()
+        if self.refuses is not None and not self.world.well:
+            raise self.refuses
+        self.sent = []
+        self.receiver = receiver
+        self.world.open_targets.add(self.name)
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if self.raises and not self.world.well:
+            raise ZeroDivisionError("a mistake")
+        self.sent += messages
+        self.arrived += messages
+        if self.world.well:
+            asyncio.get_running_loop().call_soon(self.confirm, len(messages))
+
+    def confirm(self, count: int) -> None:
+        if self.receiver is not None:
+            done, self.sent = self.sent[:count], self.sent[count:]
+            self.world.safe |= {(outgoing.queue, outgoing.delivery.message.headers["n"]) for outgoing in done}
+            self.receiver.confirmed(done)
+
+    def fail(self, which: int, failure: Failure) -> None:
+        if self.receiver is not None and self.sent:
+            outgoing = self.sent.pop(which % len(self.sent))
+            self.arrived.remove(outgoing)
+            self.receiver.failed(outgoing, failure)
+
+    def lose(self) -> None:
+        self.world.open_targets.discard(self.name)
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            receiver.lost(Disconnected("cut"))
+
+    async def close(self) -> None:
+        self.receiver = None
+        self.world.open_targets.discard(self.name)
+
+
+class Silent:
+    """Nobody who counts or logs."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+ENDPOINTS = st.sampled_from(["a", "b", "all", "odd", "dead"])
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from([
+            "confirm", "confirm", "confirm", "refuse", "refuse finally", "push back", "push back", "lose", "lose",
+            "raise", "open refused", "open wrong", "open hangs", "open well", "pause", "resume", "break settling",
+        ]),
+        ENDPOINTS,
+        st.integers(0, 5),
+        st.sampled_from([0.0, 0.0, 0.05, 0.3, 2.0, 40.0]),
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+def act(event: str, endpoint: Any, number: int, pump: Pump) -> None:
+    """Have an event happen."""
+    is_target = isinstance(endpoint, Target)
+    if event == "pause":
+        pump.pause()
+    elif event == "resume":
+        pump.resume()
+    elif event == "lose":
+        endpoint.lose()
+    elif event.startswith("open"):
+        endpoint.refuses = {
+            "open refused": Disconnected("not now"), "open wrong": InputError("there is no such queue"),
+        }.get(event)  # fmt: skip
+        endpoint.hangs = event == "open hangs"
+        endpoint.news.set()
+    elif not is_target:
+        endpoint.breaks_settling = event == "break settling"
+    elif event == "confirm":
+        endpoint.confirm(number)
+    elif event == "raise":
+        endpoint.raises = not endpoint.raises
+    elif event in ("refuse", "refuse finally", "push back"):
+        endpoint.fail(number, Failure(event, final=event == "refuse finally", busy=event == "push back"))
+
+
+async def live(
+    events: Sequence[tuple[str, str, int, float]], policy: Policy, with_dead_letters: bool
+) -> dict[str, ModelTarget]:
+    """Run the events, have all be well, and wait for the end."""
+    world = World(with_dead_letters)
+    sources = [ModelSource("a", world, range(0, MESSAGES, 2)), ModelSource("b", world, range(1, MESSAGES, 2))]
+    targets = {name: ModelTarget(name, world) for name in ("all", "odd", "dead")}
+    pump = Pump(
+        [Inlet(source, "in") for source in sources], Router(TOPOLOGY), {name: targets[name] for name in ("all", "odd")},
+        Silent(), policy, targets["dead"] if with_dead_letters else None, random=random.Random(1).random,
+    )  # fmt: skip
+    named: dict[str, Any] = {**targets, **{source.name: source for source in sources}}
+    running = asyncio.create_task(pump.run())
+    for event, endpoint, number, seconds in events:
+        await asyncio.sleep(seconds)
+        act(event, named[endpoint], number, pump)
+        assert all(inlet.window.messages <= WINDOW for inlet in pump._inlets)
+    world.well = True
+    pump.resume()
+    for each in named.values():
+        each.news.set()
+    for target in targets.values():
+        target.confirm(MESSAGES)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await running
+    except TimeoutError:
+        states = {inlet.source.name: (pump.waiting_for(inlet), inlet.window.messages) for inlet in pump._inlets}
+        outlets = {outlet.target.name: (outlet.connected, outlet.in_flight, outlet.held) for outlet in pump.outlets}
+        pytest.fail(f"it stands still: {states}, {outlets}")
+    assert not world.violations
+    assert all(not source.waiting and not source.unsettled for source in sources)
+    return targets
+
+
+POLICY = Policy(WINDOW, tries=2, backoff=Backoff(0.1, 5.0), reconnect=Backoff(0.2, 10.0))
+SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SLOW
+@given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]))
+@example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None)
+def test_whatever_happens_all_gets_through_once_all_is_well(
+    events: list[tuple[str, str, int, float]], one_at_a_time: bool, dead_letters: bool, give_up_after: float | None
+) -> None:
+    policy = Policy(
+        WINDOW, tries=2, backoff=POLICY.backoff, reconnect=POLICY.reconnect, one_at_a_time=one_at_a_time,
+        give_up_after=give_up_after,
+    )  # fmt: skip
+    run_virtually(live(events, policy, dead_letters))
+
+
+@SLOW
+@given(EVENTS)
+def test_keys_arrive_in_order_whatever_is_lost(events: list[tuple[str, str, int, float]]) -> None:
+    """Refusals aside, which may let a message pass that was under way; and each source has keys of its own order."""
+    kept = [event for event in events if event[0] not in ("refuse", "refuse finally", "push back")]
+    targets = run_virtually(live(kept, POLICY, True))
+    for target in targets.values():
+        seen: dict[tuple[str, int], int] = {}
+        for outgoing in dict.fromkeys((o.queue, o.delivery.message.headers["n"]) for o in target.arrived):
+            queue, n = outgoing
+            key = (queue, n % KEYS * 2 + n % 2)
+            assert seen.get(key, -1) < n, f"{target.name}: {n} arrived first behind {seen[key]}"
+            seen[key] = n
+
+
+@SLOW
+@given(EVENTS)
+def test_one_at_a_time_keeps_the_order_whatever_is_refused(events: list[tuple[str, str, int, float]]) -> None:
+    policy = Policy(WINDOW, 1 << 20, 10**6, POLICY.backoff, POLICY.reconnect, one_at_a_time=True)
+    kept = [event for event in events if event[0] != "refuse finally"]
+    targets = run_virtually(live(kept, policy, True))
+    for name in ("all", "odd"):
+        first = list(dict.fromkeys(o.delivery.message.headers["n"] for o in targets[name].arrived))
+        for key in range(2 * KEYS):
+            line = [n for n in first if n % KEYS * 2 + n % 2 == key]
+            assert line == sorted(line)

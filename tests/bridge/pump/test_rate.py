@@ -1,0 +1,73 @@
+"""A bound of the rate, by a clock that is the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bridge.endpoint import Delivery
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.policy import Policy
+from bridge.pump.pump import Inlet, Pump
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.bridge.behaviour import Silent
+from tests.support.virtual_loop import run_virtually
+
+ROUTER = Router(
+    Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(Binding.to_queue("in", "q"))
+)
+
+
+class Timed(MemorySource):
+    """Keeps when how many messages were read."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__([Message("in", "k", {"n": n}) for n in range(count)])
+        self.times: list[float] = []
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        found = await super().read(limit)
+        self.times += [asyncio.get_running_loop().time()] * len(found)
+        return found
+
+
+async def read_for(source: Timed, rate: float, seconds: float) -> None:
+    pump = Pump([Inlet(source)], ROUTER, {"q": MemoryTarget()}, Silent(), Policy(5_000, rate=rate))
+    running = asyncio.create_task(pump.run())
+    await asyncio.sleep(seconds)
+    pump.stop()
+    await running
+
+
+@pytest.mark.parametrize("rate", [3.0, 50.0, 200.0, 2_000.0])
+def test_so_many_messages_a_second_are_read_and_evenly(rate: float) -> None:
+    source = Timed(50_000)
+    run_virtually(read_for(source, rate, 20.0))
+    assert len(source.times) == pytest.approx(20.0 * rate, rel=0.02, abs=1)
+    at_once = max(1, rate / 10)
+    for begin in range(19):
+        within = len([time for time in source.times if begin <= time < begin + 1.0])
+        assert within <= rate + at_once
+        assert max(source.times.count(time) for time in set(source.times)) <= at_once
+
+
+def test_of_a_long_silence_a_second_is_saved_up() -> None:
+    source = Timed(0)
+    source.times.clear()
+
+    async def run() -> None:
+        async def burst() -> None:
+            await asyncio.sleep(100.0)
+            for n in range(5_000):
+                source.put(Message("in", "k", {"n": n}))
+
+        filling = asyncio.create_task(burst())
+        await read_for(source, 100.0, 105.0)
+        await filling
+
+    run_virtually(run())
+    first = [time for time in source.times if time < 100.5]
+    assert 100 <= len(first) <= 100 + 50 + 2 * 10
+    assert len(source.times) == pytest.approx(600, abs=20)

@@ -1,0 +1,263 @@
+"""The window of a source: what is in flight is bounded, in messages and bytes, and all of it is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.endpoint import Delivery, Disconnected, Failure
+from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.pump.policy import Backoff, Policy
+from bridge.pump.pump import Inlet, Pump
+from bridge.pump.window import Window
+from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from tests.support.bridge.behaviour import Silent
+from tests.support.virtual_loop import run_virtually
+
+ROUTER = Router(
+    Topology().declare_exchange(Exchange("in", "fanout")).declare_queue(Queue("q")).bind(Binding.to_queue("in", "q"))
+)
+
+
+def deliveries(*sizes: int, lane: object = "lane") -> list[Delivery]:
+    return [Delivery(Message("in", "k"), lane, n, size=size) for n, size in enumerate(sizes)]
+
+
+class Settled(Window):
+    """A window that keeps what it settles."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self.settled: list[Any] = []
+        super().__init__(most, most_bytes, lambda delivery: self.settled.append(delivery.position))
+
+
+class Reads(MemorySource):
+    """Keeps how many messages it was asked for each time."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__(messages)
+        self.limits: list[int] = []
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        self.limits.append(limit)
+        return await super().read(limit)
+
+
+class Breaking(MemorySource):
+    """Shows that it is broken while nobody reads, too."""
+
+    @property
+    def lost(self) -> Disconnected | None:
+        return Disconnected("broken") if self._broken else None
+
+
+def bodies(*sizes: int) -> list[Message]:
+    return [Message("in", "k", {"n": n}, body=bytes(size)) for n, size in enumerate(sizes)]
+
+
+class Slow(MemoryTarget):
+    """Answers a second later, one message at a time; ``look`` is called before each answer."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        super().__init__("slow")
+        self._look = look
+
+    def _answer(self) -> None:
+        asyncio.get_running_loop().call_later(1.0, self._answer_one)
+
+    def _answer_one(self) -> None:
+        self._look()
+        if self._sent and self._receiver is not None:
+            outgoing = self._sent.popleft()
+            self.messages.append(outgoing)
+            self._receiver.confirmed([outgoing])
+        if self._sent:
+            asyncio.get_running_loop().call_later(1.0, self._answer_one)
+
+
+async def pumped(source: MemorySource, target: MemoryTarget, policy: Policy, seconds: float = 100_000.0) -> None:
+    source.end()
+    pump = Pump([Inlet(source)], ROUTER, {"q": target}, Silent(), policy, random=random.Random(1).random)
+    await asyncio.wait_for(pump.run(), seconds)
+
+
+# The window by itself.
+
+
+def test_bytes_and_messages_are_given_back_when_they_are_settled() -> None:
+    window = Settled(10, 100)
+    first, second = window.admit(deliveries(40, 60), 0.0)
+    assert (window.room, window.messages, window.bytes, window.full_since) == (0, 2, 100, 0.0)
+    window.done(second)
+    window.settle()
+    assert (window.settled, window.bytes) == ([], 100)  # the first one of its lane holds it up
+    window.done(first)
+    window.settle()
+    assert (window.settled, window.messages, window.bytes, window.full_since) == ([1], 0, 0, None)
+    assert window.room > 0
+
+
+@pytest.mark.parametrize(("most", "most_bytes"), [(3, 1_000), (1_000, 30)])
+def test_a_window_that_is_full_of_either_is_full_until_there_is_room(most: int, most_bytes: int) -> None:
+    window = Settled(most, most_bytes)
+    pendings = window.admit(deliveries(10, 10), 1.0)
+    assert (window.full_since, window.room > 0) == (None, True)
+    pendings += window.admit(deliveries(10), 2.0)
+    assert (window.full_since, window.room) == (2.0, 0)
+    window.settle()
+    assert (window.full_since, window.room) == (2.0, 0)
+    window.done(pendings[0])
+    window.settle()
+    assert (window.full_since, window.room > 0) == (None, True)
+
+
+def test_as_many_may_be_read_as_fit_and_at_least_one() -> None:
+    window = Settled(1_000, 100)
+    assert window.room == 1_000  # nobody knows yet how large they are
+    [pending, _] = window.admit(deliveries(10, 10), 0.0)
+    assert window.room == 8
+    window.done(pending)
+    window.settle()
+    assert window.room == 9
+    window.admit(deliveries(85), 0.0)
+    assert window.room == 1  # one as large as the last one does not fit, and a smaller one may
+    window.admit(deliveries(5), 0.0)
+    assert window.room == 0
+
+
+def test_of_what_was_read_as_much_is_admitted_as_fits() -> None:
+    window = Settled(1_000, 100)
+    assert window.fitting(deliveries(40, 60)) == 2
+    assert window.fitting(deliveries(40, 61)) == 1
+    assert window.fitting(deliveries(500, 1)) == 1  # which would never fit
+    window.admit(deliveries(40), 0.0)
+    assert window.fitting(deliveries(60, 1)) == 1
+    assert window.fitting(deliveries(61)) == 0
+
+
+def test_what_is_dropped_is_given_back_and_settled_by_nobody() -> None:
+    window = Settled(3, 30)
+    pendings = window.admit(deliveries(10, 10, 10), 0.0)
+    window.drop()
+    assert (window.messages, window.bytes, window.full_since) == (0, 0, None)
+    for pending in pendings:
+        window.done(pending)
+    window.settle()
+    assert window.settled == []
+    assert window.room == 3
+
+
+def test_what_would_be_settled_if_so_many_copies_more_were_done() -> None:
+    window = Settled(10, 1_000)
+    first, second, third = window.admit(deliveries(1, 1, 1), 0.0)
+    first.copies = second.copies = 2
+    assert window.last_done("lane", {}) is None
+    assert window.last_done("lane", {first: 1, second: 2}) is None
+    assert window.last_done("lane", {first: 2, second: 1, third: 1}) is first.delivery
+    assert window.last_done("lane", {first: 2, second: 2}) is second.delivery
+    assert window.last_done("lane", {first: 2, second: 2, third: 1}) is third.delivery
+    assert window.last_done("other", {}) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 200), st.data())
+def test_what_is_counted_is_what_is_not_settled(most: int, most_bytes: int, data: st.DataObject) -> None:
+    """Whatever is admitted and done in whatever order; and with all of it done, nothing is left."""
+    window = Settled(most, most_bytes)
+    left: list[Any] = []
+    draw: Any = data.draw
+    for _ in range(draw(st.integers(1, 12))):
+        if left and draw(st.booleans()):
+            window.done(left.pop(draw(st.integers(0, len(left) - 1))))
+            window.settle()
+        elif window.room > 0:
+            sizes = draw(st.lists(st.integers(0, 90), max_size=window.room))
+            read = deliveries(*sizes)
+            left += window.admit(read[: window.fitting(read)], 0.0)
+        unsettled = [pending for lane in window._lanes.values() for pending in lane]
+        assert window.messages == len(unsettled) <= most
+        assert window.bytes == sum(pending.delivery.size for pending in unsettled)
+        assert window.bytes <= most_bytes or window.messages == 1
+        assert (window.full_since is None) == (window.messages < most and window.bytes < most_bytes)
+    for pending in left:
+        window.done(pending)
+    window.settle()
+    assert (window.messages, window.bytes) == (0, 0)
+    assert not window._lanes
+
+
+# The pump with it.
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [1_000] * 60,
+        [0, 1, 2, *[9_000] * 12, *[10] * 200, *[2_500] * 30],
+        [50_000, 10, 50_000, 10, 10, 20_000],
+    ],
+    ids=["even", "small and large", "larger than all of it"],
+)
+def test_bytes_in_flight_are_bounded_and_all_gets_through(sizes: list[int]) -> None:
+    """Also in the first read, of which nobody knows how large its messages are, and where sizes change."""
+    seen: list[tuple[int, int]] = []
+
+    async def run() -> None:
+        source = Reads(bodies(*sizes))
+        source.end()
+        inlet = Inlet(source)
+        target = Slow(lambda: seen.append((inlet.window.messages, inlet.window.bytes)))
+        pump = Pump([inlet], ROUTER, {"q": target}, Silent(), Policy(window=5_000, window_bytes=10_000))
+        await asyncio.wait_for(pump.run(), 10_000)
+        assert [outgoing.message.headers["n"] for outgoing in target.messages] == list(range(len(sizes)))
+        assert not source.unsettled
+        assert min(source.limits) > 0
+
+    run_virtually(run())
+    assert max(size for messages, size in seen if messages > 1) <= 10_000
+    assert max(messages for messages, _ in seen) > 1
+
+
+def test_a_source_is_not_read_while_there_is_no_room() -> None:
+    async def run() -> None:
+        source = Reads(bodies(*[10] * 40))
+        target = Slow(lambda: None)
+        await pumped(source, target, Policy(window=4))
+        assert min(source.limits) > 0
+        assert len(source.limits) <= 42
+        assert len(target.messages) == 40
+
+    run_virtually(run())
+
+
+def test_after_each_loss_of_a_source_the_whole_window_is_there_again() -> None:
+    """Nothing of the connections before is in it, nor sent once more for it."""
+
+    async def run() -> None:
+        taken: list[bool] = []
+        target = MemoryTarget(fault=lambda _: None if taken else Failure("full", busy=True))
+        source = Breaking(bodies(*[10] * 30))
+        source.end()
+        inlet = Inlet(source)
+        policy = Policy(window=8, window_bytes=60, backoff=Backoff(0.1, 0.5), reconnect=Backoff(5.0, 5.0))
+        pump = Pump([inlet], ROUTER, {"q": target}, Silent(), policy)
+        running = asyncio.create_task(pump.run())
+        for _ in range(5):
+            await asyncio.sleep(10.0)
+            assert (inlet.window.messages, inlet.window.bytes) == (6, 60)
+            assert pump.in_flight == 6
+            source.break_connection()
+            await asyncio.sleep(1.0)
+            assert (inlet.window.messages, inlet.window.bytes) == (0, 0)
+        taken.append(True)
+        await asyncio.wait_for(running, 1_000)
+        assert not source.unsettled
+        assert [outgoing.message.headers["n"] for outgoing in target.messages] == list(range(30))
+
+    run_virtually(run())

@@ -1,0 +1,270 @@
+"""What a consumer writes and reads: subscriptions, requests, files of offsets, answers; as Java's client wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.group import ConsumerSettings
+from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, parse_table, written
+from bridge.rocketmq.consumer.ordering import lock_body
+from bridge.rocketmq.consumer.pulling import (
+    FLAG_COMMIT_OFFSET,
+    FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
+    BrokerQueues,
+    PullStatus,
+    pull_fields,
+    pulled,
+    server_of,
+)
+from bridge.rocketmq.consumer.retrying import dlq_topic, restored, retry_topic
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.command import Command
+from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError, RemotingTimeout
+from bridge.rocketmq.remoting.message import StoredMessage
+from exchange.errors import InputError
+from tests.recorders import golden
+from tests.recorders.rocketmq_consume import OFFSETS, SUBSCRIPTIONS, WRITTEN
+
+VERSIONS = golden.names("rocketmq-consume-")
+TABLE = {TopicQueue(*row[:3]): row[3] for row in OFFSETS}
+ANSWER = {"nextBeginOffset": "5", "minOffset": "1", "maxOffset": "9", "suggestWhichBrokerId": "0"}
+
+
+def subscription(topic: str, expression: str | None, kind: str | None) -> Subscription:
+    if kind == "SQL92":
+        return Subscription.to_sql(topic, expression or "", 1234567890123)
+    return Subscription.to_tags(topic, expression, 1234567890123)
+
+
+def as_sets(told: dict[str, Any]) -> dict[str, Any]:
+    """With what Java keeps in hash sets in order."""
+    return {name: sorted(value) if isinstance(value, list) else value for name, value in told.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("at", range(len(SUBSCRIPTIONS)), ids=[repr(row[1:]) for row in SUBSCRIPTIONS])
+def test_brokers_are_told_of_a_subscription_as_java_tells_them(version: str, at: int) -> None:
+    expected = golden.read(version)["subscriptions"][at]
+    if isinstance(expected, list):
+        with pytest.raises(InputError):
+            subscription(*SUBSCRIPTIONS[at])
+    else:
+        assert as_sets(dict(subscription(*SUBSCRIPTIONS[at]).to_json())) == as_sets(json.loads(expected))
+
+
+def test_a_tag_with_the_hash_of_another_is_refused_here() -> None:
+    wanted = Subscription.to_tags("orders", "Aa")
+    assert wanted.codes == Subscription.to_tags("orders", "BB").codes
+    assert wanted.accepts("Aa")
+    assert not wanted.accepts("BB")
+    assert not wanted.accepts(None)
+    assert Subscription.to_tags("orders").accepts(None)
+    assert Subscription.to_sql("orders", "a = 1").accepts("any")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_queues_are_locked_with_the_body_of_java(version: str) -> None:
+    ours = json.loads(lock_body("group", "127.0.0.1@1", TABLE))
+    java = json.loads(golden.read(version)["lock"])
+    by_name = lambda row: (row["topic"], row["brokerName"], row["queueId"])  # noqa: E731
+    assert sorted(ours.pop("mqSet"), key=by_name) == sorted(java.pop("mqSet"), key=by_name)
+    assert ours == {"onlyThisBroker": False, **java}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_flags_of_a_pull_are_those_of_java(version: str) -> None:
+    flags = (FLAG_COMMIT_OFFSET, FLAG_SUSPEND, FLAG_SUBSCRIPTION)
+    ours = [sum(flag for at, flag in enumerate(flags) if bits >> at & 1) for bits in range(8)]
+    assert ours == golden.read(version)["flags"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_offsets_that_java_wrote_are_read(version: str) -> None:
+    assert parse_table(golden.read(version)["offsets"]) == TABLE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_offsets_that_we_write_are_read_by_java(version: str) -> None:
+    assert [sorted(map(tuple, rows)) for rows in golden.read(version)["read"]] == [sorted(rows) for rows in WRITTEN]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.dictionaries(st.builds(TopicQueue, TEXTS, TEXTS, st.integers(0, 1 << 20)), st.integers(0, 1 << 62)))
+def test_what_is_written_is_read_again(offsets: dict[TopicQueue, int]) -> None:
+    assert parse_table(written(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"offsetTable":{{"topic":"t"}:1}}', '{"offsetTable":{"a":1}}', "{}x{"]
+)
+def test_what_is_no_table_of_offsets_is_refused(text: str) -> None:
+    if text == "{}x{":
+        assert parse_table(text) == {}  # as Java, nothing behind it is looked at
+    else:
+        with pytest.raises(InputError, match="no table of offsets"):
+            parse_table(text)
+
+
+def kept(store: LocalOffsets, offsets: dict[TopicQueue, int]) -> None:
+    assert asyncio.run(store.persist(offsets)) == {}
+
+
+def test_a_file_of_offsets_keeps_what_others_wrote_and_the_file_before_it(tmp_path: Path) -> None:
+    store = LocalOffsets.of("127.0.0.1@DEFAULT", "group", tmp_path)
+    a, b = TopicQueue("orders", "broker-a", 0), TopicQueue("orders", "broker-a", 1)
+    assert store.load() == {}
+    kept(store, {a: 1})
+    kept(store, {b: 2})
+    assert store.path == tmp_path / "127.0.0.1@DEFAULT" / "group" / "offsets.json"
+    assert store.load() == {a: 1, b: 2}
+    assert parse_table(Path(f"{store.path}.bak").read_text()) == {a: 1}
+    assert asyncio.run(store.read(b)) == 2
+    assert asyncio.run(store.read(TopicQueue("other", "broker-a", 0))) is None
+
+
+def test_a_torn_file_of_offsets_is_replaced_by_the_one_before_it(tmp_path: Path) -> None:
+    store = LocalOffsets.of("client", "group", tmp_path)
+    a = TopicQueue("orders", "broker-a", 0)
+    kept(store, {a: 1})
+    kept(store, {a: 2})
+    store.path.write_text('{"offsetTable":{{"bro')
+    assert store.load() == {a: 1}
+    Path(f"{store.path}.bak").write_text("torn, too")
+    with pytest.raises(InputError, match=r"offsets\.json\.bak: no table of offsets"):
+        store.load()
+    assert isinstance(asyncio.run(store.persist({a: 3}))[a], InputError)
+
+
+class Forgetful(BrokerQueues):
+    """What brokers up to 5.5.0 do with offsets: two that find no table for the group each make one, and one stays."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, dict[TopicQueue, int]] = {}
+        self.at_once = self.most = 0
+
+    async def commit(self, queue: TopicQueue, offset: int) -> None:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        known = self.table.get(queue.topic)
+        await asyncio.sleep(0)
+        if known is None:
+            self.table[queue.topic] = {queue: offset}
+        else:
+            known[queue] = offset
+        self.at_once -= 1
+
+
+def test_brokers_are_told_the_first_offset_of_a_topic_alone_and_of_others_at_once() -> None:
+    broker = Forgetful()
+    offsets = BrokerOffsets(broker)
+    queues = [TopicQueue(topic, "broker-a", number) for topic in ("orders", "other") for number in range(8)]
+    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 7))) == {}
+    assert broker.table == {topic: {q: 7 for q in queues if q.topic == topic} for topic in ("orders", "other")}
+    assert broker.most > len(broker.table)
+    assert all(offsets.pulls_may_tell(queue) for queue in queues)
+    assert not offsets.pulls_may_tell(TopicQueue("orders", "broker-b", 0))
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"), [(RemotingTimeout("broker-a"), 1), (BrokerError(1, "no such queue", "broker-a"), 3)]
+)
+def test_a_broker_that_does_not_answer_is_waited_for_once(error: RemotingError, tries: int) -> None:
+    class Failing(Forgetful):
+        tries = 0
+
+        async def commit(self, queue: TopicQueue, offset: int) -> None:
+            self.tries += 1
+            if offset < 2:
+                raise error
+            await super().commit(queue, offset)
+
+    broker = Failing()
+    offsets = BrokerOffsets(broker)
+    queues = [TopicQueue("orders", "broker-a", number) for number in range(3)]
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 1))) == dict.fromkeys(queues, error)
+    assert broker.tries == tries
+    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert asyncio.run(offsets.persist(dict.fromkeys(queues, 2))) == {}
+    assert broker.table == {"orders": dict.fromkeys(queues, 2)}
+
+
+def test_calls_at_the_same_time_tell_one_first_offset_alone() -> None:
+    async def run() -> None:
+        broker = Forgetful()
+        offsets = BrokerOffsets(broker)
+        queues = [TopicQueue("orders", "broker-a", number) for number in range(4)]
+        await asyncio.gather(*[offsets.persist({queue: 5}) for queue in queues])
+        assert broker.table == {"orders": dict.fromkeys(queues, 5)}
+
+    asyncio.run(run())
+
+
+def pull(code: int, fields: dict[str, str] | None = None) -> Command:
+    return Command(code, ANSWER if fields is None else fields)
+
+
+def test_answers_to_a_pull_say_how_it_ended() -> None:
+    ends = {code: pulled(pull(code)).status for code in (0, 19, 20, 21)}
+    assert ends == {
+        0: PullStatus.FOUND,
+        19: PullStatus.NO_NEW_MSG,
+        20: PullStatus.NO_MATCHED_MSG,
+        21: PullStatus.OFFSET_ILLEGAL,
+    }
+    assert pulled(pull(0))[1:6] == (5, 1, 9, 0, 0)
+    with pytest.raises(BrokerError, match="SUBSCRIPTION_NOT_EXIST"):
+        pulled(pull(24, {}))
+    with pytest.raises(CommandError, match="nextBeginOffset"):
+        pulled(pull(0, {}), "127.0.0.1:1")
+
+
+def test_a_pull_brings_the_offset_to_commit_only_where_there_is_one() -> None:
+    queue, all_of_it = TopicQueue("orders", "broker-a", 3), Subscription.to_tags("orders", version=77)
+    fields = pull_fields("group", queue, all_of_it, 10, 32, 8)
+    assert fields["sysFlag"] == "3"
+    assert fields["commitOffset"] == "8"
+    assert fields["subVersion"] == "77"
+    for nothing in (None, 0):
+        assert pull_fields("group", queue, all_of_it, 10, 32, nothing)["sysFlag"] == "2"
+
+
+def test_a_replica_is_asked_when_the_broker_says_so_and_the_next_or_any_when_it_is_gone() -> None:
+    servers = {0: "master", 2: "second", 3: "third"}
+    assert server_of(servers, 0) == ("master", False)
+    assert server_of(servers, 2) == ("second", True)
+    assert server_of(servers, 1) == ("second", True)
+    assert server_of(servers, 9) == ("master", False)
+    assert server_of(servers, 9, only=True) is None
+    assert server_of({2: "second"}, 0) == ("second", True)
+    assert server_of({}, 0) is None
+
+
+def test_a_retry_is_shown_with_the_topic_it_was_first_read_from() -> None:
+    retry = StoredMessage("%RETRY%group", b"x", {"RETRY_TOPIC": "orders"}, 0, "broker-a", 0, 5, 0, 0, 0, b"", 0, b"", 1)
+    assert restored(retry, "group").topic == "orders"
+    assert restored(retry, "other") is retry
+    plain = retry._replace(properties={})
+    assert restored(plain, "group") is plain
+
+
+def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:
+    assert retry_topic("g") == "%RETRY%g"
+    assert dlq_topic("g") == "%DLQ%g"
+
+
+def test_a_message_in_order_is_never_given_up_by_itself() -> None:
+    assert ConsumerSettings().most_reconsumed == 16
+    assert ConsumerSettings(orderly=True).most_reconsumed == 2**31 - 1
+    assert ConsumerSettings(orderly=True, max_reconsume_times=3).most_reconsumed == 3

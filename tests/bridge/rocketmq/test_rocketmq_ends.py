@@ -1,0 +1,370 @@
+"""However a source or target of RocketMQ ends, nothing of it is left: with servers of the test, no broker."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from bridge.endpoint import Disconnected, Place, Source
+from bridge.endpoints.rocketmq import addresses
+from bridge.endpoints.rocketmq.placing import Destination
+from bridge.endpoints.rocketmq.source import RocketmqSource
+from bridge.endpoints.rocketmq.target import RocketmqTarget
+from bridge.rocketmq.consumer.assigned import TopicQueue
+from bridge.rocketmq.consumer.consumer import Consumer
+from bridge.rocketmq.consumer.group import ConsumerSettings, Group
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.acl import Credentials
+from bridge.rocketmq.remoting.channel import ChannelSettings
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.connections import Connections
+from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingTimeout
+from bridge.table import Table
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
+from tests.support.bridge.behaviour import Told, on_a_loop
+
+Endpoint = RocketmqSource | RocketmqTarget
+QUEUE = TopicQueue("t", "b", 0)
+
+
+def source(settings: ClientSettings) -> RocketmqSource:
+    return RocketmqSource("s", settings, "g", [Subscription.to_tags("t")])
+
+
+def target(settings: ClientSettings) -> RocketmqTarget:
+    return RocketmqTarget("t", settings, {"q": Destination("t")})
+
+
+async def opened(endpoint: Endpoint) -> None:
+    await (endpoint.open() if isinstance(endpoint, Source) else endpoint.open(Told()))
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]]:
+    """A server that takes connections, and all that comes over them, and never says a word."""
+    connections: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(writer)
+        try:
+            while await reader.read(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+        finally:
+            connections.discard(writer)
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
+
+
+@pytest.mark.parametrize("make", [source, target])
+def test_opening_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[ClientSettings], Endpoint]) -> None:
+    @on_a_loop
+    async def check() -> None:
+        chance = random.Random(7)
+        loop = asyncio.get_running_loop()
+        async with silent() as (address, connections):
+            others = asyncio.all_tasks()
+            for turn in range(200):
+                endpoint = make(ClientSettings(address))
+                opening = asyncio.create_task(opened(endpoint))
+                if turn % 2:
+                    await asyncio.sleep(chance.random() * 0.01)
+                else:
+                    for _ in range(chance.randrange(30)):
+                        await asyncio.sleep(0)
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+                began = loop.time()
+                await endpoint.close()
+                assert loop.time() - began < 1
+            async with asyncio.timeout(5):
+                while connections:  # noqa: ASYNC110  the server hears of their ends on its own
+                    await asyncio.sleep(0.01)
+            assert {task for task in asyncio.all_tasks() - others if "serve" not in repr(task)} == set()
+        gc.collect()
+
+    check()
+
+
+@pytest.mark.parametrize("make", [source, target])
+def test_closing_that_is_cancelled_at_any_moment_leaves_nothing(make: Callable[[ClientSettings], Endpoint]) -> None:
+    @on_a_loop
+    async def check() -> None:
+        chance = random.Random(7)
+        async with silent() as (address, connections):
+            others = asyncio.all_tasks()
+            for _ in range(100):
+                endpoint = make(ClientSettings(address))
+                opening = asyncio.create_task(opened(endpoint))
+                await asyncio.sleep(0.002)
+                opening.cancel()
+                closing = asyncio.create_task(endpoint.close())
+                for _ in range(chance.randrange(12)):
+                    await asyncio.sleep(0)
+                closing.cancel()
+                await asyncio.wait([opening, closing])
+                await endpoint.close()
+            async with asyncio.timeout(5):
+                while connections or any("serve" not in repr(each) for each in asyncio.all_tasks() - others):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    check()
+
+
+@pytest.mark.parametrize("make", [source, target])
+def test_what_can_be_opened_never_is_disconnected_whatever_is_raised(
+    make: Callable[[ClientSettings], Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @on_a_loop
+    async def check() -> None:
+        for error in (TypeError("odd"), InputError("odd"), OSError("odd"), RecursionError("odd")):
+
+            async def fails(_: Any, error: Exception = error) -> None:
+                raise error
+
+            monkeypatch.setattr(Client, "open", fails)
+            endpoint = make(ClientSettings("127.0.0.1:1"))
+            with pytest.raises(Disconnected, match="odd"):
+                await opened(endpoint)
+            await endpoint.close()
+
+    check()
+
+
+# Background tasks.
+
+
+class StubConsumer:
+    """A consumer of nothing, which can be broken."""
+
+    def __init__(self) -> None:
+        self.broken: BaseException | None = None
+        self.troubles: dict[str, Exception] = {}
+        self.unpersisted: dict[Any, Exception] = {}
+
+    async def receive_by_queue(self, _: int) -> list[Any]:
+        await asyncio.Event().wait()
+        return []
+
+    async def persist(self, _: Any) -> dict[Any, int]:
+        raise KeyError("what nobody expects")
+
+
+@on_a_loop
+async def test_whatever_ends_the_telling_of_offsets_is_disconnected() -> None:
+    made = source(ClientSettings("127.0.0.1:1"))
+    consumer: Any = StubConsumer()
+    made._consumer = consumer
+    telling = made._telling["b"] = made._start(made._tell(consumer, "b", []))
+    with pytest.raises(Disconnected, match="unexpected KeyError: 'what nobody expects'"):
+        await made.read(1)
+    assert telling.done()
+
+
+@on_a_loop
+async def test_whatever_ends_committing_is_disconnected_also_while_the_window_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = source(ClientSettings("127.0.0.1:1"))
+    consumer: Any = StubConsumer()
+    made._consumer = consumer
+    made._uncommitted = 10_000
+    reading = asyncio.create_task(made.read(1))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(made, "_settled", None)
+    made._committing = made._start(made._commit(consumer))
+    with pytest.raises(Disconnected, match="unexpected AttributeError"):
+        await reading
+
+
+@on_a_loop
+async def test_whatever_breaks_a_consumer_is_disconnected_while_messages_come() -> None:
+    made = source(ClientSettings("127.0.0.1:1"))
+    consumer: Any = StubConsumer()
+    consumer.broken = ZeroDivisionError("x")
+    made._consumer = consumer
+    assert "ZeroDivisionError: x" in str(made.lost)
+    with pytest.raises(Disconnected, match="ZeroDivisionError: x"):
+        await made.read(1)
+
+
+@on_a_loop
+async def test_whatever_ends_something_in_the_background_of_a_client_is_told_and_an_expected_error_is_not() -> None:
+    client = Connections(ClientSettings("127.0.0.1:1"))
+    told: list[BaseException] = []
+    client.on_broken.append(told.append)
+
+    async def fails(error: Exception) -> None:
+        raise error
+
+    await asyncio.wait([client._start(fails(each)) for each in (ClientError("no"), LookupError("odd"))])
+    await asyncio.sleep(0)
+    assert [type(each) for each in told] == [LookupError]
+    await client.close()
+
+
+@on_a_loop
+async def test_a_listener_for_routes_that_fails_does_not_keep_the_others_from_hearing() -> None:
+    client = Client(ClientSettings("127.0.0.1:1"))
+    heard: list[str] = []
+    told: list[BaseException] = []
+    client.on_broken.append(told.append)
+    client.on_routes.append(lambda topic, route: 1 // 0)  # type: ignore[arg-type]
+    client.on_routes.append(lambda topic, route: heard.append(topic))
+    client._learn("t", TopicRoute())
+    assert heard == ["t"]
+    assert [type(each) for each in told] == [ZeroDivisionError]
+
+
+def test_who_waits_for_a_client_that_is_closed_is_not_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a task that has to finish, such as leaving the group, would end as if it had been cancelled itself."""
+
+    async def never(_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    @on_a_loop
+    async def check() -> None:
+        monkeypatch.setattr(Connections, "_open", lambda self, address: never(address))
+        client = Connections(ClientSettings("127.0.0.1:1"))
+        opening = asyncio.create_task(client.channel("127.0.0.1:9"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        client.abort()
+        with pytest.raises(ClientError, match="closed"):
+            await opening
+
+    check()
+
+
+# What keeps an open source from moving.
+
+
+class StubPulse:
+    """What a pulse says."""
+
+    trouble: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("troubles", "unpersisted", "trouble"),
+    [
+        ({}, {}, None),
+        ({QUEUE: BrokerError(ResponseCode.SYSTEM_ERROR, "no")}, {}, "t at b:0: SYSTEM_ERROR (1): no"),
+        ({QUEUE: BrokerError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "wait")}, {}, None),
+        ({QUEUE: RemotingTimeout("late")}, {}, None),
+        ({"%RETRY%g": BrokerError(ResponseCode.SYSTEM_ERROR, "no")}, {}, None),
+        (
+            {},
+            {QUEUE: BrokerError(ResponseCode.NO_PERMISSION, "no")},
+            "t at b:0: what is settled cannot be committed: NO_PERMISSION (16): no",
+        ),
+    ],
+)
+def test_a_broker_that_refuses_pulls_or_commits_is_trouble(
+    troubles: Any, unpersisted: Any, trouble: str | None
+) -> None:
+    @on_a_loop
+    async def check() -> None:
+        made = source(ClientSettings("127.0.0.1:1"))
+        assert made.trouble is None
+        consumer: Any = StubConsumer()
+        consumer.troubles, consumer.unpersisted = troubles, unpersisted
+        pulse: Any = StubPulse()
+        made._consumer, made._pulse = consumer, pulse
+        assert made.trouble == trouble
+        pulse.trouble = "no sign of life"
+        assert made.trouble == "no sign of life"
+
+    check()
+
+
+@on_a_loop
+async def test_a_right_to_commit_that_is_missing_is_disconnected_not_a_window_that_fills() -> None:
+    made = source(ClientSettings("127.0.0.1:1"))
+    consumer: Any = StubConsumer()
+    consumer.unpersisted = {QUEUE: BrokerError(ResponseCode.NO_PERMISSION, "no")}
+    made._consumer = consumer
+    made._uncommitted = 10_000
+    assert "what is settled cannot be committed: NO_PERMISSION" in str(made.lost)
+    with pytest.raises(Disconnected, match="what is settled cannot be committed: NO_PERMISSION"):
+        await made.read(1)
+
+
+def test_places_are_topics_by_the_names_that_they_stand_for() -> None:
+    settings = ClientSettings("a:9876;b:9876")
+    made = RocketmqSource("s", settings, "g", [Subscription.to_tags("orders%2Eeu"), Subscription.to_tags("t")])
+    assert made.places == {Place("rocketmq", "a:9876", "topic orders.eu"), Place("rocketmq", "a:9876", "topic t")}
+    assert target(settings).places == {Place("rocketmq", "a:9876", "topic t")}
+
+
+def test_a_member_that_a_broker_names_twice_has_all_its_queues_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    @on_a_loop
+    async def check() -> None:
+        client = Client(ClientSettings("127.0.0.1:1"))
+        client.client_id = "me"
+        client._routes["t"] = TopicRoute((QueueData("b", 4, 4),), (BrokerData("b", ((0, "127.0.0.1:1"),)),))
+        group = Group(client, "g", [Subscription.to_tags("t")], ConsumerSettings())
+
+        async def members(_: Any) -> list[str]:
+            return ["me", "me"]
+
+        monkeypatch.setattr(group, "_members", members)
+        assert await group.share("t") == {TopicQueue("t", "b", at) for at in range(4)}
+
+    check()
+
+
+# Secrets.
+
+
+def test_secrets_are_read_again_whenever_a_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = iter(["first", "second", "third"])
+    monkeypatch.setattr(addresses, "_current", lambda _: next(secrets))
+    told = Table({"access_key": "me", "secret_key": "s"}, "bridge.toml", "sources.x")
+    settings = addresses.settings_of("rocketmq://h", told)
+    assert settings.channel.credentials == Credentials("me", "first")
+    for secret in ("second", "third"):
+        client = Connections(settings)
+        assert client.settings.channel.credentials == Credentials("me", secret)
+
+
+@on_a_loop
+async def test_a_secret_that_cannot_be_read_now_is_disconnected() -> None:
+    def gone() -> ChannelSettings:
+        raise InputError("secret_key: the file s cannot be read")
+
+    endpoint = source(ClientSettings("127.0.0.1:1", channel_now=gone))
+    with pytest.raises(Disconnected, match="the file s cannot be read"):
+        await endpoint.open()
+    await endpoint.close()
+
+
+@on_a_loop
+async def test_leaving_a_group_goes_on_when_who_waits_for_it_is_cancelled() -> None:
+    async with silent() as (address, _):
+        client = Client(ClientSettings(address))
+        await client.open()
+        consumer = Consumer(client, "g", [Subscription.to_tags("t")])
+        consumer._is_open = True
+        client.on_routes.append(consumer._rerouted)
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert consumer._closing is not None
+        await consumer._closing
+        await client.close()

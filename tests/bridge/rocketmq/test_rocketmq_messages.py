@@ -1,0 +1,385 @@
+"""Messages of RocketMQ as bytes, as its Java client writes and reads them (`tests.recorders.rocketmq_message`)."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bindings.archive.rocketmq.record import PACKED
+from bridge.rocketmq.remoting.batch import batch_of, messages_of
+from bridge.rocketmq.remoting.ids import OffsetId, UniqueId, UniqueIds
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from bridge.rocketmq.remoting.properties import (
+    GROUP_LENGTH,
+    PROPERTIES_BYTES,
+    RESERVED,
+    SYSTEM,
+    TOPIC_LENGTH,
+    IllegalMessage,
+    checked_body,
+    checked_group,
+    checked_properties,
+    checked_property,
+    checked_topic,
+    decoded,
+    encoded,
+    is_legal_name,
+)
+from bridge.rocketmq.remoting.stored import stored_messages
+from exchange.errors import InputError
+from tests.recorders import golden
+from tests.recorders.rocketmq_message import BATCHES, GROUPS, RECORDS, STRINGS, TOPICS, USER_PROPERTIES
+
+recordings = pytest.mark.parametrize("recorded", [golden.read(name) for name in golden.names("rocketmq-message-")])
+
+words = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=9)
+some_properties = st.dictionaries(words, words, max_size=6)
+
+
+def passes(check: Callable[..., object], *arguments: str) -> bool:
+    try:
+        check(*arguments)
+    except IllegalMessage:
+        return False
+    return True
+
+
+def is_old(recorded: dict[str, Any]) -> bool:
+    """Of 4.x: groups may have 255 characters, the last property ends with the text, a flag stays as it was."""
+    return str(recorded["version"]).startswith("4.")
+
+
+# Properties and names.
+
+
+@recordings
+def test_properties_are_read_as_java_reads_them(recorded: dict[str, Any]) -> None:
+    assert [decoded(text.encode()) for text in STRINGS] == recorded["strings"]
+
+
+@settings(deadline=None)
+@given(some_properties)
+def test_properties_that_pass_are_read_as_they_were_written(properties: dict[str, str]) -> None:
+    assert decoded(checked_properties(properties)) == properties
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text("ab\x01\x02", max_size=3), st.text("ab\x01\x02", max_size=3), max_size=4))
+@example({"a": "b\x01c"})
+def test_properties_that_would_arrive_as_others_do_not_pass(properties: dict[str, str]) -> None:
+    if decoded(encoded(properties)) != properties:
+        assert not passes(checked_properties, properties)  # type: ignore[arg-type]
+
+
+def test_bytes_that_are_no_text_are_kept() -> None:
+    assert encoded({"a": "ü"}).decode() == "a\x01ü\x02"
+    assert decoded(b"a\x01\xff\x02") == {"a": "\udcff"}
+
+
+def test_properties_have_32_kib_in_all() -> None:
+    most = {"n": "x" * (PROPERTIES_BYTES - 3)}
+    assert len(checked_properties(most)) == PROPERTIES_BYTES
+    with pytest.raises(IllegalMessage, match="its properties are 32768 bytes; RocketMQ takes 32767"):
+        checked_properties({"n": most["n"] + "x"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"": "v"}, "a property's name is empty"),
+        ({"n": ""}, "property 'n': its value is empty; RocketMQ would lose it"),
+        ({"n\x01": "v"}, "a character 1 or 2"),
+        ({"n": "\x02"}, "a character 1 or 2"),
+        ({"n": "\udc80"}, "is not text that UTF-8 can hold"),
+    ],
+)
+def test_what_properties_cannot_be_is_told(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(IllegalMessage, match=reason):
+        checked_properties(properties)
+
+
+@recordings
+def test_names_pass_that_pass_in_java(recorded: dict[str, Any]) -> None:
+    assert [passes(checked_topic, topic) for topic in TOPICS] == [verdict is None for verdict in recorded["topics"]]
+    for group, verdict in zip(GROUPS, recorded["groups"], strict=True):
+        is_long = GROUP_LENGTH < len(group) <= 255
+        assert passes(checked_group, group) == (verdict is None and not (is_old(recorded) and is_long))
+
+
+def test_user_properties_pass_that_pass_in_java() -> None:
+    recorded = golden.read("rocketmq-message-5.5.0")
+    verdicts = [passes(checked_property, *pair) for pair in USER_PROPERTIES]
+    assert verdicts == [verdict is None for verdict in recorded["user properties"]]
+    assert sorted(RESERVED) == recorded["reserved"]
+    assert RESERVED < SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("check", "name", "reason"),
+    [
+        (checked_topic, " ", "topic: its name is blank"),
+        (checked_topic, "a.b", r"topic 'a\.b': '\.' cannot be in it; letters, digits, % | _ - can"),
+        (checked_topic, "x" * (TOPIC_LENGTH + 1), "it has 128 characters; RocketMQ allows 127"),
+        (checked_group, "x" * (GROUP_LENGTH + 1), "it has 121 characters; RocketMQ allows 120"),
+    ],
+)
+def test_what_a_name_cannot_be_is_told(check: Callable[[str], str], name: str, reason: str) -> None:
+    with pytest.raises(IllegalMessage, match=reason.replace("|", r"\|")):
+        check(name)
+
+
+def test_a_legal_name_is_characters_of_a_few_kinds() -> None:
+    assert is_legal_name("a-Z_0|%")
+    assert not is_legal_name("")
+    assert not is_legal_name("a\n")
+
+
+def test_a_body_is_neither_empty_nor_too_large() -> None:
+    assert checked_body(b"x") == b"x"
+    with pytest.raises(IllegalMessage, match="its body is empty"):
+        checked_body(b"")
+    with pytest.raises(IllegalMessage, match="its body has 11 bytes; the limit is 10"):
+        checked_body(bytes(11), 10)
+
+
+# Messages.
+
+
+def test_what_a_message_is_told_stands_in_its_properties() -> None:
+    message = RocketMessage.of(
+        "t", b"b", {"region": "eu"}, tags="TagA", keys=["k1", "k2"], sharding_key="s", delay_level=3, flag=-1
+    )
+    assert message.properties == {
+        "region": "eu", "TAGS": "TagA", "KEYS": "k1 k2", "__SHARDINGKEY": "s", "DELAY": "3", "WAIT": "true"
+    }  # fmt: skip
+    assert (message.tags, message.keys, message.sharding_key) == ("TagA", ("k1", "k2"), "s")
+    assert (message.delay_level, message.deliver_ms, message.wait_store_ok, message.flag) == (3, 0, True, -1)
+    timed = RocketMessage.of("t", b"b", deliver_ms=1_700_000_000_000, wait_store_ok=False)
+    assert timed.properties == {"TIMER_DELIVER_MS": "1700000000000", "WAIT": "false"}
+    assert (timed.deliver_ms, timed.wait_store_ok, timed.tags, timed.keys) == (1_700_000_000_000, False, None, ())
+    assert timed.with_property("a", "b").properties["a"] == "b"
+
+
+def test_a_user_gives_no_property_of_rocketmqs_own() -> None:
+    with pytest.raises(IllegalMessage, match="property 'TAGS': the name is RocketMQ's own"):
+        RocketMessage.of("t", b"b", {"TAGS": "x"})
+    with pytest.raises(IllegalMessage, match="does not fit in 32 bits"):
+        RocketMessage.of("t", b"b", flag=1 << 31)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5"])
+def test_a_property_that_is_no_number_is_no_delay(text: str) -> None:
+    assert RocketMessage("t", b"b", {"DELAY": text}).delay_level == 0
+
+
+# Batches.
+
+
+def told(message: dict[str, Any]) -> RocketMessage:
+    return RocketMessage("t", b64decode(message["body"]), message["properties"], message["flag"])
+
+
+@recordings
+def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None:
+    for asked, written in zip(BATCHES, recorded["batches"], strict=True):
+        messages = [told(each) for each in asked]
+        raw = b64decode(written)
+        kept = [{name: value for name, value in each.properties.items() if value} for each in messages]
+        assert messages_of("t", raw) == [
+            each._replace(properties=left) for each, left in zip(messages, kept, strict=True)
+        ]
+        if (
+            not is_old(recorded)
+            and all(left == each.properties for each, left in zip(messages, kept, strict=True))
+            and not any(
+                message.delay_level or message.wait_store_ok != messages[0].wait_store_ok for message in messages
+            )
+        ):
+            assert batch_of(messages) == raw
+
+
+flags = st.integers(-(2**31), 2**31 - 1)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=9), some_properties, flags), min_size=1, max_size=5))
+def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, str], int]]) -> None:
+    messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
+    assert messages_of("t", batch_of(messages)) == messages
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_torn_batch_is_told(data: st.DataObject) -> None:
+    raw = batch_of([RocketMessage("t", b"body", {"a": "b"}), RocketMessage("t", b"c")])
+    cut = data.draw(st.integers(1, len(raw) - 1))
+    try:
+        assert messages_of("t", raw[:cut]) == [RocketMessage("t", b"body", {"a": "b"})]
+    except InputError as error:
+        assert "do not fit" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "a batch of no messages"),
+        ([RocketMessage("t", b"1"), RocketMessage("u", b"2")], "of one topic"),
+        ([RocketMessage("t", b"1"), RocketMessage("t", b"2", {"WAIT": "false"})], "wait for the store alike"),
+        ([RocketMessage("t", b"1", {"DELAY": "1"})], "delayed"),
+        ([RocketMessage("t", b"1", {"TIMER_DELIVER_MS": "1"})], "delayed"),
+        ([RocketMessage("%RETRY%g", b"1")], "a retry cannot be in a batch"),
+        ([RocketMessage("t", b"1", {"a": ""})], "its value is empty"),
+    ],
+)
+def test_what_cannot_be_a_batch_is_told(messages: list[RocketMessage], reason: str) -> None:
+    with pytest.raises(IllegalMessage, match=reason):
+        batch_of(messages)
+
+
+# Records.
+
+
+def facts(message: StoredMessage) -> dict[str, Any]:
+    host, _, port = message.store_host.rpartition(":")
+    by_id = OffsetId.parse(message.offset_id)
+    assert (str(by_id.host), by_id.port) == (host.strip("[]"), int(port))
+    return {
+        "topic": message.topic, "body": message.body, "flag": message.flag, "properties": message.properties,
+        "queue": message.queue_id, "offset": message.queue_offset, "place": message.log_offset,
+        "system flag": message.system_flag, "born": message.born_time, "stored": message.store_time,
+        "born host": address(message.born_host), "store host": address(message.store_host),
+        "reconsumed": message.reconsume_times, "prepared": message.prepared_offset, "size": message.size,
+        "id": message.message_id, "offset id": message.offset_id, "place by id": by_id.log_offset,
+        "host by id": address(message.store_host), "tags": message.tags, "keys": message.properties.get("KEYS"),
+        "waits": message.wait_store_ok, "level": message.delay_level,
+    }  # fmt: skip
+
+
+def address(host: str) -> tuple[str, int]:
+    name, _, port = host.rpartition(":")
+    return str(ip_address(name.strip("[]"))), int(port)
+
+
+@recordings
+def test_records_are_read_as_java_reads_them(recorded: dict[str, Any]) -> None:
+    raw = b"".join(b64decode(each["record"]) for each in recorded["records"])
+    messages = stored_messages(raw, "broker-a")
+    for message, each in zip(messages, recorded["records"], strict=True):
+        read = each["read"]
+        read["body"] = b64decode(read["body"])
+        for host in ("born host", "store host", "host by id"):
+            read[host] = address(read[host])
+        if is_old(recorded):
+            read["system flag"] &= ~PACKED
+        assert facts(message) == {name: read.get(name) for name in facts(message)}
+        assert message.broker == "broker-a"
+        assert message.again() == RocketMessage(message.topic, message.body, message.properties, message.flag)
+
+
+def test_a_body_may_be_packed_in_each_way() -> None:
+    recorded = golden.read("rocketmq-message-5.5.0")
+    packings = {each["system flag"] >> 8 & 7 for each in RECORDS if each["system flag"] & PACKED}
+    assert packings == {0, 1, 2, 3}
+    for asked, each in zip(RECORDS, recorded["records"], strict=True):
+        [message] = stored_messages(b64decode(each["record"]), "b")
+        assert message.body == b64decode(asked["body"])
+
+
+def test_a_batch_in_one_record_is_its_messages() -> None:
+    recorded = golden.read("rocketmq-message-5.5.0")
+    raw = bytearray(b64decode(recorded["records"][0]["record"]))
+    [plain] = stored_messages(bytes(raw), "b")
+    batch = batch_of([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
+    body_at = 84 + (12 if plain.system_flag & 0x10 else 0) + (12 if plain.system_flag & 0x20 else 0)
+    length = int.from_bytes(raw[body_at : body_at + 4], "big")
+    raw[body_at : body_at + 4 + length] = len(batch).to_bytes(4, "big") + batch
+    raw[:4] = len(raw).to_bytes(4, "big")
+    flag = int.from_bytes(raw[36:40], "big") & ~PACKED | 0xC0
+    raw[36:40] = flag.to_bytes(4, "big")
+    one, two = stored_messages(bytes(raw), "b")
+    assert (one.body, one.properties, one.flag, one.queue_offset) == (b"1", {"a": "b"}, 7, plain.queue_offset)
+    assert (two.body, two.properties, two.flag, two.queue_offset) == (b"2", {}, 0, plain.queue_offset + 1)
+    assert one.topic == plain.topic
+
+
+WHOLE = [b64decode(each["record"]) for each in golden.read("rocketmq-message-5.5.0")["records"]]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_an_answer_that_is_torn_or_damaged_never_crashes(data: st.DataObject) -> None:
+    raw = bytearray(data.draw(st.sampled_from(WHOLE)))
+    cut = data.draw(st.integers(1, len(raw)))
+    place = data.draw(st.integers(0, len(raw) - 1))
+    raw[place] ^= data.draw(st.integers(0, 255))
+    try:
+        stored_messages(bytes(raw[:cut]), "b")
+    except InputError as error:
+        assert str(error)  # noqa: PT017
+
+
+# Ids.
+
+
+@recordings
+def test_unique_ids_say_what_java_says_of_them(recorded: dict[str, Any]) -> None:
+    ids = recorded["unique ids"]
+    for n, each in enumerate(ids):
+        found = UniqueId.parse(each["id"])
+        assert (found.host, found.process) == (ip_address(each["host"].replace("/", "")), each["process"])
+        assert found.counter == UniqueId.parse(ids[0]["id"]).counter + n
+        now = datetime.fromtimestamp(each["now"] / 1000, UTC) + timedelta(milliseconds=each["offset"])
+        begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        assert 0 <= (now - begin) / timedelta(milliseconds=1) - found.since_month < 1000
+
+
+def test_unique_ids_are_made_as_they_are_read() -> None:
+    clock = [1_700_000_000_123]
+    ids = UniqueIds("10.0.0.7", 70_000, -1, lambda: clock[0])
+    one, two = ids.next(), ids.next()
+    assert len(one) == 32
+    found = UniqueId.parse(one)
+    assert (str(found.host), found.process, found.number) == ("10.0.0.7", 70_000 & 0xFFFF, 0xFFFFFFFF)
+    assert UniqueId.parse(two).counter == found.counter + 1
+    clock[0] += 5
+    assert UniqueId.parse(ids.next()).since_month == found.since_month + 5
+    clock[0] += 40 * 86_400_000
+    assert 0 <= UniqueId.parse(ids.next()).since_month < 31 * 86_400_000
+    clock[0] -= 40 * 86_400_000  # a clock that is put back by a month
+    assert UniqueId.parse(ids.next()).since_month < 0
+    assert len(UniqueIds("::1", 1, 2, lambda: 0).next()) == 56
+
+
+def test_many_ids_are_all_different() -> None:
+    ids = UniqueIds("127.0.0.1", 1, 1, lambda: 1_700_000_000_000)
+    assert len({ids.next() for _ in range(65_536)}) == 65_536
+
+
+@settings(deadline=None)
+@given(st.ip_addresses(), st.integers(0, 2**16 - 1), st.integers(0, 2**63 - 1))
+def test_an_offset_id_is_read_as_it_was_written(host: Any, port: int, offset: int) -> None:
+    found = OffsetId(host, port, offset)
+    assert OffsetId.parse(found.text) == found
+    assert len(found.text) == (32 if host.version == 4 else 56)
+
+
+@pytest.mark.parametrize("port", [2**16, 2**31 - 1, 2**31, 2**32 - 1])
+def test_an_offset_id_has_no_port_above_65535(port: int) -> None:
+    """Java's InetSocketAddress refuses it."""
+    with pytest.raises(InputError, match=f"is not an offset id: {port} is no port"):
+        OffsetId.parse(f"0a000001{port:08x}{7:016x}")
+
+
+@pytest.mark.parametrize("text", ["", "x", "00" * 15, "00" * 17, "zz" * 16, " ".join(["00"] * 16), "0" * 31])
+def test_what_is_no_id_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="is not an offset id"):
+        OffsetId.parse(text)
+    with pytest.raises(InputError, match="is not a unique id"):
+        UniqueId.parse(text)

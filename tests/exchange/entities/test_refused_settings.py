@@ -1,0 +1,74 @@
+"""Queues and policies: the engine refuses those that RabbitMQ refused when it was asked, with its words."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from typing import Any
+
+import pytest
+
+from exchange import Policy, Queue, Router, Topology
+from exchange.entities.profile import profile_for
+from exchange.errors import BadRequest, BrokerError, PreconditionFailed
+from tests.recorders import golden
+from tests.recorders.rabbitmq_arguments import POLICIES, QUEUES
+
+RELEASES = ("3.10", "4.0", "4.3")
+
+
+def recorded(kind: str, release: str) -> tuple[Topology, list[str | None]]:
+    recording: dict[str, Any] = golden.read(f"rabbitmq-{kind}-{release}")
+    return Topology(profile=profile_for(recording["version"])), recording["answers"]
+
+
+def answer(topology: Topology, part: Queue | Policy) -> str | None:
+    try:
+        topology.declare_queue(part) if isinstance(part, Queue) else topology.set_policy(part)
+    except BrokerError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_queue_is_refused_as_by_the_broker(release: str) -> None:
+    """With the same reply code and text; where the broker fails (541), it is refused as well."""
+    topology, answers = recorded("arguments", release)
+    different = []
+    for queue, expected in zip(QUEUES, answers, strict=True):
+        ours = answer(topology, queue)
+        if ours is None if expected is not None and expected.startswith("541") else ours != expected:
+            different.append((queue, expected, ours))
+    assert different == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_policy_is_refused_as_by_the_broker(release: str) -> None:
+    """And each reason that is given is one of the broker's."""
+    topology, answers = recorded("policies", release)
+    different = []
+    for policy, expected in zip(POLICIES, answers, strict=True):
+        ours = answer(topology, policy)
+        _, _, body = (expected or "").partition(" ")
+        reason = unescape(json.loads(body)["reason"]) if body else ours or ""  # a 500 has no words
+        given = (ours or "").removeprefix("400 BAD_REQUEST - Validation failed: ")
+        words = given.partition(" is invalid:")[0].partition(" unrecognised;")[0]
+        if (ours is None) != (expected is None) or words not in reason:
+            different.append((policy, expected, ours))
+    assert different == []
+
+
+def test_router_and_topology_refuse_the_same() -> None:
+    """And nothing has changed after that."""
+    router = Router(Topology())
+    with pytest.raises(PreconditionFailed, match="value_negative,-5"):
+        router.declare_queue(Queue("q", arguments={"x-message-ttl": -5}))
+    with pytest.raises(BadRequest, match="-5 is not a valid maximum length"):
+        router.set_policy(Policy("p", "", {"max-length": -5}))
+    assert router.topology == Topology()
+
+
+def test_what_a_plugin_may_know_is_accepted() -> None:
+    """Types and settings of plugins, since whether these are enabled is not known."""
+    Topology().declare_queue(Queue("q", arguments={"x-queue-type": "MQTT-QoS-0"}))
+    Topology().set_policy(Policy("p", "", {"federation-upstream-set": "all"}))

@@ -1,0 +1,234 @@
+"""What kinds say of themselves: laws that hold for each of them, delayed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exchange import LATEST, Binding, BrokerError, Exchange, Message, Queue, Router, Topology
+from exchange.kinds import KINDS, Decider, KeyUse, Kind, Unknown, kind_of
+from exchange.kinds.condition import ALWAYS, Condition, Headers
+from exchange.kinds.headers import comparable_headers
+from exchange.patterns.pattern import Key
+from tests.support import topologies
+
+SEED = st.integers(0, 2**32)
+DELAYED = "x-delayed-message"
+ROUTING = tuple(name for name in KINDS if name != DELAYED)
+"""The types that route, of which each may be delayed."""
+
+KEYS = ("", "1", "2", "a", "a.b", "a.*", "*.b", "#", "a.#", "*")
+SELECTORS = ("{'=',{ident,<<\"h\">>},1}.", '{is_null,{ident,<<"h">>}}.', "true.")
+
+
+def exchange_of(name: str, type_: str, arguments: dict[str, object], *, delayed: bool) -> Exchange:
+    """An exchange of the type, or one that delays it."""
+    return Exchange(
+        name, DELAYED if delayed else type_, arguments=arguments | ({"x-delayed-type": type_} if delayed else {})
+    )
+
+
+def bindings_of(rng: Random, type_: str) -> list[Binding]:
+    """Bindings of which the type has a use."""
+    found = []
+    for _ in range(rng.randint(1, 6)):
+        key = rng.choice(topologies.WEIGHTS) if type_ == "x-consistent-hash" else rng.choice(KEYS)
+        arguments: dict[str, object] = {}
+        if type_ == "headers":
+            arguments = topologies.headers(rng, 2) | {"x-match": rng.choice(("all", "any", "all-with-x"))}
+        elif type_ == "x-jms-topic":
+            arguments = {"rjms_erlang_selector": rng.choice(SELECTORS)}
+        found.append(Binding.to_queue("x", f"q{rng.randrange(4)}", key, arguments))
+    return found
+
+
+def topology_of(type_: str, bindings: Sequence[Binding], *, delayed: bool, seed: int = 0) -> Topology:
+    rng = Random(seed)
+    arguments = {"hash-header": "h"} if type_ == "x-consistent-hash" and rng.random() < 0.5 else {}
+    exchange = exchange_of("x", type_, dict(arguments), delayed=delayed)
+    return Topology([exchange], [Queue(f"q{number}") for number in range(4)], bindings)
+
+
+def message_of(rng: Random) -> Message:
+    headers = {name: rng.choice((1, 2, "a")) for name in ("h", "k") if rng.random() < 0.5}
+    return Message("x", rng.choice(("", "1", "a", "a.b", "c.b", "a.b.c")), headers)
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+def test_a_delayed_exchange_is_of_the_kind_of_its_inner_type(type_: str) -> None:
+    """So that it has all of its traits."""
+    assert kind_of(exchange_of("x", type_, {}, delayed=True)) is kind_of(Exchange("x", type_)) is KINDS[type_]
+
+
+@pytest.mark.parametrize("inner", [DELAYED, "nonsense", 1, None, ["topic"]])
+def test_a_delayed_exchange_of_no_known_type_is_unknown(inner: object) -> None:
+    """As one is whose type is another plugin's."""
+    assert kind_of(Exchange("x", DELAYED, arguments={"x-delayed-type": inner})) is Unknown
+    assert kind_of(Exchange("x", DELAYED)) is kind_of(Exchange("x", "nonsense")) is Unknown
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+@settings(max_examples=25, deadline=None)
+@given(SEED)
+def test_a_delayed_exchange_routes_and_explains_as_its_inner_type(type_: str, seed: int) -> None:
+    """The queues, the reasons of each hop, and the obstacles before each queue that does not get a message."""
+    rng = Random(seed)
+    bindings = bindings_of(rng, type_)
+    routers = [
+        Router(topology_of(type_, bindings, delayed=delayed, seed=seed), choose=lambda _: 0)
+        for delayed in (False, True)
+    ]
+    for _ in range(5):
+        message = message_of(rng)
+        for queue in ("q0", "q1", "q2", "q3"):
+            plain, delayed = (_explained(router, message, queue) for router in routers)
+            assert plain == delayed
+
+
+def _explained(router: Router, message: Message, queue: str) -> object:
+    try:
+        explanation = router.explain(message, queue)
+    except BrokerError as error:
+        return str(error)
+    hops = [(hop.matched, hop.steps, hop.chosen_by, hop.undecided, hop.unsure) for hop in explanation.hops]
+    return explanation.route, hops, explanation.obstacles, explanation.obstacles != ()
+
+
+CONDITIONAL = [type_ for type_ in ROUTING if KINDS[type_].decider.has_conditions]
+
+
+@pytest.mark.parametrize("type_", CONDITIONAL)
+@settings(max_examples=60, deadline=None)
+@given(SEED)
+def test_a_message_takes_the_bindings_whose_condition_it_meets(type_: str, seed: int) -> None:
+    """And no others: what analyses conclude from conditions is what the router does."""
+    rng = Random(seed)
+    bindings = dict.fromkeys(bindings_of(rng, type_))
+    kind = filled(KINDS[type_], list(bindings))
+    message = message_of(rng)
+    conditions = {binding: KINDS[type_].condition(binding, LATEST) for binding in bindings}
+    expected = {binding for binding, condition in conditions.items() if met(condition, message)}
+    assert {*kind.matched(message, message.routing_keys())} == expected
+
+
+def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int], int] = lambda _: 0) -> Kind:
+    """One of the kind that has the bindings."""
+    made = kind(Exchange("x", kind.routes_as), LATEST, choose)
+    for binding in dict.fromkeys(bindings):
+        made.bind(binding)
+    return made
+
+
+def met(condition: Condition | None, message: Message) -> bool:
+    """Whether a message meets a condition, which is there."""
+    assert condition is not None
+    if isinstance(condition, Headers):
+        return condition.holds(comparable_headers(message, LATEST))
+    return condition.matches(message.routing_key)
+
+
+@pytest.mark.parametrize("type_", CONDITIONAL)
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_a_binding_more_takes_no_message_from_another_where_each_has_a_condition(type_: str, seed: int) -> None:
+    """The bindings are additive, and their order means nothing."""
+    rng = Random(seed)
+    bindings = list(dict.fromkeys(bindings_of(rng, type_)))
+    message = message_of(rng)
+    before = {*filled(KINDS[type_], bindings[:-1]).matched(message, message.routing_keys())}
+    after = {*filled(KINDS[type_], bindings).matched(message, message.routing_keys())}
+    assert before <= after
+    assert after == {*filled(KINDS[type_], bindings[::-1]).matched(message, message.routing_keys())}
+    assert KINDS[type_].sequence(bindings) is None
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_a_kind_decides_by_no_more_than_the_key_and_what_it_reads(type_: str, seed: int) -> None:
+    """Messages that agree in these take the same bindings, and where the key alone decides, no header is read."""
+    rng = Random(seed)
+    bindings = bindings_of(rng, type_)
+    topology = topology_of(type_, bindings, delayed=False, seed=seed)
+    exchange = topology.exchanges["x"]
+    reads = KINDS[type_].reads(exchange, bindings, LATEST)
+    router = Router(topology, choose=lambda _: 0)
+    message = message_of(rng)
+    other = Message("x", message.routing_key, {k: v for k, v in message.headers.items() if k in reads.headers})
+    try:
+        assert router.route(message) == router.route(other)
+    except BrokerError as error:
+        with pytest.raises(type(error)):
+            router.route(other)
+    if kind_of(exchange)(exchange, LATEST, lambda _: 0).by_key:
+        assert not reads.headers
+        assert not reads.properties
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(type_: str, seed: int) -> None:
+    """Where bindings compete, one that is passed over has a reason, whether it could have been taken or not."""
+    rng = Random(seed)
+    bindings = list(dict.fromkeys(bindings_of(rng, type_)))
+    message = message_of(rng)
+    kind = KINDS[type_]
+    if kind is KINDS["x-jms-topic"]:
+        bindings = bindings[:1]  # selectors of bindings with one key and destination replace each other
+    taken = {*filled(kind, bindings).matched(message, message.routing_keys())}
+    for binding in bindings:
+        miss = kind.miss(binding, message, LATEST)
+        if kind.decider in (Decider.CHANCE, Decider.HASH):
+            assert miss.reason
+        else:
+            assert (miss.reason == "") == (binding in taken), binding
+            assert (miss.distance > 0) == (binding not in taken), binding
+
+
+@pytest.mark.parametrize("type_", ["x-random", "x-local-random", "x-consistent-hash", "x-modulus-hash"])
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, seed: int) -> None:
+    """Always, where the kind says so."""
+    rng = Random(seed)
+    bindings = bindings_of(rng, type_)
+    message = message_of(rng)
+    taken = filled(KINDS[type_], bindings, rng.randrange).matched(message, message.routing_keys())
+    assert {*taken} <= {*KINDS[type_].candidates(bindings)}
+    assert len(taken) <= 1
+    assert taken or not KINDS[type_].always_takes_one
+
+
+def test_a_binding_s_only_key_is_its_condition() -> None:
+    """And a fanout binding asks the same as the pattern #."""
+    to = Binding.to_queue("x", "q", "a.b")
+    assert KINDS["direct"].condition(to, LATEST) == KINDS["topic"].condition(to, LATEST) == Key("a.b")
+    everything = Binding.to_queue("x", "q", "#")
+    assert KINDS["fanout"].condition(to, LATEST) == KINDS["topic"].condition(everything, LATEST) == ALWAYS
+    assert KINDS["direct"].literal_key(everything) == "#"
+    assert KINDS["topic"].literal_key(everything) is None
+    assert {kind.key_use for kind in KINDS.values() if kind.decider is Decider.KEY} == {KeyUse.PATTERN, KeyUse.LITERAL}
+
+
+@pytest.mark.parametrize("type_", ROUTING)
+@settings(max_examples=40, deadline=None)
+@given(SEED)
+def test_removing_a_binding_empties_its_slot_and_changes_no_other_s(type_: str, seed: int) -> None:
+    """Of kinds whose bindings share slots; elsewhere each binding stands for itself."""
+    rng = Random(seed)
+    kind = KINDS[type_]
+    bindings = list(dict.fromkeys(bindings_of(rng, type_)))
+    gone = rng.choice(bindings)
+    made = filled(kind, bindings)
+    made.unbind(gone)
+    slot = kind.slot(gone)
+    others = [each for each in bindings if each != gone and (slot is None or kind.slot(each) != slot)]
+    expected = filled(kind, others)
+    for _ in range(20):
+        message = message_of(rng)
+        assert {*made.matched(message, message.routing_keys())} == {*expected.matched(message, message.routing_keys())}

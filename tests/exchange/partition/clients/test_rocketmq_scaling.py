@@ -1,0 +1,314 @@
+"""Scaling a topic on a simulated cluster: nothing may be left unread, and each wrong order shows a loss."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from exchange.errors import InputError
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.scaling import (
+    SETTLED,
+    Counts,
+    Offsets,
+    Situation,
+    Step,
+    Unread,
+    moved_keys,
+    next_steps,
+    publish_list,
+    refusal,
+)
+from exchange.partition.clients.rocketmq.selectors import ByHash
+from exchange.partition.moves import KeyCounts
+
+GROUPS = ("g", "h")
+POLL, TIMEOUT = 30_000, 3_000
+
+
+class Cluster:
+    """Brokers as the sources of RocketMQ have them, producers that know the route of some time ago, two groups."""
+
+    def __init__(self, counts: dict[str, Counts], producers: int = 2) -> None:
+        self.now = 0
+        self.counts = dict(counts)
+        self.lowered: dict[str, int] = {}
+        self.end: Counter[MessageQueue] = Counter()
+        self.consumed: dict[str, Counter[MessageQueue]] = {group: Counter() for group in GROUPS}
+        self.route = [dict(counts) for _ in range(producers)]
+        self.polled = [-at * POLL // producers for at in range(producers)]
+        self.under_way: list[tuple[int, MessageQueue]] = []
+
+    def take(self, step: Step) -> None:
+        old = self.counts[step.broker]
+        if step.action == "set write":
+            if step.number < old.write:
+                self.lowered[step.broker] = self.now
+            self.counts[step.broker] = old._replace(write=step.number)
+        else:
+            self.counts[step.broker] = old._replace(read=step.number)
+
+    def send(self, producer: int, number: int) -> None:
+        """Hand a message to the network, for a queue of the route that this producer knows."""
+        queues = publish_list(self.route[producer])
+        self.under_way.append((self.now, MessageQueue.of(queues.all[number % queues.count])))
+
+    def arrive(self) -> None:
+        _, queue = self.under_way.pop()
+        if self.counts[queue.broker].accepts_send(queue.queue_id):
+            self.end[queue] += 1
+
+    def consume(self, group: str, number: int, messages: int) -> None:
+        queues = sorted(self.end)
+        if queues:
+            queue = queues[number % len(queues)]
+            if self.counts[queue.broker].accepts_pull(queue.queue_id):
+                read = self.consumed[group]
+                read[queue] = min(self.end[queue], read[queue] + messages)
+
+    def wait(self, time: int) -> None:
+        self.now += time
+        for at, polled in enumerate(self.polled):
+            if self.now - polled >= POLL:
+                self.route[at], self.polled[at] = dict(self.counts), self.now
+        # What the producer has given up is not on its way any more.
+        self.under_way = [(sent, queue) for sent, queue in self.under_way if self.now - sent < TIMEOUT]
+
+    def unread(self) -> set[MessageQueue]:
+        return {queue for queue, end in self.end.items() if any(self.consumed[group][queue] < end for group in GROUPS)}
+
+    def stranded(self) -> set[MessageQueue]:
+        """Queues with unread messages that no consumer is given."""
+        return {queue for queue in self.unread() if not self.counts[queue.broker].accepts_pull(queue.queue_id)}
+
+    def situation(self, **how: Any) -> Situation:
+        queues = {
+            MessageQueue(broker, at) for broker, counts in self.counts.items() for at in range(max(counts))
+        } | set(self.end)  # fmt: skip
+        return Situation(
+            dict(self.counts),
+            {
+                queue: Offsets(self.end[queue], {group: self.consumed[group][queue] for group in GROUPS})
+                for queue in queues
+            },
+            {broker: self.now - at for broker, at in self.lowered.items()},
+            **how,
+        )
+
+
+NUMBERS = st.integers(1, 6)
+BROKERS = ("a", "b")
+
+
+class Scaling(RuleBasedStateMachine):
+    """Steps are taken some time after the situation was looked at, while messages come and go."""
+
+    @initialize(start=st.tuples(NUMBERS, NUMBERS), goal=st.tuples(NUMBERS, NUMBERS))
+    def begin(self, start: tuple[int, int], goal: tuple[int, int]) -> None:
+        self.cluster = Cluster({broker: Counts(number, number) for broker, number in zip(BROKERS, start, strict=True)})
+        self.goal = dict(zip(BROKERS, goal, strict=True))
+        self.seen = self.cluster.situation()
+
+    @rule(producer=st.integers(0, 1), number=st.integers(0, 11), arrives=st.booleans())
+    def send(self, producer: int, number: int, arrives: bool) -> None:
+        self.cluster.send(producer, number)
+        if arrives:
+            self.cluster.arrive()
+
+    @precondition(lambda self: self.cluster.under_way)
+    @rule()
+    def arrive(self) -> None:
+        self.cluster.arrive()
+
+    @rule(group=st.sampled_from(GROUPS), number=st.integers(0, 11), messages=st.integers(1, 5))
+    def consume(self, group: str, number: int, messages: int) -> None:
+        self.cluster.consume(group, number, messages)
+
+    @rule(time=st.sampled_from([500, 2_999, 15_000, 30_000, SETTLED]))
+    def wait(self, time: int) -> None:
+        self.cluster.wait(time)
+
+    @rule()
+    def look(self) -> None:
+        self.seen = self.cluster.situation()
+
+    @rule(at=st.integers(0, 1), meanwhile=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 11)), max_size=4))
+    def follow(self, at: int, meanwhile: list[tuple[int, int]]) -> None:
+        """Take one of the steps for what was seen, maybe long ago; messages come between the look and the step."""
+        steps = [step for step in next_steps(self.seen, self.goal) if step.action.startswith("set ")]
+        for producer, number in meanwhile:
+            self.send(producer, number, arrives=True)
+        if steps:
+            self.cluster.take(steps[at % len(steps)])
+            self.seen = self.cluster.situation()
+
+    @rule(action=st.sampled_from(["set read", "set write"]), broker=st.sampled_from(BROKERS), number=NUMBERS)
+    def try_anything(self, action: Any, broker: str, number: int) -> None:
+        """A step out of the order is taken when what was seen allows it; one refused for what is now shows a loss."""
+        step = Step(action, broker, number)
+        if not refusal(self.seen, step):
+            self.cluster.take(step)
+            self.seen = self.cluster.situation()
+        elif (why := refusal(self.cluster.situation(), step)) and "old route" not in why:
+            assert loss_after(deepcopy(self.cluster), step), why
+
+    @rule(goal=st.tuples(NUMBERS, NUMBERS))
+    def change_the_goal(self, goal: tuple[int, int]) -> None:
+        self.goal = dict(zip(BROKERS, goal, strict=True))
+
+    @invariant()
+    def nothing_is_stranded(self) -> None:
+        assert not self.cluster.stranded()
+        for counts in self.cluster.counts.values():
+            assert counts.write <= counts.read
+
+    def teardown(self) -> None:
+        """From wherever it was left, the procedure ends at its target, and all is read."""
+        cluster = self.cluster
+        for _ in range(20):
+            steps = next_steps(cluster.situation(), self.goal)
+            for step in steps:
+                if step.action.startswith("set "):
+                    cluster.take(step)
+                elif step.action == "settle":
+                    cluster.wait(step.number)
+                else:
+                    for unread in step.unread:
+                        cluster.consume(unread.group, sorted(cluster.end).index(unread.queue), unread.messages)
+            if not steps:
+                break
+        assert cluster.counts == {broker: Counts(number, number) for broker, number in self.goal.items()}
+        for group in GROUPS:
+            for at in range(len(cluster.end)):
+                cluster.consume(group, at, 1 << 30)
+        assert not cluster.unread()
+
+
+TestScaling = Scaling.TestCase
+TestScaling.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def loss_after(cluster: Cluster, step: Step) -> set[MessageQueue]:
+    """Queues whose messages are not read any more when one takes the step, whatever happens in the next minute."""
+    cluster.take(step)
+    for producer in range(len(cluster.route)):
+        for number in range(12):
+            cluster.send(producer, number)
+            cluster.arrive()
+    cluster.wait(POLL)
+    for number in range(12):
+        cluster.send(0, number)
+        cluster.arrive()
+    for group in GROUPS:
+        for at in range(len(cluster.end)):
+            cluster.consume(group, at, 1 << 30)
+    return cluster.stranded()
+
+
+def test_lowering_read_first_loses_messages_and_is_refused() -> None:
+    cluster = Cluster({"a": Counts(4, 4)})
+    step = Step("set read", "a", 2)
+    assert refusal(cluster.situation(), step) == "a: queues 2 to 3 are written; set write to 2 first"
+    assert loss_after(cluster, step) == {MessageQueue("a", 2), MessageQueue("a", 3)}
+
+
+def test_raising_write_first_loses_messages_and_is_refused() -> None:
+    cluster = Cluster({"a": Counts(2, 2)})
+    step = Step("set write", "a", 3)
+    assert refusal(cluster.situation(), step) == "a: queues 2 to 2 would be written and not read; set read to 3 first"
+    assert loss_after(cluster, step) == {MessageQueue("a", 2)}
+
+
+def test_lowering_read_before_all_groups_have_drained_is_refused() -> None:
+    cluster = Cluster({"a": Counts(2, 2)})
+    cluster.send(0, 1)
+    cluster.arrive()
+    cluster.consume("g", 0, 1)
+    cluster.take(Step("set write", "a", 1))
+    cluster.wait(SETTLED)
+    step = Step("set read", "a", 1)
+    assert refusal(cluster.situation(), step) == "not drained: a:1 has 1 for h"
+    (advised,) = next_steps(cluster.situation(), {"a": 1})
+    assert advised == Step("drain", "a", unread=(Unread(MessageQueue("a", 1), "h", 1),))
+    assert loss_after(cluster, step) == {MessageQueue("a", 1)}
+
+
+def test_lowering_read_while_producers_have_the_old_route_is_refused() -> None:
+    """All is drained when one looks, and a message comes between the look and the step."""
+    cluster = Cluster({"a": Counts(2, 2)})
+    cluster.take(Step("set write", "a", 1))
+    cluster.wait(1_000)
+    seen, step = cluster.situation(), Step("set read", "a", 1)
+    assert refusal(seen, step) == "a: producers with the old route may still write to the queues; wait 32000 ms"
+    assert next_steps(seen, {"a": 1}) == (Step("settle", "a", 32_000),)
+    cluster.send(0, 1)
+    cluster.arrive()
+    cluster.take(step)
+    assert cluster.stranded() == {MessageQueue("a", 1)}
+
+
+def test_a_queue_of_which_nothing_is_known_is_not_taken_for_empty() -> None:
+    situation = Situation({"a": Counts(1, 3)}, {MessageQueue("a", 1): Offsets(0)})
+    assert refusal(situation, Step("set read", "a", 1)) == "the offsets of a:2 are not known"
+    with pytest.raises(InputError, match="the offsets of a:2 are not known"):
+        next_steps(situation, {"a": 1})
+
+
+def test_what_is_written_or_unread_and_not_read_is_mended_first() -> None:
+    offsets = {MessageQueue("b", 6): Offsets(5, {"g": 2})}
+    situation = Situation({"a": Counts(4, 2), "b": Counts(1, 1)}, offsets)
+    assert next_steps(situation, {}) == (Step("set read", "a", 4), Step("set read", "b", 7))
+
+
+def test_messages_that_were_deleted_are_not_waited_for() -> None:
+    assert Offsets(10, {"g": -1, "h": 10}, start=7).unread() == {"g": 3}
+    assert Offsets(10, {"g": 3}, start=10).unread() == {}
+
+
+def test_where_the_order_of_keys_counts_everything_is_drained_before_their_queues_change() -> None:
+    cluster = Cluster({"a": Counts(2, 4)})
+    cluster.send(0, 0)
+    cluster.arrive()
+    step = Step("set write", "a", 4)
+    assert next_steps(cluster.situation(keyed=True), {"a": 4}) == (Step("stop producers"),)
+    assert "stop the producers" in refusal(cluster.situation(keyed=True), step)
+    stopped = cluster.situation(keyed=True, producers_stopped=True)
+    unread = tuple(Unread(MessageQueue("a", 0), group, 1) for group in GROUPS)
+    assert next_steps(stopped, {"a": 4}) == (Step("drain", unread=unread),)
+    assert "would overtake" in refusal(stopped, step)
+    for group in GROUPS:
+        cluster.consume(group, 0, 1)
+    drained = cluster.situation(keyed=True, producers_stopped=True)
+    assert next_steps(drained, {"a": 4}) == (step,)
+    assert refusal(drained, step) == ""
+
+
+def test_what_moves_is_told_before_anything_is_done() -> None:
+    keys = KeyCounts()
+    for number in range(1000):
+        keys.add(f"order-{number}", 2)
+    counts = {"b": Counts(2, 2), "a": Counts(2, 2)}
+    assert [queue.name for queue in publish_list(counts)] == ["a:0", "a:1", "b:0", "b:1"]
+    told = moved_keys(keys, ByHash(), counts, {"a": 4})
+    assert told.keys_at_risk == told.keys_moved > 500
+    assert moved_keys(keys, ByHash(), counts, {}).keys_moved == 0
+
+
+def test_a_broker_takes_what_it_reads_or_writes_and_gives_what_it_reads() -> None:
+    counts = Counts(write=2, read=4)
+    assert [at for at in range(-1, 6) if counts.accepts_send(at)] == [-1, 0, 1, 2, 3]
+    assert [at for at in range(-1, 6) if counts.accepts_pull(at)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [({"x": 2}, "no broker 'x' has the topic; there are a"), ({"a": 0}, "0 queues")]
+)
+def test_a_target_that_is_none_is_refused(target: dict[str, int], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        next_steps(Situation({"a": Counts(1, 1)}), target)

@@ -1,0 +1,70 @@
+"""Policy patterns: what brokers recorded is what the engine answers, or the engine says that it does not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.patterns.pcre import expression
+from tests.recorders import golden
+from tests.recorders.policy_patterns import NAMES, PATTERNS
+
+RELEASES = ("3.10", "4.0", "4.3")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_pattern_applies_to_the_names_to_which_the_broker_applies_it(release: str) -> None:
+    """Never another answer, and hardly ever none."""
+    answers = golden.read(f"rabbitmq-patterns-{release}")["answers"]
+    known, wrong = 0, []
+    for pattern, applied in zip(PATTERNS, answers, strict=True):
+        if expression(pattern).error and applied is not None:
+            wrong.append((pattern, "refused here"))
+        for name in NAMES if applied is not None else ():
+            ours = Policy("p", pattern).is_found_in(name)
+            known += ours is not None
+            if ours not in (None, name in applied):
+                wrong.append((pattern, name))
+    assert wrong == []
+    assert known > 0.75 * len(NAMES) * sum(applied is not None for applied in answers)
+
+
+@pytest.mark.parametrize("pattern", [p for p in PATTERNS if len(p) < 200])
+def test_a_pattern_that_is_refused_here_is_refused_by_all(pattern: str) -> None:
+    """So that nothing is called an error which some broker accepts."""
+    answers = [golden.read(f"rabbitmq-patterns-{release}")["answers"][PATTERNS.index(pattern)] for release in RELEASES]
+    assert not expression(pattern).error or answers == [None] * 3
+
+
+UNSURE = Policy("p", "(a)\\1", {"alternate-exchange": "rest"}, "exchanges")
+
+
+def alternates(*policies: Policy) -> Router:
+    exchanges = [Exchange("aa", "topic"), Exchange("rest", "fanout")]
+    bindings = [Binding.to_queue("aa", "q", "k"), Binding.to_queue("rest", "r")]
+    return Router(Topology(exchanges, [Queue("q"), Queue("r")], bindings, policies))
+
+
+def test_a_route_that_depends_on_an_unknown_pattern_is_undecided() -> None:
+    """Where the exchange's own bindings match it does not depend on it."""
+    router = alternates(UNSURE)
+    assert router.route(Message("aa", "other")).undecided == ("aa",)
+    assert router.route(Message("aa", "k")) == alternates().route(Message("aa", "k"))
+    assert "depends on which policy applies" in str(router.explain(Message("aa", "other")))
+
+
+def test_a_policy_above_makes_an_unknown_pattern_of_no_effect() -> None:
+    """And so does one that says the same."""
+    above = Policy("o", "^a", {"alternate-exchange": "rest"}, "all", 5)
+    assert alternates(UNSURE, above).route(Message("aa", "other")).queues == ("r",)
+    same = Policy("o", "^a", {"alternate-exchange": "rest"}, "all", -5)
+    assert alternates(UNSURE, same).route(Message("aa", "other")).queues == ("r",)
+
+
+def test_an_edit_keeps_undecided_routes_apart() -> None:
+    """A policy that is set and cleared leaves the router as one made of its topology."""
+    router = alternates()
+    router.set_policy(UNSURE)
+    assert router.route(Message("aa", "other")).undecided == ("aa",)
+    router.clear_policy("p")
+    assert router.route(Message("aa", "other")).unroutable is True

@@ -1,0 +1,122 @@
+"""Laws of the router, on random topologies: it is the slow one, remembered or not, edited or built anew."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exchange import PROFILES, Binding, Exchange, Message, Profile, Queue, Router, Topology
+from exchange.errors import BrokerError
+from tests.support import oracle, topologies
+
+PROFILE = st.sampled_from(list(PROFILES.values()))
+SEED = st.integers(0, 2**32)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SEED, PROFILE)
+def test_route_is_what_the_slow_router_says(seed: int, profile: Profile) -> None:
+    """Router.route equals the oracle, with and without a cache, the first time and again."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    for cache in (0, 2, 65_536):
+        router = Router(topology, choose=lambda n: 0, cache=cache)
+        for _ in range(10):
+            message = topologies.message(rng, topology)
+            expected = oracle.route(topology, message, lambda n: 0)
+            assert router.route(message).queues == expected
+            assert router.route(message).queues == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEED, PROFILE)
+def test_explain_is_route_with_reasons(seed: int, profile: Profile) -> None:
+    """The explanation holds the same route, and its hops deliver to exactly those queues."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    router = Router(topology, choose=lambda n: 0)
+    for _ in range(10):
+        message = topologies.message(rng, topology)
+        for queue in topology.queues:
+            explanation = router.explain(message, queue)
+            assert explanation.route == router.route(message)
+            delivered = {s.destination.name for hop in explanation.hops for s in hop.steps if s.outcome == "queued"}
+            assert delivered == set(explanation.route.queues)
+            assert not (explanation.obstacles and queue in delivered)
+            assert str(explanation)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEED, PROFILE)
+def test_edited_router_is_a_new_router(seed: int, profile: Profile) -> None:
+    """After any edits, a router that was edited in place and used meanwhile routes as one built from its topology."""
+    rng = Random(seed)
+    topology = topologies.topology(rng, profile)
+    router = Router(topology, choose=lambda n: 0)
+    for step in range(25):
+        topology = edited(rng, router, topology, step)
+        for _ in range(3):
+            message = topologies.message(rng, topology)
+            assert router.route(message).queues == oracle.route(topology, message, lambda n: 0)
+    assert router.topology == topology
+
+
+def leaves_a_ring(binding: Binding, topology: Topology) -> bool:
+    """Whether unbinding it takes a destination that stays bound out of a ring, which a topology does not know of."""
+    if topology.exchanges[binding.source].type != "x-consistent-hash":
+        return False
+    return [other.destination for other in topology.bindings_from(binding.source)].count(binding.destination) > 1
+
+
+def edited(rng: Random, router: Router, topology: Topology, step: int) -> Topology:
+    """One edit made to both, which must agree on whether it is allowed."""
+    binding = topologies.binding(rng, topology)
+    present = [one for one in topology.bindings if not leaves_a_ring(one, topology)]
+    edits: list[tuple[str, Any]] = [("bind", binding)] * 4
+    edits += [("unbind", rng.choice(present))] * 4 if present else []
+    edits += [("delete_queue", rng.choice(list(topology.queues)))] if len(topology.queues) > 1 else []
+    edits += [("delete_exchange", f"x{rng.randint(0, 8)}")] if len(topology.exchanges) > 9 else []
+    edits += [("set_policy", topologies.policy(rng, "", rng.randint(0, 2)))]
+    edits += [("clear_policy", "p1")] if "p1" in topology.policies else []
+    edits += [("declare_queue", Queue(f"q{rng.randint(0, 8)}"))]
+    kind = rng.choice(("topic", "headers", "fanout"))
+    edits += [("declare_exchange", Exchange(f"x{rng.randint(0, 8)}", kind, auto_delete=rng.random() < 0.5))]
+    name, argument = rng.choice(edits)
+    try:
+        topology = getattr(topology, name)(argument)
+    except BrokerError as error:
+        with pytest.raises(type(error), match=r".*"):
+            getattr(router, name)(argument)
+    else:
+        getattr(router, name)(argument)
+    return topology
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEED)
+def test_topologies_do_not_change(seed: int) -> None:
+    """An edit returns a new topology and leaves the old one, which shares most of it, as it was."""
+    rng = Random(seed)
+    old = topologies.topology(rng, next(iter(PROFILES.values())))
+    before = (dict(old.exchanges), dict(old.queues), list(old.bindings), dict(old.policies))
+    new = old
+    for _ in range(10):
+        new = topologies.edit(rng, new)
+    for binding in list(new.bindings)[::2]:
+        new = new.unbind(binding)
+    for queue in list(new.queues)[::2]:
+        new = new.delete_queue(queue)
+    assert (dict(old.exchanges), dict(old.queues), list(old.bindings), dict(old.policies)) == before
+
+
+def test_routing_starts_where_publishing_may() -> None:
+    """Publishing to no exchange or to an internal one is refused, in the broker's words."""
+    router = Router(Topology())
+    with pytest.raises(BrokerError, match=r"404 NOT_FOUND - no exchange 'x' in vhost '/'"):
+        router.route(Message("x", "k"))
+    with pytest.raises(BrokerError, match=r"403 .* cannot publish to internal exchange 'amq.rabbitmq.trace'"):
+        router.route(Message("amq.rabbitmq.trace", "k"))

@@ -1,0 +1,44 @@
+"""The files of a server that runs in a container: those of the machine's Docker, found by the server's port."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.servers import Server
+
+__all__ = ["container", "copied", "inside"]
+
+
+def container(server: Server) -> str:
+    """The id of the server's container; a test whose server has none is skipped."""
+    port = urlsplit(server.url if "://" in server.url else f"//{server.url}").port
+    try:
+        listed = subprocess.run(
+            ["docker", "ps", "--filter", f"publish={port}", "--format", "{{.ID}}"],
+            capture_output=True, text=True, check=True, timeout=30,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as reason:
+        pytest.skip(f"the files of {server.origin} are out of reach: {reason}")
+    if not listed.stdout.strip():
+        pytest.skip(f"the files of {server.origin} are out of reach: it runs in no container of this machine")
+    return listed.stdout.split()[0]
+
+
+def inside(server: Server, *command: str) -> str:
+    """What a command prints in the server's container."""
+    done = subprocess.run(
+        ["docker", "exec", container(server), *command], capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout
+
+
+def copied(server: Server, path: str, into: Path) -> Path:
+    """A file or folder of the server's container, copied into a folder."""
+    subprocess.run(
+        ["docker", "cp", "-q", f"{container(server)}:{path}", str(into)], check=True, timeout=120, capture_output=True
+    )
+    return into / Path(path).name

@@ -1,0 +1,83 @@
+"""Kafka's record batches written plainly, as `DefaultRecordBatch.java` lays them out."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import google_crc32c
+import pyarrow as pa
+
+from bindings.archive.record import Record
+from exchange.field_values import type_and_value
+
+__all__ = ["KafkaRecord", "batch", "unmarked", "varint"]
+
+
+class KafkaRecord(NamedTuple):
+    """A record; ``offset`` and ``time`` are deltas to the batch's."""
+
+    offset: int
+    time: int = 0
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def varint(value: int) -> bytes:
+    """A zigzag varint."""
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def _record(record: KafkaRecord) -> bytes:
+    headers = b"".join([_bytes(name.encode()) + _bytes(value) for name, value in record.headers])
+    body = b"\0" + varint(record.time) + varint(record.offset) + _bytes(record.key) + _bytes(record.value)
+    body += varint(len(record.headers)) + headers
+    return varint(len(body)) + body
+
+
+def _packed(codec: int, data: bytes) -> bytes:
+    if codec == 1:
+        return gzip.compress(data)
+    if codec == 2:  # snappy-java's stream, in blocks
+        blocks = [data[n : n + 50] for n in range(0, len(data), 50)]
+        packed = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
+        return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join([struct.pack(">i", len(p)) + p for p in packed])
+    if codec in (3, 4):
+        return bytes(pa.compress(data, {3: "lz4", 4: "zstd"}[codec], asbytes=True))
+    return data
+
+
+def batch(base: int, records: Sequence[KafkaRecord], *, time: int = 1000, codec: int = 0, flags: int = 0) -> bytes:
+    """A batch; ``flags`` are attributes beside the compression."""
+    data = _packed(codec, b"".join(map(_record, records)))
+    last = max([record.offset for record in records], default=0)
+    latest = time + max([record.time for record in records], default=0)
+    rest = struct.pack(">hiqqqhii", codec | flags, last, time, latest, -1, -1, -1, len(records)) + data
+    return struct.pack(">qiibI", base, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
+
+
+def unmarked(record: Record) -> tuple[bytes | None, bytes | None, dict[str, bytes | None]]:
+    """The key, value and headers of a record whose key is elsewhere than in its routing key, by its marks."""
+    headers = {name: type_and_value(value)[1] for name, value in record.message.headers.items()}
+    assert headers.pop("x-kafka-topic") == record.message.exchange.encode()
+    key, is_tombstone = headers.pop("x-kafka-key"), headers.pop("x-kafka-tombstone", False)
+    assert not (is_tombstone and record.message.body)
+    return key, None if is_tombstone else record.message.body, headers
+
+
+def facts(base: int, record: KafkaRecord, *, time: int = 1000) -> tuple[Any, ...]:
+    """What a reader must find of a record: offset, time in µs, key, value, headers, of which the last of a name."""
+    return base + record.offset, (time + record.time) * 1000, record.key, record.value, dict(record.headers)

@@ -1,0 +1,92 @@
+"""Reading archives in tests: all records of a file, in one split or in many, and what is compared of a record."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
+from bindings.archive.record import SCHEMA, Record, records_of
+from exchange.field_values import FieldTable
+from exchange.message import Message
+from tests.exchange.test_field_json import KEYS, TEXT, VALUES
+
+FILES = settings(deadline=None, max_examples=60)
+"""Of properties of files, which take the time that the disk takes."""
+
+
+class Read(NamedTuple):
+    """What came out of a file."""
+
+    records: list[Record]
+    bad: list[Bad]
+    skipped: dict[str, int]
+
+
+def read(form: Format, path: Path | str, split_bytes: int = SPLIT_BYTES) -> Read:
+    """All of a file, split by split; formats and splits go through pickle, as to workers."""
+    records: list[Record] = []
+    bad: list[Bad] = []
+    skipped: dict[str, int] = {}
+    for split in form.plan(str(path), split_bytes):
+        worker: Format
+        worker, split = pickle.loads(pickle.dumps((form, split)))  # noqa: PLW2901, S301  our own
+        for item in worker.read(split):
+            if isinstance(item, Bad):
+                bad.append(item)
+            elif isinstance(item, Skipped):
+                skipped[item.reason] = skipped.get(item.reason, 0) + item.records
+            else:
+                assert isinstance(item, pa.RecordBatch)
+                assert item.schema == SCHEMA
+                item.validate(full=True)
+                records += records_of(item)
+    return Read(records, bad, skipped)
+
+
+def facts(record: Record, *, origin: bool = True) -> tuple[Any, ...]:
+    """What is compared of a record: types of headers too, their order not."""
+    message = record.message
+    place = (record.source, record.offset) if origin else ()
+    return (
+        message.exchange, message.routing_key, table(message.headers), table(message.properties), message.body,
+        record.time, record.vhost, record.size, record.has_body, record.routed_queues, *place,
+    )  # fmt: skip
+
+
+def table(fields: Mapping[str, Any]) -> str:
+    """The meaning of a table, comparable."""
+    return repr(FieldTable(fields).identity)
+
+
+NAMES = (
+    TEXT
+    | st.sampled_from(["", "\0", "a\0ff", "\udcff", "ordør"])
+    | st.binary(max_size=5).map(lambda data: data.decode("utf-8", "surrogateescape"))
+)
+TIMES = st.none() | st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
+TABLES = st.dictionaries(KEYS.filter(lambda key: key not in {"CC", "BCC"}), VALUES, max_size=3)
+CARBON = st.fixed_dictionaries({}, optional={name: st.lists(TEXT, max_size=3) for name in ("CC", "BCC")})
+MESSAGES = st.builds(
+    Message, NAMES, NAMES, st.builds(lambda *parts: parts[0] | parts[1], TABLES, CARBON), TABLES, st.binary(max_size=20)
+)
+
+
+def _record(message: Message, time: int | None, vhost: str | None, size: int | None, *rest: Any) -> Record:
+    routed, source, offset = rest
+    has_body = size is None
+    body = message.body if has_body else b""
+    kept = Message(message.exchange, message.routing_key, message.headers, message.properties, body)
+    return Record(kept, time, vhost, len(body) if has_body else size, has_body, routed, source, offset)
+
+
+RECORDS = st.builds(
+    _record, MESSAGES, TIMES, st.none() | NAMES, st.none() | st.integers(0, 2**63 - 1),
+    st.none() | st.lists(NAMES, max_size=3).map(tuple), NAMES, st.integers(0, 2**63 - 1),
+)  # fmt: skip

@@ -1,0 +1,111 @@
+"""Reports to test the forms of: one from a tally made by hand, and those of real counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+
+from bindings.archive.reading import Bad, Bias
+from bindings.archive.record import Record, batch_of
+from bindings.check.check import check
+from bindings.counts.columnar.counting import Counter
+from bindings.counts.outcome import Outcome
+from bindings.counts.sketch import Frequent, Item, hash_of, registers_of
+from bindings.counts.slots import HOUR, SlotCounts
+from bindings.counts.tally import Facts, Tally, fingerprint
+from bindings.report.build import Sources, reported
+from bindings.report.gates import Ignore, Limits, Settings, most
+from bindings.report.model import Archived, Report
+from bindings.report.settings import settings_of
+from exchange import Binding, Exchange, Message, Queue, Topology
+from exchange.partition.partitioning.specification import Partitioning
+
+DAY = 86_400_000_000
+START = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000
+NOW = START + 40 * DAY
+
+ORDERS = Topology(
+    [Exchange("orders", "topic", arguments={"alternate-exchange": "lost"}), Exchange("lost", "fanout")],
+    [
+        Queue("audit", partitioning=Partitioning.parse("kafka.murmur2 over 4 by routing_key")),
+        *map(Queue, ("billing", "dlq", "yearly")),
+    ],
+    [
+        Binding.to_queue("orders", "audit", "order.#"),  # 0
+        Binding.to_queue("orders", "audit", "order.eu.*"),  # 1
+        Binding.to_queue("orders", "billing", "order.*.paid"),  # 2
+        Binding.to_queue("orders", "dlq", "order.*.failed"),  # 3
+        Binding.to_queue("orders", "yearly", "order.year.#"),  # 4
+    ],
+)
+"""Of the five bindings, numbered as they stand, one is dead and one is ignored in `HAND_MADE`."""
+
+PAID = Outcome("orders", ("audit", "billing"), (0, 1, 2), ("orders",), routed=True)
+OTHER = Outcome("orders", ("audit",), (0,), ("orders",), routed=True)
+LOST = Outcome("orders", (), (), ("lost", "orders"), (("orders", "lost"),), routed=False)
+REFUSED = Outcome("ordres", refused="404 NOT_FOUND - no exchange 'ordres' in vhost '/'")
+
+
+def facts(counts: dict[str, int], first: int, last: int, shapes: Frequent = Frequent()) -> Facts:  # noqa: B008
+    """Of messages with these keys."""
+    hashes = {key: hash_of(key.encode()) for key in counts}
+    hot = Frequent(tuple([Item(key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1])]))
+    sample = tuple(sorted([(hashed, key) for key, hashed in hashes.items()]))
+    return Facts(sum(counts.values()), first, last, registers_of(hashes.values()), sample, hot, shapes)
+
+
+TALLY = Tally(
+    fingerprint(ORDERS),
+    {
+        PAID: facts({"order.eu.paid": 60}, START, START + 39 * DAY),
+        OTHER: facts({"order.us.new": 20, "order.us.sent": 10}, START, START + 5 * DAY),
+        LOST: facts(
+            {"ordr.eu.paid": 9}, START + DAY, START + 2 * DAY, Frequent((Item("*.eu.paid", 9, "ordr.eu.paid"),), 1)
+        ),
+        REFUSED: facts({"order.eu.paid": 1}, START, START, Frequent((Item("order.eu.paid", 1, "order.eu.paid"),))),
+    },
+    {("audit", 0): 60, ("audit", 1): 20, ("audit", 3): 10},
+    SlotCounts(HOUR, {(START // HOUR, "orders", True): 90, (START // HOUR + 24, "orders", False): 9}),
+    {"in another virtual host": 5},
+    {"no JSON": 2},
+)
+
+SETTINGS = Settings(
+    Limits(fail_under=75, max_unroutable=most("5%"), max_bad=most("2")),  # type: ignore[arg-type]
+    ignore=(
+        Ignore("*", "yearly", "*", "runs once a year", date(2026, 12, 31)),
+        Ignore("*", "dlq", "*", "not used yet", date(2026, 1, 31)),
+    ),
+)
+
+SOURCES = Sources(
+    "orders.bindings",
+    (Archived("archive", ("JSON lines",), 2, (Bias.EVERYTHING,), ("a note",), ("archive/README",)),),
+    samples={"no JSON": [Bad("archive/a.jsonl", 17, "no JSON", b'{"exch\xff')]},
+)
+
+
+def hand_made() -> Report:
+    """The report of the tally above."""
+    return reported(ORDERS, TALLY, SOURCES, NOW, settings=SETTINGS, findings=check(ORDERS))
+
+
+def tally_of(topology: Topology, messages: Iterable[Message], times: Sequence[int] = ()) -> Tally:
+    """What is counted of messages."""
+    counter = Counter(topology)
+    counter.add(batch_of([Record(each, times[n] if times else None) for n, each in enumerate(messages)]))
+    return counter.result()
+
+
+def report_of(
+    topology: Topology,
+    messages: Iterable[Message],
+    settings: Settings | dict[str, object] | None = None,
+    *,
+    times: Sequence[int] = (),
+    now: int = NOW,
+) -> Report:
+    """The report of messages; settings may be given as TOML says them."""
+    judged = settings if isinstance(settings, Settings) else settings_of(settings or {}, "hashstar.toml")
+    tally = tally_of(topology, messages, times)
+    return reported(topology, tally, Sources("t"), now, settings=judged, findings=check(topology))

@@ -1,0 +1,107 @@
+"""Run commands of ``hashstar``, each in a process of its own, without starting a Python for each.
+
+The server imports the program once and forks for every command: a child has descriptors, memory limit, time limit and
+exit code of its own, as a command of the shell has. Requests and answers are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120
+"""Maximum duration of a command, by the clock; past it the child ends with -SIGALRM."""
+MEMORY = 6 << 30
+"""Maximum address space of a command in bytes."""
+Main = Callable[[list[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its exit code, negative for a signal, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class CommandServer:
+    """A process that runs commands; closed with ``close``."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.command_server"],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self, arguments: Sequence[str], stdin: str = os.devnull) -> Ended:
+        """Run one command with a file as its standard input, to its end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([list(arguments), stdin]), file=self._process.stdin, flush=True)
+        return Ended(*json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def serve() -> None:
+    """Answer requests until there are none."""
+    main = importlib.import_module("bridge.cli").main
+    for package in ("exchange", "bindings"):  # imported before the fork, so that no child has to
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and "spark" not in module.name:
+                importlib.import_module(module.name)
+    for line in sys.stdin:
+        arguments, stdin = json.loads(line)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            child = os.fork()
+            if child == 0:
+                _run(main, arguments, stdin, out.fileno(), err.fileno())
+            _, status = os.waitpid(child, 0)
+            printed = []
+            for file in (out, err):
+                file.seek(0)
+                printed.append(file.read().decode("utf-8", "backslashreplace"))
+        print(json.dumps([os.waitstatus_to_exitcode(status), *printed]), flush=True)
+
+
+def _run(main: Main, arguments: list[str], stdin: str, out: int, err: int) -> NoReturn:
+    """Be the command: end this process as the interpreter would after ``main``."""
+    code: object = 1
+    try:
+        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        for number, descriptor in enumerate((os.open(stdin, os.O_RDONLY), out, err)):
+            os.dup2(descriptor, number)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        main(arguments)
+        code = 0
+    except SystemExit as leave:
+        code = leave.code
+    except BaseException:  # noqa: BLE001  as the interpreter does
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0 if code is None else code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    serve()

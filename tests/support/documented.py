@@ -1,0 +1,25 @@
+"""Whether a page of ``docs/`` explains all fields of a JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+__all__ = ["fields_of", "words_of"]
+
+
+def words_of(page: str) -> set[str]:
+    """All words of a page."""
+    return set(re.findall(r"\w+", (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")))
+
+
+def fields_of(value: Any, named_by_user: Container[str]) -> set[str]:
+    """The names of all fields, but for those below the fields whose own names a user chooses."""
+    if isinstance(value, list):
+        return {name for each in value for name in fields_of(each, named_by_user)}
+    if isinstance(value, dict):
+        below = [fields_of(each, named_by_user) for key, each in value.items() if key not in named_by_user]
+        return {*value}.union(*below)
+    return set()

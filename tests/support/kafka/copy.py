@@ -1,0 +1,100 @@
+"""A bridge from a topic to a topic, as a process that tests may kill: ``python -m tests.support.kafka.copy JSON``.
+
+It says ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window,
+and may have settings of the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from tempfile import TemporaryFile
+from typing import Any
+
+from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.pump.policy import Backoff, Policy
+from bridge.pump.pump import Inlet, Pump
+from tests.support.bridge.behaviour import router_to
+
+__all__ = ["SOON_MISSED", "Copying"]
+
+SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
+"""Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
+
+SECONDS = 60.0
+"""A process that takes longer to stop hangs."""
+
+
+class Journal:
+    """Says what happens to connections."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def connected(self, name: str) -> None:
+        print("reading" if name == self._name else f"connected {name}", flush=True)
+
+    def disconnected(self, name: str, error: Exception, wait: float) -> None:
+        print(f"disconnected {name}: {error}; again in {wait:.1f} s", flush=True)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+async def copy(told: dict[str, Any]) -> None:
+    """Until SIGTERM."""
+    settings = {"bootstrap.servers": told["bootstrap"], "client.id": "copy"}
+    transactional, window = told["transactional"], told["window"]
+    group = {**settings, **SOON_MISSED, "group.id": told["group"]}
+    source = KafkaSource("read", group, [told["read"]], window=window, transactional=transactional)
+    make = TransactionalTarget if transactional else KafkaTarget
+    own = {**settings, "message.timeout.ms": 0, **told.get("settings", {})}
+    target = make("written", own, {"queue": Destination(told["written"])})
+    policy = Policy(window, reconnect=Backoff(0.05, 0.5), drain=20.0)
+    pump = Pump([Inlet(source, "in")], router_to("queue"), {"queue": target}, Journal("read"), policy)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pump.stop)
+    await pump.run()
+
+
+class Copying:
+    """The process. What it says goes to a file: in a pipe that nobody reads it would wait to say more."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        # Opened to append, as both have one place in it: the process writes at the end, wherever is being read.
+        self._said = TemporaryFile("a+")  # noqa: SIM115  closed with the process
+        command = [sys.executable, "-m", "tests.support.kafka.copy", json.dumps(told)]
+        self._process = subprocess.Popen(command, stdout=self._said, stderr=subprocess.STDOUT)
+
+    def said(self) -> str:
+        """All, until now."""
+        self._said.seek(0)
+        return self._said.read()
+
+    def check(self) -> None:
+        """Assert that it has not ended."""
+        assert self._process.poll() is None, self.said()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """With SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+    def stop(self) -> None:
+        """With SIGTERM, and assert that all was well."""
+        self._process.terminate()
+        code, said = self._process.wait(SECONDS), self.said()
+        self._said.close()
+        assert code == 0, said
+
+
+if __name__ == "__main__":
+    asyncio.run(copy(json.loads(sys.argv[1])))

@@ -1,0 +1,120 @@
+"""The router again, slow and obvious: every binding of every exchange is looked at, by RabbitMQ's rules as written.
+
+It shares the definition of a pattern (`Pattern.matches`) and of equality in headers with the engine, and nothing of
+how bindings are found; and Erlang's hashes, which have recordings of their own. Random kinds are resolved by the same
+``choose``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from exchange import Binding, Message, Pattern, Topology
+from exchange.entities.entities import Exchange, alternate_exchange
+from exchange.field_values import type_and_value
+from exchange.kinds.headers import comparable
+from exchange.partition.hashing.erlang import UNDEFINED, Atom, jump, phash2
+
+
+def route(topology: Topology, message: Message, choose: Callable[[int], int]) -> tuple[str, ...]:
+    """The queues that get the message, sorted."""
+    queues: set[str] = set()
+    seen, work = {message.exchange}, [message.exchange]
+    if message.exchange == "":
+        return tuple(sorted(set(message.routing_keys()) & set(topology.queues)))
+    while work:
+        name = work.pop()
+        exchange = topology.exchanges[name]
+        matched = [b for b in topology.bindings_from(name) if _matches(b, exchange.type, message, topology)]
+        if exchange.type in ("x-random", "x-local-random") and len(matched) > 1:
+            matched = [matched[choose(len(matched))]]
+        if exchange.type == "x-consistent-hash" and matched:
+            matched = [_of_ring(matched, exchange, message, topology)]
+        if exchange.type == "x-modulus-hash" and matched:
+            matched = [_of_list(matched, message, topology)]
+        destinations = [b.destination for b in matched]
+        onwards = [d.name for d in dict.fromkeys(destinations) if d.kind == "exchange"]
+        queues.update(d.name for d in destinations if d.kind == "queue" and d.name in topology.queues)
+        alternate = alternate_exchange(exchange, topology.policies)
+        if not destinations and alternate is not None:
+            onwards = [alternate]
+        for other in onwards:
+            if other not in seen and other in topology.exchanges:
+                seen.add(other)
+                work.append(other)
+    return tuple(sorted(queues))
+
+
+def _matches(binding: Binding, kind: str, message: Message, topology: Topology) -> bool:
+    if kind == "topic":
+        return any(Pattern.of_binding_key(binding.routing_key).matches(key) for key in message.routing_keys())
+    if kind == "direct":
+        return binding.routing_key in message.routing_keys()
+    if kind == "x-local-random":
+        return binding.routing_key == ""
+    if kind == "headers":
+        return _headers_match(binding, message, topology)
+    return True
+
+
+def _of_ring(bindings: list[Binding], exchange: Exchange, message: Message, topology: Topology) -> Binding:
+    ring: list[Binding] = []
+    for binding in bindings:
+        if binding.destination not in [other.destination for other in ring]:
+            ring += [binding] * int(binding.routing_key)
+    term = _hashed(exchange, message, topology)
+    if len(ring) == 1:
+        return ring[0]
+    return ring[jump(term if type(term) is int else phash2(term), len(ring))]
+
+
+def _hashed(exchange: Exchange, message: Message, topology: Topology) -> Any:
+    header, name = (exchange.arguments.get(argument) for argument in ("hash-header", "hash-property"))
+    if header is None and name is None:
+        return message.routing_key.encode()
+    if name is not None:
+        return str(message.properties[name]).encode() if name in message.properties else UNDEFINED
+    if header is None or header == "BCC" or header not in message.headers:
+        return UNDEFINED
+    kind, value = type_and_value(message.headers[header])
+    if topology.profile.hash_headers_have_types:
+        return Atom(kind), _term(kind, value)
+    if kind in ("array", "table"):
+        return _term(kind, value)[0] if value else phash2([])
+    return value * 1000 if kind == "timestamp" else _term(kind, value)
+
+
+def _term(kind: str, value: Any) -> Any:
+    if kind == "array":
+        return [(Atom(kind), _term(kind, value)) for kind, value in value]
+    if kind == "table":
+        return [(name.encode(), Atom(kind), _term(kind, value)) for name, kind, value in value]
+    return UNDEFINED if kind == "void" else value
+
+
+def _of_list(bindings: list[Binding], message: Message, topology: Topology) -> Binding:
+    def order(binding: Binding) -> tuple[bytes, ...]:
+        key, (kind, name) = binding.routing_key, binding.destination
+        return (b"" if topology.profile.modulus_hash_sorts else key.encode(), kind.encode(), name.encode())
+
+    keys = [key.encode() for key in message.routing_keys()]
+    return sorted(bindings, key=order)[phash2(keys) % len(bindings)]
+
+
+def _headers_match(binding: Binding, message: Message, topology: Topology) -> bool:
+    mode = binding.arguments.get("x-match", "all")
+    skipped = "x-match" if mode.endswith("-with-x") else "x-"
+    wanted = {name: value for name, value in binding.arguments.items() if not name.startswith(skipped)}
+    headers = {name: value for name, value in message.headers.items() if name != "BCC"}
+
+    def results() -> Iterator[bool]:
+        for name, value in wanted.items():
+            if type_and_value(value)[0] == "void":
+                yield name in headers
+            else:
+                yield name in headers and comparable(headers[name], topology.profile, from_message=True) == comparable(
+                    value, topology.profile, from_message=False
+                )
+
+    return any(results()) if mode.startswith("any") else all(results())

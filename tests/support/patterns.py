@@ -1,0 +1,58 @@
+"""Small patterns that have much to do with each other, and all short keys: the oracle of the algebra."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+from hypothesis import strategies as st
+
+from exchange import Pattern
+from exchange.patterns.pattern import DIALECTS
+
+__all__ = ["DIALECT_NAMES", "all_keys", "matched", "patterns", "words_in"]
+
+LONGEST = {"amqp": 5, "mqtt": 4, "nats": 5}
+"""Words of the longest keys that are tried."""
+
+KEY_WORDS = {"amqp": ["a", "b", "", "x"], "mqtt": ["a", "", "$s", "x", "$x"], "nats": ["a", "b", "x"]}
+"""What patterns name, and other words of each kind that wildcards tell apart."""
+
+PATTERN_WORDS = {
+    "amqp": ["a", "b", "", "*", "*", "#", "#"],
+    "mqtt": ["a", "", "$s", "+", "+"],
+    "nats": ["a", "b", "*", "*"],
+}
+
+DIALECT_NAMES = st.sampled_from(list(KEY_WORDS))
+
+
+@cache
+def all_keys(dialect: str) -> list[str]:
+    """All keys of so many words, each once."""
+    sequences = (
+        words for length in range(LONGEST[dialect] + 1) for words in product(KEY_WORDS[dialect], repeat=length)
+    )
+    keys = dict.fromkeys(DIALECTS[dialect].separator.join(words) for words in sequences)
+    return [key for key in keys if key or dialect == "amqp"]
+
+
+@cache
+def matched(pattern: Pattern) -> frozenset[str]:
+    """Those of the keys that the slow matcher says it matches."""
+    return frozenset(filter(pattern.matches, all_keys(pattern.dialect.name)))
+
+
+def words_in(dialect: str, key: str) -> int:
+    """The length that witnesses are shortest in."""
+    return len(DIALECTS[dialect].split(key))
+
+
+def patterns(dialect: str) -> st.SearchStrategy[Pattern]:
+    """Patterns of up to four words."""
+    words = st.lists(st.sampled_from(PATTERN_WORDS[dialect]), max_size=4)
+    if dialect != "amqp":
+        last = {"mqtt": "#", "nats": ">"}[dialect]
+        words = st.builds(list.__add__, words, st.sampled_from([[], [last], [last]]))
+    separator = DIALECTS[dialect].separator
+    return words.map(separator.join).filter(lambda text: text or dialect == "amqp").map(lambda t: Pattern(t, dialect))

@@ -1,0 +1,100 @@
+"""A name server with its broker, of our own, that tests may stop and start again on the same data."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import pytest
+
+from tests.support.servers import SERVERS, missing, rocketmq_environment, rocketmq_version, started
+
+__all__ = ["Broker", "broker"]
+
+SECONDS: Final = 120.0
+
+
+class Broker:
+    """A container."""
+
+    def __init__(self, container: Any, url: str) -> None:
+        self._container = container
+        self.url = url
+        """The name server's."""
+
+    def wait(self) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                rocketmq_version(self.url)
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.25)
+            else:
+                return
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop it, or have it die."""
+        container = self._container.get_wrapped_container()
+        if kill:
+            container.kill()
+        else:
+            container.stop(timeout=10)
+
+    def pause(self) -> None:
+        """Freeze it: its sockets stay, and nothing answers."""
+        self._container.get_wrapped_container().pause()
+
+    def unpause(self) -> None:
+        """Have it go on."""
+        self._container.get_wrapped_container().unpause()
+
+    def start(self) -> None:
+        """Start it again, on the same data."""
+        self._container.get_wrapped_container().start()
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+@contextmanager
+def broker(settings: Mapping[str, str] | None = None, image: str = "") -> Iterator[Broker]:
+    """One of the first image of this run, or of another, with ``broker.conf`` settings of its own.
+
+    Where servers are given by their addresses, none can be had, and the test is skipped.
+    """
+    kind = SERVERS["rocketmq"]
+    if os.environ.get(kind.url_variable):
+        pytest.skip("it stops and starts its broker, and those of this run are somebody's")
+    image = image or kind.images()[0]
+    try:
+        from testcontainers.core.container import DockerContainer
+
+        container = DockerContainer(image)
+    except Exception as reason:  # noqa: BLE001  it lets the errors of the libraries below it through
+        missing(f"no broker can be started ({reason})")
+    namesrv, port = _free_ports(2)
+    container.env.update(rocketmq_environment(port))
+    container.env.update({f"ROCKETMQ_{name}": value for name, value in (settings or {}).items()})
+    published = {kind.port: ("127.0.0.1", namesrv), port: ("127.0.0.1", port)}
+    cast("dict[Any, Any]", container.ports).update(published)
+    try:
+        started(container, image)
+        found = Broker(container, f"127.0.0.1:{namesrv}")
+        found.wait()
+        yield found
+    finally:
+        container.stop()

@@ -1,0 +1,100 @@
+"""Topics and consumers for the tests of them, on live servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from bridge.rocketmq.consumer.consumer import Consumer
+from bridge.rocketmq.consumer.group import ConsumerSettings
+from bridge.rocketmq.consumer.offsets import ConsumeFrom
+from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.producer.producer import Producer
+from bridge.rocketmq.producer.publishing import ProducerSettings, SendResult
+from bridge.rocketmq.remoting import admin
+from bridge.rocketmq.remoting.client import Client, ClientSettings
+from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
+from exchange.partition.clients.rocketmq.message_queue import MessageQueue
+from exchange.partition.clients.rocketmq.queues import publish_queues
+from tests.support.servers import Server
+
+__all__ = ["by_queue", "consumer_of", "eventually", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
+
+SECONDS = 240.0
+"""A test that takes longer hangs."""
+
+
+def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitable[None]]) -> None:
+    """Run it with a client of each server."""
+
+    async def run(server: Server) -> None:
+        async with Client(ClientSettings(server.url)) as client:
+            await test(client, server)
+
+    for server in servers:
+        asyncio.run(asyncio.wait_for(run(server), SECONDS))
+
+
+async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:
+    """A new topic with so many queues on each broker; its group is called ``g-`` and the same."""
+    name = f"consumer-{what}-{uuid4().hex[:8]}"
+    await admin.create_topic(client, admin.TopicConfig(name, queues, queues))
+    return name
+
+
+async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
+    """All its queues."""
+    return [MessageQueue.of(each) for each in publish_queues(await client.route(topic)).all]
+
+
+async def send(
+    client: Client, messages: Iterable[RocketMessage], queue: MessageQueue | None = None
+) -> list[SendResult]:
+    """Send these one after another, all to one queue or by turns."""
+    async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
+        return [await producer.send(each, queue=queue) for each in messages]
+
+
+async def send_in_order(client: Client, topic: str, first: int, stop: int) -> None:
+    """Messages that say their numbers, with each number to every queue."""
+    async with Producer(client, ProducerSettings(f"p-{uuid4().hex[:8]}")) as producer:
+        queues = await queues_of(client, topic)
+        for number in range(first, stop):
+            message = RocketMessage(topic, b"%d" % number)
+            await asyncio.gather(*[producer.send(message, queue=queue) for queue in queues])
+
+
+def consumer_of(client: Client, *subscriptions: Subscription | str, group: str = "", **settings: Any) -> Consumer:
+    """A consumer from the first message on."""
+    wanted = [Subscription.to_tags(each) if isinstance(each, str) else each for each in subscriptions]
+    own = ConsumerSettings(**{"consume_from": ConsumeFrom.FIRST, **settings})
+    return Consumer(client, group or f"g-{wanted[0].topic}", wanted, own)
+
+
+async def read(consumer: Consumer, count: int, *, done: bool = True) -> list[StoredMessage]:
+    """The next so many messages."""
+    found: list[StoredMessage] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            found += await consumer.receive(count - len(found))
+    if done:
+        assert all(consumer.done(each) for each in found)
+    return found
+
+
+def by_queue(messages: Iterable[StoredMessage]) -> dict[tuple[str, int], list[bytes]]:
+    """The bodies that came of each queue, in order."""
+    found: defaultdict[tuple[str, int], list[bytes]] = defaultdict(list)
+    for each in messages:
+        found[each.broker, each.queue_id].append(each.body)
+    return found
+
+
+async def eventually(look: Callable[[], bool], seconds: float = 120) -> None:
+    """Until it is so."""
+    async with asyncio.timeout(seconds):
+        while not look():  # noqa: ASYNC110  many things may make it so
+            await asyncio.sleep(0.02)

@@ -1,0 +1,38 @@
+"""RocketMQ's own Java client at work, for tests that compare with it: `RocketmqProbe.java`."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from base64 import b64encode
+from pathlib import Path
+from typing import Any, Final
+
+from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
+from tests.support.servers import missing
+
+__all__ = ["LATEST", "encoded", "probe", "probed"]
+
+LATEST: Final = "5.5.0"
+SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqProbe.java"
+OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/java.util=ALL-UNNAMED")
+
+
+def probe(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
+    """What the client of a version answers; the test is skipped, or fails, where there is no Java or no Maven."""
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            missing(f"no {program} on this machine")
+    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    answers: dict[str, Any] = ask(SOURCE, jars, {"namesrv": namesrv, "group": group, **asked}, *QUICK, *OPEN)
+    return answers
+
+
+async def probed(namesrv: str, group: str, *, version: str = LATEST, **asked: Any) -> dict[str, Any]:
+    """`probe`, while the event loop goes on."""
+    return await asyncio.to_thread(probe, namesrv, group, version=version, **asked)
+
+
+def encoded(body: bytes) -> str:
+    """A body as the probe takes and tells it."""
+    return b64encode(body).decode()

@@ -1,0 +1,146 @@
+"""Java's client beside ours: a process that sends, or is a member of a group, and tells what happens line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Final
+
+from bridge.rocketmq.remoting.message import StoredMessage
+from tests.recorders.jvm import PROGRAMS, QUICK, classpath, command
+from tests.support.servers import missing
+
+__all__ = ["Member", "fields_of", "java", "java_sends", "member"]
+
+SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqMember.java"
+VERSIONS: Final = ("5.5.0", "4.9.7")
+"""Of the Java client; with a broker of 4.x the second is used."""
+
+
+def java(broker_version: str) -> str:
+    """The class path of a client for brokers of this version; without Maven and a JDK the test is skipped."""
+    for tool in PROGRAMS:
+        if shutil.which(tool) is None:
+            missing(f"{tool} is not installed")
+    version = VERSIONS[broker_version.startswith("4.")]
+    jars = classpath(f"org.apache.rocketmq:rocketmq-client:{version}")
+    command(SOURCE, jars)  # compiles it
+    return jars
+
+
+class Member:
+    """A consumer in Java."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.got: list[dict[str, Any]] = []
+        """What it consumed, in its order."""
+        self._reads = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            told = json.loads(line)
+            if "topic" in told:
+                self.got.append(told)
+
+    async def leave(self) -> None:
+        """Have it shut down, and wait for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+        await self._reads
+
+
+@asynccontextmanager
+async def _process(jars: str, told: Mapping[str, Any], *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that has made its client; killed when the block ends before it."""
+    running = command(SOURCE, jars, *QUICK, *options)
+    with TemporaryFile() as log:
+        for _ in range(TRIES):
+            pipe = asyncio.subprocess.PIPE
+            process = await asyncio.create_subprocess_exec(*running, stdin=pipe, stdout=pipe, stderr=log, limit=1 << 24)
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(json.dumps(told).encode() + b"\n")
+                if await process.stdout.readline():
+                    yield process
+                    if not process.returncode:
+                        return
+                    break
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.kill()
+                    await process.wait()
+        log.seek(0)
+        raise RuntimeError(log.read().decode(errors="replace")[-4000:])
+
+
+TRIES: Final = 4
+"""Java looks at all networks for an address of its own, and fails when one of them, a container's, is gone by then."""
+
+
+@asynccontextmanager
+async def member(jars: str, *options: str, **told: Any) -> AsyncIterator[Member]:
+    """A member of a group, until it has left or the block ends.
+
+    ``namesrv``, ``group``, ``topic`` and ``tags`` or ``sql``; ``orderly``, ``broadcasting``, ``fails``, ``instance``,
+    ``ip``.
+    """
+    async with _process(jars, told, *options) as process:
+        there = Member(process)
+        yield there
+        if process.returncode is None:
+            await there.leave()
+
+
+async def java_sends(jars: str, namesrv: str, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Have these sent, each with ``topic``, ``body``, and more or less of the rest; gives their ids and places."""
+    plain = {"flag": 0, "properties": {}}
+    rows = [{**plain, **each, "body": base64.b64encode(each["body"]).decode()} for each in messages]
+    async with _process(jars, {"namesrv": namesrv, "group": "java-sends", "messages": rows}) as process:
+        out, _ = await process.communicate()
+    *sent, end = [json.loads(line) for line in out.splitlines()]
+    assert end == {"ended": True}
+    return sent
+
+
+ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")
+"""Properties that Java's consumer adds for itself."""
+
+
+def fields_of(message: StoredMessage | Mapping[str, Any]) -> dict[str, Any]:
+    """All that a message has, as both clients tell it."""
+    if not isinstance(message, StoredMessage):
+        properties = {name: value for name, value in message["properties"].items() if name not in ADDED}
+        body = base64.b64decode(message["body"])
+        return {**message, "properties": properties, "body": body, "system flag": message["system flag"] & ~PACKED}
+    return {
+        "topic": message.topic,
+        "body": message.body,
+        "properties": dict(message.properties),
+        "flag": message.flag,
+        "broker": message.broker,
+        "queue": message.queue_id,
+        "offset": message.queue_offset,
+        "log offset": message.log_offset,
+        "system flag": message.system_flag & ~PACKED,
+        "born": message.born_time,
+        "born host": message.born_host,
+        "stored": message.store_time,
+        "store host": message.store_host,
+        "reconsumed": message.reconsume_times,
+        "id": message.message_id,
+    }
+
+
+PACKED: Final = 0x701
+"""That the body was compressed, and how, which Java leaves in the flag of what it has unpacked."""

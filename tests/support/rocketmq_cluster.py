@@ -1,0 +1,100 @@
+"""A second RocketMQ broker beside the one of a server: what failover, avoidance and rebalance need.
+
+Clients go to the address that a broker tells the name server, and that is the port at which it listens in its
+container. There is where a relay listens here; Docker publishes the broker at another port.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.support.bridge.relay import Relay, relay_to
+from tests.support.servers import (
+    START_SECONDS,
+    Server,
+    _free_port,
+    _rocketmq_answer,
+    missing,
+    started,
+)
+
+if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+
+__all__ = ["Broker", "Cluster", "cluster_with"]
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that can be slowed, cut off, killed and started again."""
+
+    name: str
+    # Where it tells clients to go: the relay.
+    address: str
+    relay: Relay
+    _container: DockerContainer
+    _behind: str
+    _namesrv: str
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self._container.get_wrapped_container().kill()
+
+    def start(self) -> None:
+        """Start it again with the files that it left, and wait until the name server knows it."""
+        self._container.get_wrapped_container().start()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it answers and the name server knows it."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                _rocketmq_answer(self._behind, 28)  # GET_BROKER_RUNTIME_INFO
+                if self.address.encode() in _rocketmq_answer(self._namesrv, 106):  # GET_BROKER_CLUSTER_INFO
+                    return
+            except Exception as error:  # noqa: BLE001 - whatever a starting server comes up with
+                last: object = error
+            else:
+                last = "the name server does not know it"
+            if time.monotonic() > deadline:
+                logs = b"".join(self._container.get_logs()).decode(errors="replace")
+                missing(f"{self.name} did not start in {START_SECONDS:.0f} s ({last}); its log ends:\n{logs[-2000:]}")
+            time.sleep(0.25)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A name server with two brokers: ``broker``, and ``broker-b``, which is behind a relay."""
+
+    server: Server
+    broker_b: Broker
+
+
+@contextmanager
+def cluster_with(server: Server) -> Iterator[Cluster]:
+    """The cluster of a server, until its second broker is removed."""
+    if server.inside is None:
+        missing(f"a second broker needs the first in a container, and {server.origin} names that one")
+    from testcontainers.core.container import DockerContainer
+
+    port, published = _free_port(), _free_port()
+    container = DockerContainer(server.origin)
+    container.ports[port] = ("127.0.0.1", published)  # type: ignore[index,assignment]
+    container.env.update({
+        "ROCKETMQ_brokerName": "broker-b", "ROCKETMQ_namesrvAddr": server.inside,
+        "ROCKETMQ_listenPort": str(port), "ROCKETMQ_brokerIP1": "127.0.0.1",
+    })  # fmt: skip
+    with relay_to("127.0.0.1", published, listen=port) as relay:
+        try:
+            started(container, server.origin)
+            behind = f"127.0.0.1:{published}"
+            broker = Broker("broker-b", f"127.0.0.1:{port}", relay, container, behind, server.url)
+            broker.wait()
+            yield Cluster(server, broker)
+        finally:
+            container.stop()
