@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from bindings.apply.wire import let_pika_write
 from exchange.errors import HashstarError, InputError
 
 __all__ = ["SECONDS", "Connection", "Lost", "Refused", "need_pika"]
@@ -51,7 +50,6 @@ class Connection:
     def __init__(self, address: str, user: str, password: str, vhost: str, *, seconds: float = SECONDS) -> None:
         import pika  # only those who talk to a broker need it
 
-        let_pika_write()
         logger = logging.getLogger("pika")
         if not logger.hasHandlers():
             logger.addHandler(logging.NullHandler())  # what it would print is raised here
@@ -99,6 +97,11 @@ class Connection:
             self._channel.add_on_close_callback(lambda _, error: self._fail(error))
         channel = self._channel
         return self._start(what, lambda done: operation(channel, done))
+
+    def send(self, what: str, method: Any, reply: type) -> Any:
+        """Send a method, and return the broker's answer of type ``reply``. Raises what `call` raises."""
+        # pika's own calls make their methods themselves, and encode the arguments, too; this is what they end in.
+        return self.call(what, lambda channel, done: channel._rpc(method, done, [reply]))
 
     def close(self) -> None:
         """Close it; what goes wrong then does not matter any more."""

@@ -6,13 +6,13 @@ deleted unless that is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bindings.apply.amqp import Connection, Refused
 from bindings.apply.live import Live, as_sent
-from bindings.apply.wire import written
+from bindings.apply.wire import with_arguments
 from bindings.diff.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import HashstarError
@@ -56,28 +56,32 @@ class Broker:
             self._delete_queue(part, step)
 
     def _bind(self, part: Binding, step: Step) -> None:
-        name = f"{part.destination.kind}_{step.verb}"
-        ends = as_sent(part.destination.name), as_sent(part.source), part.routing_key
-        self._call(step, lambda channel, done: getattr(channel, name)(*ends, written(part.arguments), callback=done))
+        from pika import spec  # only those who talk to a broker need it
+
+        kind = spec.Queue if part.destination.kind == "queue" else spec.Exchange
+        method = kind.Bind if step.added else kind.Unbind
+        reply = kind.BindOk if step.added else kind.UnbindOk
+        names = ("queue", "exchange") if kind is spec.Queue else ("destination", "source")
+        ends = dict(zip(names, (as_sent(part.destination.name), as_sent(part.source)), strict=True))
+        self._send(step, method(**ends, routing_key=part.routing_key), reply, part.arguments)
 
     def _exchange(self, part: Exchange, step: Step) -> None:
+        from pika import spec
+
         name = as_sent(part.name)
         if not step.added:
             self._call(step, lambda channel, done: channel.exchange_delete(name, not step.in_use, callback=done))
             return
         flags = {"durable": part.durable, "auto_delete": part.auto_delete, "internal": part.internal}
-        arguments = written(part.arguments)
-        self._call(
-            step,
-            lambda channel, done: channel.exchange_declare(
-                name, part.type, **flags, arguments=arguments, callback=done
-            ),
-        )
+        method = spec.Exchange.Declare(exchange=name, type=part.type, **flags)
+        self._send(step, method, spec.Exchange.DeclareOk, part.arguments)
 
     def _declare_queue(self, part: Queue, step: Step) -> None:
+        from pika import spec
+
         flags = {"durable": part.durable, "auto_delete": part.auto_delete}
-        arguments, name = written(part.arguments), as_sent(part.name)
-        self._call(step, lambda channel, done: channel.queue_declare(name, **flags, arguments=arguments, callback=done))
+        method = spec.Queue.Declare(queue=as_sent(part.name), **flags)
+        self._send(step, method, spec.Queue.DeclareOk, part.arguments)
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
         name = as_sent(part.name)
@@ -94,6 +98,9 @@ class Broker:
                 if count:
                     raise InUse(f"queue {part.name!r} has {count} {what}; --force deletes it all the same")
         self._call(step, lambda channel, done: channel.queue_delete(name, careful, careful, callback=done))
+
+    def _send(self, step: Step, method: Any, reply: type, arguments: Mapping[str, Any]) -> None:
+        self._connection.send(str(step), with_arguments(method, arguments), reply)
 
     def _call(self, step: Step, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
         return self._connection.call(str(step), operation)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pika import spec
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import Connection, Lost, Refused
 from bindings.apply.live import Live, name_of_arguments
 from bindings.apply.steps import Broker, carry_out
-from bindings.apply.wire import let_pika_write, written
+from bindings.apply.wire import with_arguments
 from bindings.diff.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError
-from exchange.field_values import Typed
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
 
@@ -30,20 +30,17 @@ QUEUE, EXCHANGE = Queue("q"), Exchange("x", "topic")
 
 
 @pytest.mark.parametrize("value", topologies.VALUES, ids=repr)
-def test_arguments_are_written_with_their_types(value: Any) -> None:
-    """As the tests that compare routes with live brokers write them."""
-    assert written({"h": value}) == {"h": encode_field(value)}
+def test_arguments_are_sent_with_their_types(value: Any) -> None:
+    """As the tests that compare routes with live brokers write them, behind all that pika writes of a method."""
+    plain = b"".join(spec.Queue.Declare(queue="q", durable=True).encode())
+    field = b"\x01h" + encode_field(value)
+    sent = b"".join(with_arguments(spec.Queue.Declare(queue="q", durable=True), {"h": value}).encode())
+    assert sent == plain[:-4] + len(field).to_bytes(4, "big") + field
 
 
-def test_pika_passes_on_what_is_written_and_writes_all_else_as_before() -> None:
-    """In a table beside other values, however often it is told to."""
-    import pika.data
-
-    let_pika_write()
-    let_pika_write()
-    pieces: list[bytes] = []
-    pika.data.encode_table(pieces, {**written({"a": Typed("short", 1)}), "b": 2, "c": {"d": "e"}})
-    assert b"".join(pieces)[4:] == b"\x01as\x00\x01\x01bI\x00\x00\x00\x02\x01cF\x00\x00\x00\x08\x01dS\x00\x00\x00\x01e"
+def test_only_methods_that_end_in_an_empty_table_are_given_arguments() -> None:
+    with pytest.raises(ValueError, match=r"Queue\.Delete does not end in"):
+        with_arguments(spec.Queue.Delete(queue="q"), {}).encode()
 
 
 @pytest.mark.parametrize(
@@ -107,6 +104,9 @@ class Script:
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+    def send(self, what: str, method: Any, reply: type) -> Any:
+        return self.call(what, method)
 
 
 def broker(script: Script, *, force: bool = False) -> Broker:

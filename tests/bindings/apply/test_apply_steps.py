@@ -37,6 +37,10 @@ class Connection:
         operation(self.channel, lambda _: None)
         return self
 
+    def send(self, what: str, method: Any, reply: type) -> Any:
+        self.channel.calls.append((method.NAME, getattr(method, "routing_key", None), reply.__name__))
+        return self
+
 
 class Live:
     """A management API that unbinds, or cannot."""
@@ -82,12 +86,12 @@ def test_what_has_arguments_is_unbound_by_the_management_api_where_that_can() ->
     assert carried_out(Step(False, argued), live) == []
     assert live.unbound == [argued]
     live = Live()
-    assert [call[:4] for call in carried_out(Step(False, argued), live)] == [("queue_unbind", "q", "x", "k")]
+    assert carried_out(Step(False, argued), live) == [("Queue.Unbind", "k", "UnbindOk")]
     assert live.unbound == [argued]
     for step in (Step(False, plain), Step(True, plain), Step(True, argued)):
         live = Live(unbinds=True)
         [call] = carried_out(step, live)
-        assert call[0] == f"queue_{step.verb}"
+        assert call[0] == f"Queue.{step.verb.title()}"
         assert live.unbound == []
 
 
