@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,24 +23,21 @@ from bindings.commands.audit_options import (
 )
 from bindings.commands.audit_output import failing, need_arrow, progress, put_out, write_out
 from bindings.commands.messages import warn
-from bindings.sources.open import Source, open_source
+from bindings.sources.open import open_source
 from exchange.commands.console import echo_line, seconds_to_answer
 from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from bindings.archive.formats.detect import Archive
-    from bindings.archive.mapping import Mapping
+    from pyspark.sql import SparkSession
+
     from bindings.audit.local import Pass
-    from bindings.audit.selection import Selection
-    from bindings.report.gates import Settings
-    from bindings.report.model import Archived, Report
+    from bindings.report.model import Report
 
 __all__ = ["audit_command"]
 
 ANY: Final = "*"
-TOPIC: Final = "kafka://"
 
 
 class _Audit(click.Group):
@@ -107,32 +104,26 @@ def run_command(
     with failing():
         judge = judged.all()
         given = open_source(source, vhost, seconds=seconds_to_answer())
-        topology = given.topology(vhost, profile)
         other = None if compare is None else open_source(compare, vhost, seconds=seconds_to_answer())
-        topologies = _Topologies(given, topology, other, None if other is None else other.topology(vhost, profile))
-        warn(given)
         need_arrow()
-        from bindings.archive.formats.detect import detect, without_repeats
         from bindings.archive.mapping import Mapping
+        from bindings.audit.run import Subject, build_report, count, open_traffic
         from bindings.audit.selection import Selection
-        from bindings.report.model import Archived
 
-        wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
-        selection = Selection(wanted, moment_of("--since", since), moment_of("--until", until))
-        mapping = Mapping(exchange, routing_key)
-        topics = [place for place in archives if place.startswith(TOPIC)]
-        found = without_repeats([detect(place, mapping) for place in archives if place not in topics])
-        for archive in found:
-            if archive.repeated:
-                echo_line(f"{archive.path}: {archive.notes[-1]}", err=True)
-        found = [archive for archive in found if archive.all_files]
-        if topics and (where.no_spark or keep_bad is not None):
-            raise InputError(f"{topics[0]}: topics are read by Spark alone, without --no-spark and --keep-bad")
-        bad = {"keep_bad": keep_bad, "max_bad": max_bad}
-        studies = _studies(topologies, verify=verify)
-        passed = _passed(_joined(found), topics, studies, selection, mapping, where, bad)
-        told = [*map(Archived.of, found), *[_followed(topic, mapping) for topic in topics]]
-        report = _report(topologies, told, passed, selection, judge, verify)
+        subject = replace(Subject.from_source(given, vhost, profile), verify=verify)
+        if other is not None:
+            subject = replace(subject, other=other.topology(vhost, profile), other_name=other.name)
+        warn(given)
+        selection = Selection(
+            _taken(archive_vhost, subject.topology), moment_of("--since", since), moment_of("--until", until)
+        )
+        traffic = open_traffic(archives, Mapping(exchange, routing_key))
+        for notice in traffic.notices:
+            echo_line(notice, err=True)
+        traffic.check(spark=not where.no_spark, keep_bad=keep_bad)
+        with progress() as step, _session(where, step) as spark:
+            passed = count(traffic, subject, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
+        report = build_report(subject, traffic.described, passed, selection, judge)
         put_out(report, passed.values[0], outputs)
     sys.exit(report.exit_code)
 
@@ -160,6 +151,7 @@ def merge_command(
         topology = given.topology(vhost, profile)
         warn(given)
         need_arrow()
+        from bindings.audit.run import now
         from bindings.check.check import check
         from bindings.counts.tally import Tally, fingerprint
         from bindings.counts.tally_file import load_tally
@@ -215,23 +207,22 @@ def follow_command(
     with failing():
         judge = judged.all()
         given = open_source(source, vhost, seconds=seconds_to_answer())
-        topology = given.topology(vhost, profile)
-        warn(given)
         need_arrow()
         if where.no_spark:
             raise InputError("--no-spark: following is Spark's; hashstar audit run counts without it")
         from bindings.archive.mapping import Mapping
+        from bindings.audit.run import Subject, build_report, followed
         from bindings.audit.selection import Selection
         from bindings.audit.spark.session import session
         from bindings.audit.spark.streaming import Update, follow
-        from bindings.audit.studies import CoverageStudy
 
-        wanted = topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
+        subject = Subject.from_source(given, vhost, profile)
+        warn(given)
+        selection = Selection(_taken(archive_vhost, subject.topology))
         mapping = Mapping(exchange, routing_key)
-        topologies = _Topologies(given, topology, None, None)
 
         def report_on(total: Pass) -> Report:
-            return _report(topologies, [_followed(archive, mapping)], total, Selection(wanted), judge, verify=False)
+            return build_report(subject, [followed(archive, mapping)], total, selection, judge)
 
         def told(update: Update) -> None:
             for notice in update.notices:
@@ -242,8 +233,8 @@ def follow_command(
 
         with session(where.master, where.remote, where.settings) as spark:
             following = follow(
-                spark, archive, [CoverageStudy(topology)], state, every=every, selection=Selection(wanted),
-                mapping=mapping, on_update=told,
+                spark, archive, subject.studies, state, every=every, selection=selection, mapping=mapping,
+                on_update=told,
             )  # fmt: skip
             if following.begun is not None:
                 echo_line(following.begun, err=True)
@@ -257,120 +248,19 @@ def follow_command(
     sys.exit(report.exit_code)
 
 
-class _Topologies(NamedTuple):
-    """What is audited, and what it is compared with."""
-
-    given: Source
-    topology: Topology
-    other_given: Source | None
-    other: Topology | None
+def _taken(archive_vhost: str | None, topology: Topology) -> str | None:
+    """Return the virtual host whose messages are taken; None for those of all."""
+    return topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
 
 
-def _studies(topologies: _Topologies, *, verify: bool) -> list[Any]:
-    from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
-
-    _, topology, _, other = topologies
-    studies: list[Any] = [CoverageStudy(topology)]
-    if verify:
-        studies.append(VerifyStudy(topology))
-    if other is not None:
-        studies.append(CompareStudy(topology, other))
-    return studies
-
-
-def _joined(archives: Sequence[Archive]) -> Archive | None:
-    """All of them as one."""
-    if not archives:
-        return None
-    return replace(
-        archives[0],
-        path=", ".join([each.path for each in archives]),
-        files=tuple([file for each in archives for file in each.files]),
-        others=tuple([other for each in archives for other in each.others]),
-    )
-
-
-def _passed(
-    archive: Archive | None,
-    topics: Sequence[str],
-    studies: Sequence[Any],
-    selection: Selection,
-    mapping: Mapping,
-    where: Where,
-    bad: dict[str, Any],
-) -> Pass:
-    """One pass over all files, one over each topic, and their sum."""
-    if where.no_spark and archive is not None:
-        from bindings.audit.local import here
-
-        with progress() as step:
-            return here(archive, studies, selection, step=step, **bad)
-    from bindings.audit.spark.job import run
+@contextmanager
+def _session(where: Where, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
+    """Start Spark and show its progress; None without it."""
+    if where.no_spark:
+        yield None
+        return
     from bindings.audit.spark.session import session, watched
 
-    passes = []
-    with progress() as step:
-        step(0, 0)
-        with session(where.master, where.remote, where.settings) as spark, watched(spark, step):
-            if archive is not None:
-                passes.append(run(spark, archive, studies, selection, **bad))
-            for url in topics:
-                from bindings.audit.spark.kafka import run_on_topic, topic_at
-
-                max_bad = bad["max_bad"]
-                passes.append(run_on_topic(spark, topic_at(url), studies, selection, mapping, max_bad=max_bad))
-    total = passes[0]
-    for each in passes[1:]:
-        values = tuple([one + other for one, other in zip(total.values, each.values, strict=True)])
-        total = total._replace(values=values, account=total.account + each.account)
-    return total
-
-
-def _report(
-    topologies: _Topologies,
-    archives: Sequence[Archived],
-    passed: Pass,
-    selection: Selection,
-    judge: Settings,
-    verify: bool,
-) -> Report:
-    from bindings.check.check import check
-    from bindings.counts.changes import changes
-    from bindings.report.build import Sources, reported
-    from bindings.report.model import Compared
-
-    given, topology, other_given, other = topologies
-    sources = Sources(
-        given.name,
-        tuple(archives),
-        samples={reason: facts.samples for reason, facts in passed.account.bad.items()},
-        since=selection.since,
-        until=selection.until,
-    )
-    more = list(passed.values[1:])
-    verification = more.pop(0) if verify else None
-    comparison = None
-    if other_given is not None and other is not None:
-        compared = more.pop(0)
-        comparison = Compared(other_given.name, compared.after, changes(compared, topology, other))
-    findings = check(topology, given.expectations(topology.vhost))
-    return reported(
-        topology, passed.values[0], sources, now(), settings=judge, findings=findings, verification=verification,
-        comparison=comparison,
-    )  # fmt: skip
-
-
-def _followed(place: str, mapping: Mapping) -> Archived:
-    """What is told of an archive that is followed."""
-    from bindings.archive.formats.detect import detect
-    from bindings.archive.formats.kafka_segment import KafkaSegment
-    from bindings.report.model import Archived
-
-    if "://" in place:
-        return Archived(place, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
-    return Archived.of(detect(place, mapping))
-
-
-def now() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1_000
+    step(0, 0)
+    with session(where.master, where.remote, where.settings) as spark, watched(spark, step):
+        yield spark

@@ -1,0 +1,227 @@
+"""An audit from beginning to end: read archives, count what a topology does with their messages, build the report.
+
+`audit` does all of it. The command does the same in steps, since it prints, saves and asks Spark for a session between
+them: `open_traffic`, `count`, `build_report`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from bindings.archive.formats.detect import Archive, detect, without_repeats
+from bindings.archive.formats.kafka_segment import KafkaSegment
+from bindings.archive.mapping import USUAL, Mapping
+from bindings.audit.local import Pass, here
+from bindings.audit.selection import Selection
+from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
+from bindings.audit.study import Study
+from bindings.check.check import check
+from bindings.counts.changes import changes
+from bindings.report.build import USUAL as NO_THRESHOLDS
+from bindings.report.build import Sources, reported
+from bindings.report.gates import Settings
+from bindings.report.model import Archived, Compared, Report
+from bindings.sources.language.expectations import Expectation
+from bindings.sources.open import Source, open_source
+from exchange.errors import InputError
+from exchange.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Subject", "Traffic", "audit", "build_report", "count", "followed", "now", "open_traffic"]
+
+TOPIC: Final = "kafka://"
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is audited: a topology, and another one to compare it with."""
+
+    topology: Topology
+    name: str = "topology"
+    """What the report calls it."""
+    expectations: tuple[Expectation, ...] = ()
+    other: Topology | None = None
+    """Where else the same messages might be routed."""
+    other_name: str = "other"
+    verify: bool = False
+    """Whether to compare with where the broker routed the messages, as far as an archive knows."""
+
+    @classmethod
+    def from_source(cls, source: Source, vhost: str | None = None, profile: str | None = None) -> Subject:
+        """Return the topology of a virtual host and its expectations. Raises InputError as `Source.topology` does."""
+        topology = source.topology(vhost, profile)
+        return cls(topology, source.name, source.expectations(topology.vhost))
+
+    @property
+    def studies(self) -> list[Study[Any]]:
+        """What to count, in the order that `build_report` takes the values in."""
+        studies: list[Study[Any]] = [CoverageStudy(self.topology)]
+        if self.verify:
+            studies.append(VerifyStudy(self.topology))
+        if self.other is not None:
+            studies.append(CompareStudy(self.topology, self.other))
+        return studies
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Archives whose formats are known, and topics of Kafka; at least one of either."""
+
+    archives: tuple[Archive, ...]
+    topics: tuple[str, ...]
+    mapping: Mapping = USUAL
+    notices: tuple[str, ...] = ()
+    """What is read once although it was given several times."""
+
+    @property
+    def files(self) -> Archive | None:
+        """All archives as one; None if there are only topics."""
+        if not self.archives:
+            return None
+        return replace(
+            self.archives[0],
+            path=", ".join([each.path for each in self.archives]),
+            files=tuple([file for each in self.archives for file in each.files]),
+            others=tuple([other for each in self.archives for other in each.others]),
+        )
+
+    def check(self, *, spark: bool, keep_bad: str | None) -> None:
+        """Raise InputError if there are topics, and no Spark to read them, or bad records to keep."""
+        if self.topics and (not spark or keep_bad is not None):
+            raise InputError(f"{self.topics[0]}: topics are read by Spark alone, without --no-spark and --keep-bad")
+
+    @property
+    def described(self) -> tuple[Archived, ...]:
+        """The same for the report."""
+        return (*map(Archived.of, self.archives), *[followed(topic, self.mapping) for topic in self.topics])
+
+
+def audit(
+    topology: Topology | str,
+    archives: Path | Sequence[Path],
+    *,
+    vhost: str | None = None,
+    profile: str | None = None,
+    compare: Topology | str | None = None,
+    verify: bool = False,
+    selection: Selection | None = None,
+    mapping: Mapping = USUAL,
+    settings: Settings = NO_THRESHOLDS,
+    spark: SparkSession | None = None,
+    keep_bad: str | None = None,
+    max_bad: int | None = None,
+) -> Report:
+    """Audit archives against a topology, and return the report.
+
+    A topology that is given as text is opened by `open_source`: a path, ``-`` or a broker's address; ``vhost`` and
+    ``profile`` are for those. ``archives`` are files and folders, and with a session of Spark also topics,
+    ``kafka://HOST:PORT/TOPIC``. Without a session all is counted in this process, with the same result. By default the
+    messages of the topology's own virtual host are taken.
+
+    Raises InputError for what cannot be read, and `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad``
+    records are bad; ``keep_bad`` is a new folder for these.
+    """
+    subject = _opened(topology, vhost, profile)
+    if compare is not None:
+        other = _opened(compare, vhost, profile)
+        subject = replace(subject, other=other.topology, other_name=other.name)
+    subject = replace(subject, verify=verify)
+    paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
+    traffic = open_traffic([os.fspath(path) for path in paths], mapping)
+    taken = Selection(subject.topology.vhost) if selection is None else selection
+    passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad)
+    return build_report(subject, traffic.described, passed, taken, settings)
+
+
+def _opened(topology: Topology | str, vhost: str | None, profile: str | None) -> Subject:
+    if isinstance(topology, Topology):
+        return Subject(topology)
+    return Subject.from_source(open_source(topology, vhost), vhost, profile)
+
+
+def open_traffic(paths: Sequence[str], mapping: Mapping = USUAL) -> Traffic:
+    """Find out the formats of archives. Raises InputError for a path with none that is known."""
+    topics = tuple([path for path in paths if path.startswith(TOPIC)])
+    found = without_repeats([detect(path, mapping) for path in paths if path not in topics])
+    repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
+    return Traffic(tuple([archive for archive in found if archive.all_files]), topics, mapping, repeats)
+
+
+def count(
+    traffic: Traffic,
+    subject: Subject,
+    selection: Selection,
+    *,
+    spark: SparkSession | None = None,
+    keep_bad: str | None = None,
+    max_bad: int | None = None,
+    step: Callable[[int, int], None] = lambda done, of: None,
+) -> Pass:
+    """Read everything once, on the workers of a session of Spark or in this process; errors as of `audit`.
+
+    ``step`` is called with the number of bytes that are read, and of how many, where this process reads them.
+    """
+    traffic.check(spark=spark is not None, keep_bad=keep_bad)
+    files, studies = traffic.files, subject.studies
+    if spark is None:
+        if files is None:
+            raise InputError("there is no archive to audit")
+        return here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, step=step)
+    from bindings.audit.spark.job import run
+    from bindings.audit.spark.kafka import run_on_topic, topic_at
+
+    passes = [] if files is None else [run(spark, files, studies, selection, keep_bad=keep_bad, max_bad=max_bad)]
+    places = [topic_at(url) for url in traffic.topics]
+    passes += [run_on_topic(spark, each, studies, selection, traffic.mapping, max_bad=max_bad) for each in places]
+    total = passes[0]
+    for each in passes[1:]:
+        values = tuple([one + other for one, other in zip(total.values, each.values, strict=True)])
+        total = total._replace(values=values, account=total.account + each.account)
+    return total
+
+
+def build_report(
+    subject: Subject,
+    archives: Sequence[Archived],
+    passed: Pass,
+    selection: Selection,
+    settings: Settings = NO_THRESHOLDS,
+) -> Report:
+    """Build the report of what `count` found for the studies of a subject."""
+    sources = Sources(
+        subject.name,
+        tuple(archives),
+        samples={reason: facts.samples for reason, facts in passed.account.bad.items()},
+        since=selection.since,
+        until=selection.until,
+    )
+    tally, *more = passed.values
+    verification = more.pop(0) if subject.verify else None
+    comparison = None
+    if subject.other is not None:
+        compared = more.pop(0)
+        comparison = Compared(subject.other_name, compared.after, changes(compared, subject.topology, subject.other))
+    return reported(
+        subject.topology, tally, sources, now(), settings=settings,
+        findings=check(subject.topology, subject.expectations), verification=verification, comparison=comparison,
+    )  # fmt: skip
+
+
+def followed(path: str, mapping: Mapping) -> Archived:
+    """Describe an archive or a topic of Kafka for the report without reading it."""
+    if "://" in path:
+        return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
+    return Archived.of(detect(path, mapping))
+
+
+def now() -> int:
+    """Return the microseconds since 1970."""
+    return time.time_ns() // 1_000
