@@ -100,6 +100,7 @@ CASES: Final = [
 IDS: Final = [f"{case.format}: {next(iter(case.files))}" for case in CASES]
 TOPOLOGY: Final = "exchange x: fanout\nexchange orders: fanout\nqueue all\nx -> all\norders -> all\n"
 CONFIG: Final = """\
+http = "127.0.0.1:0"
 topology = "t.bindings"
 [sources.in]
 url = "archive:in"
