@@ -18,11 +18,31 @@ from exchange.display import escape_line, escape_lines
 __all__ = ["main"]
 
 
+GROUPS: Final = {
+    "Routing": ("route", "explain", "partition", "selector"),
+    "Topology files and brokers": ("check", "diff", "apply", "graph", "convert", "fmt"),
+    "Archives and audits": ("archive", "audit"),
+    "Bridge": ("bridge",),
+}
+"""Title -> the commands under it in ``hashstar --help``, in the order in which they are needed."""
+
+
 class Program(click.Group):
     """All commands. A bridge starts, and is started again, without what only the others need."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({**self.commands, **_others()})
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, by what they are used for."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in GROUPS.items():
+            commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
+            with formatter.section(title):
+                limit = formatter.width - 6 - width
+                formatter.write_dl([
+                    (f"{name:{width}}", command.get_short_help_str(limit)) for name, command in commands
+                ])  # fmt: skip
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self.commands.get(cmd_name) or _others().get(cmd_name)

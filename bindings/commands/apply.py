@@ -35,15 +35,17 @@ STOPPED: Final = 1
 
 
 @click.command("apply")
-@click.option("--vhost", help="The virtual host; else the address's, else the only one of the file.")
+@click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in FILE]")
 @click.option(
-    "--other-address", metavar="URL", help="AMQP, or the management API, if not at the usual port of the host."
+    "--other-address",
+    metavar="URL",
+    help="The other address (AMQP or management API), if not at its usual port of the same host.",
 )
 @click.option("--prune", is_flag=True, help="Also delete what the broker has and FILE does not.")
-@click.option("--replace", is_flag=True, help="Delete and declare again what cannot be changed in place.")
-@click.option("--force", is_flag=True, help="Delete queues though they have messages or consumers.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--replace", is_flag=True, help="Delete and redeclare what cannot be changed in place.")
+@click.option("--force", is_flag=True, help="Delete queues even if they have messages or consumers.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @timeout_option
 @click.argument("file", metavar="FILE")
 @click.argument("address", metavar="URL")
@@ -58,16 +60,18 @@ def apply_command(
     file: str,
     address: str,
 ) -> None:
-    """Make one virtual host of a live RabbitMQ have what FILE says: exchanges, queues, bindings and policies.
+    """Apply a topology to a live RabbitMQ broker.
 
-    FILE is a .bindings file or definitions. URL is http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], the management API,
-    or amqp(s)://...; both are needed, and the other one is looked for at the usual port of the same host. User and
-    password can also come from HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD.
+    One virtual host gets the exchanges, queues, bindings and policies of FILE, a .bindings file or definitions.json.
 
-    The plan is shown first, in an order that loses no message on the way; where that cannot be, it says so. Nothing is
-    deleted that FILE does not mention, bindings included, unless --prune says so; exclusive queues and what is named
-    amq. something are always left alone. It stops at the first thing that goes otherwise than planned, says what is
-    done and what is not, and can be run again: what is done already is no step any more.
+    URL is http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], the management API, or amqp(s)://... Both are needed; the
+    other one is expected at the usual port of the same host. User and password can also come from
+    HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD.
+
+    The plan is shown first, in an order that loses no message on the way; a step for which there is no such order is
+    marked. What FILE does not mention, bindings included, is deleted with --prune only; exclusive queues and names that
+    begin with amq. are never touched. The command stops at the first surprise and reports what is done and what is not.
+    It can be run again: what is done already is no step any more.
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """

@@ -36,11 +36,11 @@ FORMATS: Final = ("parquet", "jsonl")
 mapping_options: Final[list[Callable[[Any], Any]]] = [
     click.option(
         "--exchange", "exchange", metavar="WHERE", default="topic", show_default=True,
-        help="Of Kafka's and RocketMQ's records, what the exchange is: topic, key, tag, header:NAME or =TEXT.",
+        help="Exchange of Kafka's and RocketMQ's records: topic, key, tag, header:NAME or =TEXT.",
     ),
     click.option(
         "--routing-key", "routing_key", metavar="WHERE", default="key", show_default=True,
-        help="Of the same records, what the routing key is.",
+        help="Routing key of the same records.",
     ),
 ]  # fmt: skip
 
@@ -54,23 +54,25 @@ def with_mapping(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("archive")
 def archive_command() -> None:
-    """Look into archives of messages, and turn them into archives that are fast to audit."""
+    """Inspect archives of messages, and convert them to Parquet."""
 
 
 @archive_command.command("inspect")
 @with_mapping
+@click.option("--key", metavar="KEY", help="In a RocketMQ store: show the messages with this key or unique id.")
+@click.option("--topic", metavar="TOPIC", help="In a RocketMQ store: show this topic only.")
 @click.option(
-    "--key", metavar="KEY", help="Of a RocketMQ broker's store: show the messages with this key or unique id."
+    "--message-id", metavar="ID", help="In a RocketMQ store: show the message with this offset id or unique id."
 )
-@click.option("--topic", metavar="TOPIC", help="Of such a store: of this topic only.")
-@click.option("--message-id", metavar="ID", help="Of such a store: show the message with this offset id or unique id.")
-@click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.argument("path", metavar="PATH")
 def inspect_command(
     exchange: str, routing_key: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool,
     path: str,
 ) -> None:  # fmt: skip
-    """Tell what a file or folder holds: format, records, window of time, exchanges, what cannot be read, and bias.
+    """Show what an archive holds.
+
+    Its format, records, window of time, exchanges, what cannot be read, and bias.
 
     Of the store of a RocketMQ broker: its topics with their queues, offsets and tags, consumer groups, what is delayed,
     what does not fit together; or some of its messages.
@@ -101,17 +103,24 @@ def inspect_command(
 
 @archive_command.command("convert")
 @with_mapping
-@click.option("--to", "form", type=click.Choice(FORMATS), help="What to make; else OUT's name says.")
-@click.option("--max-bad", type=click.IntRange(0), metavar="N", help="Stop when more than N records cannot be read.")
+@click.option("--to", "form", type=click.Choice(FORMATS), help="Output format.  [default: by OUT's name]")
+@click.option(
+    "--max-bad",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Maximum number of unreadable records; more end the command with 1.",
+)
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 def convert_command(
     exchange: str, routing_key: str, form: str | None, max_bad: int | None, source: str, target: str
 ) -> None:
-    """Turn an archive into a folder of Parquet files by day, or into JSON lines if OUT ends with .jsonl or .jsonl.gz.
+    """Convert an archive to Parquet files by day, or to JSON lines.
 
-    OUT must not be there yet, and is there only when all is written. Records that cannot be read are reported and left
-    out; so is a file that is no archive, which counts as one.
+    JSON lines are written if OUT ends with .jsonl or .jsonl.gz.
+
+    OUT must not exist, and appears only when everything is written. Records that cannot be read are reported and left
+    out; a file that is no archive counts as one such record.
 
     Exit codes: 0 written; 1 more bad records than --max-bad, and nothing written; 2 bad usage or input, or no record
     that could be written.

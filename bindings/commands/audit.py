@@ -51,7 +51,9 @@ class _Audit(click.Group):
 
 @click.group("audit", cls=_Audit)
 def audit_command() -> None:
-    """Say what the messages of archives do in a topology: which bindings they use, and where messages go nowhere.
+    """Report what archived messages do in a topology.
+
+    Which bindings they use, which bindings are dead, and which messages no queue gets.
 
     hashstar audit -t orders.bindings archive/ is short for hashstar audit run; "audit run --help" has its options.
     """
@@ -60,16 +62,23 @@ def audit_command() -> None:
 @audit_command.command("run")
 @topology_options
 @with_mapping
-@click.option("--compare", metavar="SOURCE", help="Another topology: tell which of these messages it sends elsewhere.")
-@click.option("--verify", is_flag=True, help="Compare with what the broker did, where the archive knows that.")
-@click.option("--since", metavar="TIME", help="Only messages from this time on: 2026-11-01, or 2026-11-01T06:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only messages before this time.")
 @click.option(
-    "--archive-vhost", metavar="NAME", help="Messages of this virtual host; the topology's, * for all of them."
+    "--compare", metavar="SOURCE", help="Topology to compare with: report the messages that it routes differently."
 )
-@click.option("--max-bad", type=click.IntRange(0), metavar="N", help="Stop when more than N records cannot be read.")
+@click.option("--verify", is_flag=True, help="Compare with what the broker did, where the archive has recorded it.")
+@click.option("--since", metavar="TIME", help="Start of the window, inclusive: 2026-11-01, or 2026-11-01T06:00:00Z.")
+@click.option("--until", metavar="TIME", help="End of the window, exclusive.")
 @click.option(
-    "--keep-bad", type=click.Path(), metavar="DIR", help="Keep records that cannot be read in this new folder."
+    "--archive-vhost", metavar="NAME", help="Virtual host of the messages; * for all.  [default: the topology's]"
+)
+@click.option(
+    "--max-bad",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Maximum number of unreadable records; more end the command with 1.",
+)
+@click.option(
+    "--keep-bad", type=click.Path(), metavar="DIR", help="New folder for a copy of the records that cannot be read."
 )
 @spark_options
 @judging_options
@@ -93,13 +102,14 @@ def run_command(
     outputs: Outputs,
     archives: tuple[str, ...],
 ) -> None:
-    """Audit archives: files or folders of messages in any format that hashstar archive inspect knows.
+    """Audit archives.
 
-    ARCHIVE may also be a topic of Kafka, kafka://HOST:PORT/TOPIC, where Spark has its connector for that: --conf
+    ARCHIVE is a file or folder of messages, in any format that hashstar archive inspect knows.
+
+    ARCHIVE may also be a topic, kafka://HOST:PORT/TOPIC, if Spark has its connector for Kafka: --conf
     spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION.
 
-    Exit codes: 0 audited, and every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad
-    usage or input.
+    Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
     with failing():
         judge = judged.all()
@@ -141,7 +151,9 @@ def merge_command(
     outputs: Outputs,
     tallies: tuple[Path, ...],
 ) -> None:
-    """Report on tallies that audits saved with --save-tally, as if their archives were audited in one.
+    """Report on the sum of saved tallies.
+
+    TALLY is a file of --save-tally; the report is that of all their archives together.
 
     Exit codes: as hashstar audit run.
     """
@@ -176,9 +188,16 @@ def merge_command(
 @audit_command.command("follow")
 @topology_options
 @with_mapping
-@click.option("--state", required=True, metavar="DIR", help="Where counts are kept, and how far they go.")
-@click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Go on until Ctrl-C.")
-@click.option("--archive-vhost", metavar="NAME", help="Messages of this virtual host; the topology's, * for all.")
+@click.option("--state", required=True, metavar="DIR", help="Folder for the counts, and for how far they go.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Continue until Ctrl-C, looking for new records at this interval.",
+)
+@click.option(
+    "--archive-vhost", metavar="NAME", help="Virtual host of the messages; * for all.  [default: the topology's]"
+)
 @spark_options
 @judging_options
 @output_options
@@ -197,10 +216,11 @@ def follow_command(
     outputs: Outputs,
     archive: str,
 ) -> None:
-    """Audit what is new in an archive that grows, or in a topic, kafka://HOST:PORT/TOPIC, and report on all until now.
+    """Audit what is new in an archive that grows.
 
-    What was counted is kept in DIR: run it again, every night or after a crash, and it goes on where it was, and
-    each record counts once. With --every it stays, and writes --html, --json and so on anew whenever something came.
+    ARCHIVE may also be a topic, kafka://HOST:PORT/TOPIC; the report is about everything until now. The counts are kept
+    in --state: run the command again, every night or after a crash, and it continues there; each record counts once.
+    With --every it keeps running, and rewrites --html, --json and so on whenever there are new records.
 
     Exit codes: as hashstar audit run.
     """

@@ -106,37 +106,81 @@ def _gathered(
     return add
 
 
-spark_options = _gathered("where", Where, [
-    click.option("--master", metavar="URL", help="Where Spark runs, in its own notation; local[*]: here, all cores."),
-    click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://HOST:15002."),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, as spark-submit takes it."),
-    click.option(
-        "--no-spark", is_flag=True, help="Count in this process, on one core: the same numbers, no Java needed."
-    ),
-])  # fmt: skip
-judging_options = _gathered("judged", Judged, [
-    click.option(
-        "--settings", type=click.Path(path_type=Path), metavar="FILE",
-        help="Thresholds and ignored bindings; else [audit] of ./hashstar.toml or [tool.hashstar.audit] of "
-        "./pyproject.toml.",
-    ),
-    click.option("--fail-under", metavar="PERCENT", help="Of the bindings that can be hit, so many must be."),
-    click.option("--fail-under-messages", metavar="PERCENT", help="Of the messages, so many must be routed."),
-    click.option("--max-unroutable", metavar="N", help="So many messages may go nowhere: 100, or 0.5%."),
-    click.option("--stale-days", type=click.IntRange(1), metavar="N", help="A binding not seen for N days is stale."),
-])  # fmt: skip
-output_options = _gathered("outputs", Outputs, [
-    click.option(
-        "--format", "form", type=click.Choice(["text", "markdown", "json", "junit", "total"]), default="text",
-        show_default=True, help="What to print.",
-    ),
-    click.option("--all", "whole", is_flag=True, help="Print the lists of the text in full, not their first rows."),
-    click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write one page for a browser."),
-    click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JSON."),
-    click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write it as JUnit XML, for CI."),
-    click.option("--tables", type=click.Path(path_type=Path), metavar="DIR", help="Write its tables as Parquet."),
-    click.option("--save-tally", type=click.Path(path_type=Path), metavar="FILE", help="Keep the counts for a merge."),
-])  # fmt: skip
+spark_options = _gathered(
+    "where",
+    Where,
+    [
+        click.option(
+            "--master", metavar="URL", help="Master URL of Spark.  [default: local[*], all cores of this machine]"
+        ),
+        click.option("--remote", metavar="URL", help="Server of Spark Connect, sc://HOST:15002."),
+        click.option(
+            "--conf", multiple=True, metavar="KEY=VALUE", help="Setting of Spark, as for spark-submit; repeatable."
+        ),
+        click.option(
+            "--no-spark", is_flag=True, help="Count in this process, on one core: same numbers, no Java needed."
+        ),
+    ],
+)
+judging_options = _gathered(
+    "judged",
+    Judged,
+    [
+        click.option(
+            "--settings",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Thresholds and ignored bindings.  [default: [audit] of ./hashstar.toml, else [tool.hashstar.audit] "
+            "of ./pyproject.toml]",
+        ),
+        click.option(
+            "--fail-under", metavar="PERCENT", help="Minimum binding coverage: bindings hit, of those that can be."
+        ),
+        click.option(
+            "--fail-under-messages", metavar="PERCENT", help="Minimum message coverage: messages that reach a queue."
+        ),
+        click.option(
+            "--max-unroutable", metavar="N", help="Maximum number or share of unroutable messages: 100, or 0.5%."
+        ),
+        click.option(
+            "--stale-days",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Days without a message after which a binding is stale.  [default: 30]",
+        ),
+    ],
+)
+output_options = _gathered(
+    "outputs",
+    Outputs,
+    [
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(["text", "markdown", "json", "junit", "total"]),
+            default="text",
+            show_default=True,
+            help="Output format.",
+        ),
+        click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
+        click.option(
+            "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as one HTML page."
+        ),
+        click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JSON."),
+        click.option(
+            "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JUnit XML, for CI."
+        ),
+        click.option(
+            "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Write the report as Parquet tables."
+        ),
+        click.option(
+            "--save-tally",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Save the counts, for hashstar audit merge.",
+        ),
+    ],
+)
 
 
 def moment_of(option: str, text: str | None) -> int | None:

@@ -57,16 +57,25 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
 
 
 @click.command("check")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", help="How to tell it; text.")
-@click.option("--select", multiple=True, metavar="CODES", help="Only these: codes or their beginnings, as HS1,HS205.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these; the longer beginning counts.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True,
+              help="Output format.")  # fmt: skip
+@click.option(
+    "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    help="Do not report these; of --select and --ignore the longer prefix wins.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(list(SEVERITIES)),
     default="error",
-    help="End with 1 if there are such or graver; error.",
+    show_default=True,
+    help="Lowest severity that makes the exit code 1.",
 )
-@click.option("--vhost", help="This virtual host only.")
+@click.option("--vhost", help="Check this virtual host only.")
 @profile_option()
 @click.option(
     "--explain",
@@ -74,7 +83,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     callback=_explain,
     is_eager=True,
     expose_value=False,
-    help="Tell what CODE means, and end.",
+    help="Print the meaning of CODE, or of all codes with a prefix, and exit.",
 )
 @timeout_option
 @click.argument("source", metavar="TOPOLOGY")
@@ -87,15 +96,17 @@ def check_command(
     profile: str | None,
     source: str,
 ) -> None:
-    """Look for what is wrong in a topology, what most likely is, and what is worth knowing.
+    """Find mistakes in a topology.
+
+    Errors are wrong for sure, warnings most likely, notes are worth knowing.
 
     TOPOLOGY is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management
-    API, http://HOST:15672[/VHOST]. What a .bindings file expects of messages is checked, too.
+    API, http://HOST:15672[/VHOST]. The expectations of a .bindings file are checked, too.
 
-    Codes that are true of many sound topologies (HS205, unroutable keys) are looked for only when --select names them
-    in full: --select HS,HS205 adds one to the others. --explain HS lists all codes.
+    HS205 (unroutable keys), which many sound topologies have, is checked only when --select names it in full:
+    --select HS,HS205 adds it to the others. --explain HS lists all codes.
 
-    Exit codes: 0 nothing at or above --fail-on, 1 something, 2 bad usage or input.
+    Exit codes: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage or input.
     """
     try:
         selection = Selection(_codes(select), _codes(ignore))

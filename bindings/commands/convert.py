@@ -21,19 +21,24 @@ STDOUT: Final = "-"
 
 
 @click.command("convert")
-@click.option("--to", "form", type=click.Choice(FORMATS), help="What to make; else OUT's extension says, or the other.")
-@click.option("--vhost", help="This virtual host only.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Output format.  [default: by OUT's extension, else the one that IN is not]",
+)
+@click.option("--vhost", help="Convert this virtual host only.")
 @click.option(
     "--into",
     "base",
     metavar="FILE",
-    help="Definitions to put the topologies into; users, permissions, policies of operators and all else in them stay.",
+    help="Definitions to put the topologies into; users, permissions, operator policies and the rest of them are kept.",
 )
 @timeout_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", default=STDOUT)
 def convert_command(form: str | None, vhost: str | None, base: str | None, source: str, target: str) -> None:
-    """Turn a topology into RabbitMQ's definitions.json, or definitions into a .bindings file.
+    """Convert between .bindings files and definitions.json.
 
     IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
     http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not given.

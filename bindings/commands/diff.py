@@ -37,11 +37,13 @@ STATUS_SECONDS: Final = 0.2
 
 
 @click.command("diff")
-@click.option("--vhost", help="The virtual host; needed only where a source has several.")
+@click.option("--vhost", help="Virtual host; required only if a source has several.")
 @click.option(
-    "--messages", type=click.File("rb"), help="Messages as hashstar route takes them: tell which go elsewhere."
+    "--messages",
+    type=click.File("rb"),
+    help="JSON lines as hashstar route reads them: report those that A and B route differently.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @profile_option("the one that A names, else B, else the newest")
 @timeout_option
 @click.option(
@@ -49,13 +51,15 @@ STATUS_SECONDS: Final = 0.2
     type=click.FloatRange(min=0),
     default=BUDGET,
     metavar="SECONDS",
-    help="Maximum duration of the comparison; what is not decided by then is undecided [60].",
+    show_default=True,
+    help="Maximum duration of the comparison; the rest is reported as undecided.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["any", "lost", "gained"]),
     default="any",
-    help="What ends with 1: any difference, only lost messages, or only gained ones [any].",
+    show_default=True,
+    help="Differences that make the exit code 1: any, lost messages only, gained messages only.",
 )
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
@@ -69,7 +73,7 @@ def diff_command(
     before: str,
     after: str,
 ) -> None:
-    """Say how topology B differs from A: the plan from one to the other, and its meaning.
+    """Show the plan from topology A to B, and what it means.
 
     A and B are .bindings files, definitions.json (or .gz) or http://HOST:15672[/VHOST]. The plan is in an order that
     loses no message on the way. The meaning is, for each queue, the messages that it gains and loses, each with a

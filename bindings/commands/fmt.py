@@ -15,11 +15,13 @@ __all__ = ["fmt_command"]
 
 
 @click.command("fmt")
-@click.option("--check", is_flag=True, help="Change nothing; name the files that are not formatted, and end with 1.")
-@click.option("--stdout", is_flag=True, help="Print the formatted text and leave the files alone.")
+@click.option("--check", is_flag=True, help="Change nothing; list the files that are not formatted, and exit with 1.")
+@click.option("--stdout", is_flag=True, help="Print the formatted text instead of changing the files.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def fmt_command(check: bool, stdout: bool, files: tuple[str, ...]) -> None:
-    """Format .bindings files in place: indentation, spaces and blank lines; lines, comments and order stay.
+    """Format .bindings files in place.
+
+    Indentation, spaces and blank lines change; lines, comments and their order stay.
 
     With - as FILE, standard input is formatted to standard output. Exit codes: 0 fine, 1 with --check when a file is
     not formatted, 2 when one cannot be read.

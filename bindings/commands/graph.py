@@ -25,15 +25,20 @@ DEPTH: Final = 2
 
 
 @click.command("graph")
-@click.option("--vhost", help="The virtual host; needed only where the source has several.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="An .svg file, instead of text.")
-@click.option("--findings/--no-findings", default=True, help="Colour what hashstar check finds.")
-@click.option("--around", "centre", metavar="NAME", help="Only what is near this exchange or queue.")
+@click.option("--vhost", help="Virtual host; required only if the source has several.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write an .svg file instead of text."
+)
+@click.option(
+    "--findings/--no-findings", default=True, show_default=True, help="Colour the findings of hashstar check."
+)
+@click.option("--around", "centre", metavar="NAME", help="Draw only the neighbourhood of this exchange or queue.")
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
     default=DEPTH,
-    help="Maximum number of bindings between NAME and what is drawn [2].",
+    show_default=True,
+    help="Maximum number of bindings from NAME to what is drawn, with --around.",
 )
 @profile_option()
 @timeout_option
@@ -47,7 +52,9 @@ def graph_command(
     profile: str | None,
     source: str,
 ) -> None:
-    """Draw exchanges, bindings, queues and partitions; what check finds is coloured, and told in tooltips.
+    """Draw a topology, as text or as SVG.
+
+    It shows exchanges, bindings, queues and partitions; findings of the check are coloured and shown in tooltips.
 
     An alternate exchange with a question mark is in force only if a policy applies whose pattern is not understood
     here, or that has the priority of another one.

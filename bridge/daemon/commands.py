@@ -89,11 +89,11 @@ def _hold_hangups() -> list[int]:
 
 
 @bridge_command.command("check")
-@click.option("--offline", is_flag=True, help="Look at the file only, and connect to nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; docs/bridge.md describes it.")
+@click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, described in docs/bridge.md.")
 @click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
 def check_command(offline: bool, as_json: bool, config: Path) -> None:
-    """Find what is wrong with a configuration and with what it names.
+    """Check a configuration, and everything that it names.
 
     Looks at brokers from outside: no message is read or written, no group is joined, nothing is declared. It may run
     beside the bridge, and as often as you like.

@@ -50,18 +50,20 @@ def _list_strategies(context: click.Context, _: click.Parameter, wanted: bool) -
 
 @click.command("partition")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_strategies,
-              help="Name every strategy, whom it mirrors, what it promises and what that costs.")  # fmt: skip
-@click.option("--partitioner", "-p", required=True, metavar="STRATEGY", help="kafka.murmur2; --list names them all.")
+              help="List the strategies: the client mirrored, the promise and its cost.")  # fmt: skip
+@click.option(
+    "--partitioner", "-p", required=True, metavar="STRATEGY", help="Partitioning strategy, such as kafka.murmur2."
+)
 @click.option("--partitions", "-n", required=True, metavar="PARTITIONS",
-              help="How many: 12. RocketMQ: broker-a:4,broker-b:4, in the order of the queue list. Super streams: "
-              "names. Kafka's leaders, where they matter: b1@rack-1:6,b2@rack-2:6.")  # fmt: skip
-@click.option("--by", metavar="KEY", help="The lines are messages, and this part of each is its key: routing_key, "
-              'word 2, header "name", property message_id, body "/json/pointer".')  # fmt: skip
+              help="Number of partitions: 12. RocketMQ: queues by broker, broker-a:4,broker-b:4, in the order of "
+              "the queue list. Super streams: names. Kafka with leaders: b1@rack-1:6,b2@rack-2:6.")  # fmt: skip
+@click.option("--by", metavar="KEY", help="Read the lines as messages, and take this as the key: routing_key, word 2, "
+              'header "name", property message_id, body "/json/pointer".')  # fmt: skip
 @click.option("--to", "changes", multiple=True, metavar="CHANGE", help="Report what moves with other PARTITIONS, "
-              "another STRATEGY, or lost=BROKER; can be given several times.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="With --to: the report as one JSON object.")
-@click.option("--seed", type=int, help="Choose also where the key does not decide, as one producer with this chance; "
-              'fields "size" (bytes appended) and "time" (milliseconds) of the lines move it on.')  # fmt: skip
+              "another STRATEGY, or lost=BROKER; repeatable.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="With --to: print the report as one JSON object.")
+@click.option("--seed", type=int, help="Seed for choices that the key does not decide, made as by one producer, whose "
+              'state follows the fields "size" (bytes appended) and "time" (milliseconds).')  # fmt: skip
 @click.argument("file", type=click.File("rb"), default="-")
 def partition_command(
     partitioner: str,
@@ -72,11 +74,11 @@ def partition_command(
     seed: int | None,
     file: IO[bytes],
 ) -> None:
-    """Say which partition the named client would choose: a line of JSON each in, the same with "partition" out.
+    """Compute the partition that a given client would choose.
 
-    In: {"key": "order-1"}; other fields stay as they are. A key is null, a string, {"!bytes": "<base64>"},
-    {"!long": 5}, {"!signedint": 5} (Java's Integer) or another typed value. Out: "partition" is Kafka's number, or what
-    else its system calls the partition; null, with the reason as "rule", where the key does not decide.
+    In: JSON lines such as {"key": "order-1"}; other fields are kept. A key is null, a string, {"!bytes": "<base64>"},
+    {"!long": 5}, {"!signedint": 5} (Java's Integer) or another typed value. Out: the same lines with "partition",
+    the number or name of the partition; null, with the reason as "rule", where the key does not decide.
     """
     try:
         before = _way(partitioner, partitions)

@@ -54,9 +54,9 @@ def commands(load: Load) -> list[click.Command]:
 
     @click.command("route")
     @topology_options
-    @click.option("--seed", type=int, help="Make the random exchange types choose the same way every time.")
-    @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, go on, and exit with 1.")
-    @click.option("--line-buffered", is_flag=True, help="Write each line at once, for a pipe that is being watched.")
+    @click.option("--seed", type=int, help="Seed for random exchanges, to make results reproducible.")
+    @click.option("--skip-bad", is_flag=True, help="Answer bad lines with their error, continue, and exit with 1.")
+    @click.option("--line-buffered", is_flag=True, help="Write each line at once.")
     @click.argument("file", type=click.File("rb"), default="-")
     def route_command(
         source: str,
@@ -67,19 +67,19 @@ def commands(load: Load) -> list[click.Command]:
         line_buffered: bool,
         file: IO[bytes],
     ) -> None:
-        """Route messages: a line of JSON each in, a line of JSON each out, in the same order.
+        """Route messages: JSON lines in, JSON lines out.
 
         In, also gzipped: {"exchange": "orders", "routing_key": "order.eu.created", "headers": {...}, "properties":
-        {...}}. Other fields are ignored with a warning; one that a slip made of these, such as "routingKey", is an
-        error. Blank lines have no answer.
+        {...}}. Other fields are ignored with a warning; a misspelled one, such as "routingKey", is an error.
+        There is one line out for each line in, in the same order; blank lines have none.
 
-        Out: {"exchange", "routing_key", "queues", "unroutable"}, the queues sorted; and "undecided", with the names
-        of exchanges whose type is unknown, where there are any ("unroutable" is then null if it depends on them);
-        "partitions", where queues are partitioned: queue -> partition, null where the key does not decide. AMQP types
+        Out: {"exchange", "routing_key", "queues", "unroutable"}, with sorted queues. "undecided" lists exchanges of
+        unknown type on the way; "unroutable" is null if it depends on them. "partitions" maps partitioned queues to
+        their partition, null where the key does not decide. AMQP types
         that JSON lacks are written {"!timestamp": 5}, {"!short": 1} and so on.
 
-        The first line that cannot be routed ends the command with 2; with --skip-bad, {"error": ...} stands in the
-        place of its answer.
+        The first line that cannot be routed ends the command with exit code 2; with --skip-bad its answer is
+        {"error": ...}.
         """
         if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
             raise click.UsageError("the topology and the messages cannot both come from standard input")
@@ -107,14 +107,19 @@ def commands(load: Load) -> list[click.Command]:
     @click.command("explain")
     @topology_options
     @click.option(
-        "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+        "--header", "-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header: JSON, else text; repeatable."
     )
     @click.option(
-        "--property", "-P", "properties", multiple=True, metavar="NAME=VALUE", help="VALUE is JSON, else a string."
+        "--property",
+        "-P",
+        "properties",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Property: JSON, else text; repeatable.",
     )
-    @click.option("--body", default="", help="The body, for queues partitioned by a field of it.")
-    @click.option("--queue", "-q", help="Say why this queue does, or does not, get the message.")
-    @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+    @click.option("--body", default="", help="Body of the message, for queues partitioned by one of its fields.")
+    @click.option("--queue", "-q", help="Explain why this queue gets the message, or does not.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
     @click.argument("exchange")
     @click.argument("routing_key", default="")
     def explain_command(
@@ -129,7 +134,9 @@ def commands(load: Load) -> list[click.Command]:
         exchange: str,
         routing_key: str,
     ) -> None:
-        """Explain where one message goes and why: EXCHANGE is its exchange ("" the default one).
+        """Explain where one message goes, and why.
+
+        EXCHANGE is the exchange that it is published to, "" for the default exchange.
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
@@ -178,8 +185,8 @@ def profile_option(
         "--profile",
         type=ProfileType(),
         metavar="RELEASE",
-        help="The release of RabbitMQ whose rules hold, as 4.1 or rabbitmq-3.10; 3.10 is the oldest "
-        f"[default: {default}].",
+        help="RabbitMQ release whose rules apply, such as 4.1 or rabbitmq-3.10; 3.10 is the oldest.  "
+        f"[default: {default}]",
     )
 
 
@@ -188,7 +195,7 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         timeout_option,
         profile_option(),
-        click.option("--vhost", help="The virtual host; needed only where the file has several."),
+        click.option("--vhost", help="Virtual host; required only if the source has several."),
         click.option(
             "--topology",
             "-t",
@@ -197,7 +204,7 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "source",
             required=True,
             metavar="SOURCE",
-            help="A .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].",
+            help="Topology: a .bindings file, definitions.json[.gz], - or http://HOST:15672[/VHOST].",
         ),
     ):
         command = option(command)

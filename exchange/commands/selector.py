@@ -21,16 +21,16 @@ NO_MATCH: Final = 1
 
 @click.group("selector")
 def selector_command() -> None:
-    """RocketMQ's selectors: SQL92 filters on properties, and tags."""
+    """Check and evaluate RocketMQ's selectors: SQL92 and tags."""
 
 
 def _options(command: Any) -> Any:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text."),
-        click.option("--exact", is_flag=True, help="Read as the broker does, which stops where it cannot go on."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."),
+        click.option("--exact", is_flag=True, help="Read as the broker does: ignore what it does not parse."),
         click.option("--release", type=click.Choice(list(RELEASES)), default=LATEST, show_default=True,
-                     help="RocketMQ's language since this release."),
-        click.option("--tags", "by_tags", is_flag=True, help="EXPRESSION is a subscription by tags: a || b."),
+                     help="RocketMQ release whose language is used."),
+        click.option("--tags", "by_tags", is_flag=True, help="Read EXPRESSION as a subscription by tags: a || b."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -40,9 +40,11 @@ def _options(command: Any) -> Any:
 @_options
 @click.argument("expression")
 def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_json: bool) -> None:
-    """Say whether a broker takes EXPRESSION, and which parts of it never match or mean something else.
+    """Check a selector as a broker would read it.
 
-    Exit code 0: it is fine; 1: it is taken, and there are remarks; 2: it is refused.
+    Reports mistakes, and parts of EXPRESSION that never match or mean something else than they seem to.
+
+    Exit codes: 0 fine; 1 accepted, with remarks; 2 refused.
     """
     selector = _parsed(expression, by_tags, release, exact)
     remarks = selector.remarks if isinstance(selector, Selector) else ()
@@ -62,14 +64,18 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
 
 @selector_command.command("match")
 @_options
-@click.option("--property", "-P", "given", multiple=True, metavar="NAME=VALUE", help="A property of the message.")
+@click.option(
+    "--property", "-P", "given", multiple=True, metavar="NAME=VALUE", help="Property of the message; repeatable."
+)
 @click.argument("expression")
 def match_command(
     expression: str, given: tuple[str, ...], by_tags: bool, release: str, exact: bool, as_json: bool
 ) -> None:
-    """Say whether EXPRESSION takes a message with these properties, and what each part of it comes to.
+    """Evaluate a selector for one message.
 
-    The tag of a message is its property TAGS. Exit code 0: it does; 1: it does not; 2: EXPRESSION is refused.
+    Shows whether EXPRESSION selects a message with these properties, and the value of each part.
+
+    The tag of a message is its property TAGS. Exit codes: 0 it matches; 1 it does not match; 2 EXPRESSION is refused.
     """
     selector = _parsed(expression, by_tags, release, exact)
     try:

@@ -1,0 +1,66 @@
+"""What ``--help`` prints: commands by use, whole first lines, plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from bridge.cli import GROUPS, hashstar
+
+COLUMNS = 80
+DIALECT = re.compile(r"\b(told|tells?|so many|whoever|whom|graver|belied|of it|how to)\b", flags=re.IGNORECASE)
+
+
+def commands(context: click.Context) -> Iterator[click.Context]:
+    """Yield the contexts of a command and of all commands below it."""
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            assert command is not None
+            yield from commands(click.Context(command, parent=context, info_name=name, terminal_width=COLUMNS))
+
+
+CONTEXTS = list(commands(click.Context(hashstar, info_name="hashstar", terminal_width=COLUMNS)))
+EVERY = pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.command_path)
+
+
+def test_every_command_is_in_one_group() -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    assert sorted(names) == hashstar.list_commands(CONTEXTS[0])
+
+
+def test_the_list_of_commands_is_by_use() -> None:
+    titles = re.findall(r"^(\w.*):$", CONTEXTS[0].get_help(), flags=re.MULTILINE)
+    assert titles == ["Options", *GROUPS]
+
+
+@EVERY
+def test_first_lines_are_whole(context: click.Context) -> None:
+    assert [
+        line for line in context.get_help().splitlines() if line.endswith("...") and not line.startswith("Usage")
+    ] == []
+    assert all(len(line) <= COLUMNS for line in context.get_help().splitlines())
+
+
+@EVERY
+def test_every_option_has_a_help_text_in_plain_english(context: click.Context) -> None:
+    options = [option for option in context.command.params if isinstance(option, click.Option) and not option.hidden]
+    assert [option.name for option in options if not option.help] == []
+    assert all(option.help is not None and option.help[0].isupper() for option in options)
+    assert DIALECT.search(context.get_help()) is None
+
+
+@EVERY
+def test_defaults_are_in_brackets(context: click.Context) -> None:
+    """Of all options that have a value by default, other than flags and the empty text."""
+    values = [
+        option
+        for option in context.command.params
+        if isinstance(option, click.Option) and not option.is_flag and option.default and not option.multiple
+        and not callable(option.default) and "Sentinel" not in repr(type(option.default))
+    ]  # fmt: skip
+    assert [option.name for option in values if not option.show_default] == []
