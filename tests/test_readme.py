@@ -1,46 +1,52 @@
-"""The README tells the truth: every snippet runs and prints what is shown, every command does what is said."""
+"""The README and the guides are true: every snippet runs and prints what is shown, every command exists."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tarfile
+import tomllib
 from pathlib import Path
-from typing import NamedTuple
 
+import click
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+from bindings.report.settings import load_settings
+from bridge.cli import hashstar
+from tests.recorders.golden import GOLDEN
+from tests.support.pages import PAGES, ROOT, Block, blocks, commands
 
-
-class Block(NamedTuple):
-    """A fenced block: its language, its text, and the text of an output block right after it."""
-
-    language: str
-    text: str
-    output: str | None
-
-
-def blocks() -> list[Block]:
-    """The fenced blocks of the README, outputs with what prints them."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-    return [
-        Block(language, text, found[i + 1][1] if i + 1 < len(found) and found[i + 1][0] == "text" else None)
-        for i, (language, text) in enumerate(found)
-        if language != "text"
-    ]
+# docs/bindings.md has stricter tests of its own: tests/bindings/sources/test_language_docs.py.
+BLOCKS = [block for page in PAGES if page.name != "bindings.md" for block in blocks(page)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+PYTEST = [block for block in PYTHON if "def test_" in block.text]
+ROCKETMQ = [block for block in PYTHON if "await " in block.text]
+"""They need a broker: tests/bridge/rocketmq/test_rocketmq_guide_live.py runs them."""
+SPARK = [block for block in PYTHON if "spark." in block.text]
+"""They need Spark: tests/bindings/audit/test_guide.py runs them."""
+WHOLE = [block for block in PYTHON if block not in PYTEST + ROCKETMQ + SPARK]
+CONSOLE = [(block, *each) for block in BLOCKS if block.language == "console" for each in commands(block)]
+MAKE = [command for _, command, _ in CONSOLE if command.startswith("make ")]
+PIP = [command for _, command, _ in CONSOLE if command.startswith("pip install ")]
+SHOWN = [
+    (block, command, output)
+    for block, command, output in CONSOLE
+    if output is not None and command not in MAKE + PIP
+]  # fmt: skip
+ADAPTED = [command for _, command, output in CONSOLE if output is None and command not in MAKE + PIP]
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command as the README's reader would, with this environment's programs first."""
+    """Run a command as the reader would, with this environment's programs first."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "python" and "def test_" not in b.text])
+@pytest.mark.parametrize("block", WHOLE, ids=str)
 def test_a_snippet_runs_and_prints_what_is_shown(block: Block) -> None:
     """Each Python snippet is whole: it runs alone, and what it prints is the output shown after it."""
     result = run(sys.executable, "-W", "error", "-c", block.text)
@@ -48,7 +54,7 @@ def test_a_snippet_runs_and_prints_what_is_shown(block: Block) -> None:
     assert result.stdout == (block.output or "")
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "python" and "def test_" in b.text])
+@pytest.mark.parametrize("block", PYTEST, ids=str)
 def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
     """The example of a user's test passes with the plugin, from the repository's folder."""
     text = block.text.replace('"examples/', f'"{ROOT}/examples/')
@@ -58,47 +64,105 @@ def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
     assert "1 passed" in result.stdout
 
 
-def commands() -> list[tuple[str, str]]:
-    """The commands of the console blocks, each with the output shown for it."""
-    found: list[tuple[str, str]] = []
-    for block in blocks():
-        if block.language == "console":
-            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                command, _, output = part.partition("\n")
-                found.append((command, output))
-    return found
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which docs/rocketmq.md is: it has a broker's store directory, ``store``."""
+    folder = tmp_path_factory.mktemp("rocketmq")
+    with tarfile.open(GOLDEN / "rocketmq-log-5.5.0.tar.gz") as kept:
+        kept.extractall(folder / "store", filter="data")
+    return folder
 
 
-@pytest.mark.parametrize(("command", "output"), commands())
-def test_a_command_does_what_is_shown(command: str, output: str) -> None:
-    """A command prints what is shown; of make's targets, which would run these tests again, the recipe is looked at."""
-    if command.startswith("make "):
-        result = run("make", "--dry-run", command.removeprefix("make "))
-        assert result.returncode == 0, result.stderr
-        module = {"make demo": "-m examples.demo", "make test": "-m pytest"}[command]
-        assert module in result.stdout
-        return
-    result = run("bash", "-c", command)
-    assert (result.stdout, result.stderr) == (output, "")
-    assert result.returncode == 0
+@pytest.mark.parametrize(("block", "command", "output"), SHOWN, ids=[f"{block} {text}" for block, text, _ in SHOWN])
+def test_a_command_prints_what_is_shown(block: Block, command: str, output: str, store: Path) -> None:
+    """Its output is the one shown, where ``...`` stands for any lines; it ends with 0, or 1 for an answer "no"."""
+    result = run("bash", "-c", command, cwd=store if block.page == "docs/rocketmq.md" else ROOT)
+    pattern = ".*\n".join(re.escape(part) for part in output.split("...\n"))
+    assert re.fullmatch(pattern, result.stdout, flags=re.DOTALL), result.stdout
+    assert result.stderr == ""
+    assert result.returncode in ((0, 1) if command.startswith("hashstar selector") else (0,))
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "bindings"])
-def test_a_topology_is_as_it_is_told(block: Block, tmp_path: Path) -> None:
-    """It is formatted, and its expectations hold: nothing graver than a warning is found."""
+@pytest.mark.parametrize("command", sorted(set(MAKE)))
+def test_a_target_of_make_is_there(command: str) -> None:
+    """Only its recipe is looked at: some would run these tests again, others need brokers."""
+    result = run("bash", "-c", command.replace("make ", "make --dry-run ", 1))
+    assert result.returncode == 0, result.stderr
+    assert {"make demo": "-m examples.demo", "make test": "-m pytest"}.get(command, "") in result.stdout
+    assert result.stdout
+
+
+@pytest.mark.parametrize("command", sorted(set(PIP)))
+def test_an_installation_names_extras_that_are_there(command: str) -> None:
+    """What stands in brackets is in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    [extras] = re.findall(r"\.\[(.*)\]", command)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("command", sorted(set(ADAPTED)))
+def test_a_command_to_adapt_has_the_options_that_it_shows(command: str) -> None:
+    """The files that it names are the reader's; commands, options and files of ours are there."""
+    program, *arguments = shlex.split(command)
+    if program == "hashstar":
+        current: click.Command = hashstar
+        context = click.Context(current)
+        while isinstance(current, click.Group):
+            if current.get_command(context, arguments[0]) is None and current.name == "audit":
+                arguments.insert(0, "run")  # the command that `hashstar audit` is short for
+            found = current.get_command(context, arguments.pop(0))
+            assert found is not None, command
+            current, context = found, click.Context(found, parent=context)
+        current.make_parser(context).parse_args(arguments)  # raises for an option that is not there
+    else:
+        assert program in {"pip", "spark-submit", "python", "export", "ruff"}, command
+        assert [name for name in arguments if name.startswith("examples/") and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "bindings"], ids=str)
+def test_a_topology_is_as_shown(block: Block, tmp_path: Path) -> None:
+    """It is formatted, and its expectations hold: nothing more severe than a warning is found."""
     (tmp_path / "readme.bindings").write_text(block.text)
     for command in (("fmt", "--check"), ("check",)):
         result = run("hashstar", *command, str(tmp_path / "readme.bindings"))
         assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_bridge_is_the_one_of_the_guide() -> None:
-    """Which tests/bridge/daemon/test_daemon_live.py runs between real brokers."""
-    [block] = [b for b in blocks() if b.language == "toml"]
-    assert f"```toml\n{block.text}```" in (ROOT / "docs" / "bridge.md").read_text("utf-8")
+def test_the_bridge_of_the_readme_is_the_one_of_the_guide_without_dead_letters() -> None:
+    """The guide's runs between real brokers, in tests/bridge/daemon/test_daemon_live.py."""
+    [short] = [block.text for block in BLOCKS if block.language == "toml" and block.page == "README.md"]
+    [guide] = [block.text for block in BLOCKS if block.language == "toml" and block.page == "docs/bridge.md"]
+    assert guide.startswith(f"{short}\n[dead_letters]")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/bridge.md"])
+def test_the_bridge_is_a_right_configuration(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside its topology, with its password in the environment."""
+    [text] = [block.text for block in BLOCKS if block.language == "toml" and block.page == page]
+    (tmp_path / "bridge.toml").write_text(text)
+    (tmp_path / "shop.bindings").write_text((ROOT / "examples/bridge/shop.bindings").read_text())
+    monkeypatch.setenv("BRIDGE_PASSWORD", "hush")
+    result = run("hashstar", "bridge", "check", "--offline", "bridge.toml", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_settings_of_the_audit_are_right(tmp_path: Path) -> None:
+    """They have a threshold for everything, one for an exchange, and an ignored binding."""
+    [text] = [block.text for block in BLOCKS if block.language == "toml" and block.page == "docs/audit.md"]
+    (tmp_path / "hashstar.toml").write_text(text)
+    settings = load_settings(tmp_path / "hashstar.toml")
+    assert settings.limits.fail_under == 90
+    assert (len(settings.exchanges), len(settings.ignore)) == (1, 1)
 
 
 def test_all_kinds_of_blocks_are_tested() -> None:
-    """No block escapes by its language."""
-    assert {block.language for block in blocks()} == {"python", "console", "bindings", "toml"}
-    assert len(commands()) >= 4
+    """No block escapes by its language or its page."""
+    drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
+    assert drawn == {"docs/architecture.md", "docs/bridge.md"}  # diagrams, and the form of what `bridge check` prints
+    assert {block.language for block in BLOCKS} == {"python", "console", "bindings", "toml", "text", "mermaid"}
+    assert {block.page for block in ROCKETMQ} == {"docs/rocketmq.md"}
+    assert {block.page for block in SPARK} == {"docs/audit.md"}
+    assert {block.page for block in BLOCKS if block.language == "toml"} == {
+        "README.md", "docs/audit.md", "docs/bridge.md",
+    }  # fmt: skip
+    assert len(SHOWN) >= 13

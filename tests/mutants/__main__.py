@@ -33,7 +33,9 @@ from tests.mutants.survivors import SURVIVORS
 
 ROOT: Final = Path(__file__).parents[2]
 AIMED: Final = [*EXCHANGE, *BRIDGE, *BINDINGS]
-KEPT: Final = ("exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", "README.md")
+KEPT: Final = (
+    "exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md",
+)  # fmt: skip
 """What tests read."""
 PYTEST: Final = (
     "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not live",
