@@ -214,12 +214,12 @@ def test_a_slip_in_the_name_of_a_field_is_an_error(
     path.write_text(json.dumps({"exchange": "x", "routing_key": "k.1", "time": 5, "Queue": "q"}))
     result = in_here("route", "-d", definitions, str(path))
     assert result.returncode == 0
-    assert result.stderr.endswith('\nfields that are ignored: "Queue", "time"\n')
+    assert result.stderr.endswith('\nignored fields: "Queue", "time"\n')
     message = {key: value for key, value in {"exchange": "x", "routing_key": "k.1"}.items() if key != meant}
     path.write_text(json.dumps({**message, name: {} if meant == "headers" else "k.1"}))
     result = in_here("route", "-d", definitions, str(path))
     assert result.returncode == 2
-    assert f'in.jsonl:1: "{name}" is no field of a message: "{meant}" is' in result.stderr
+    assert f'in.jsonl:1: "{name}" is not a field of a message; did you mean "{meant}"?' in result.stderr
 
 
 def test_messages_are_read_gzipped_and_with_a_byte_order_mark(

@@ -69,7 +69,7 @@ def must_be_new(folder: str | None) -> None:
         return
     path = Path(folder)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise InputError(f"{folder}: is there already; remove it or choose another name")
+        raise InputError(f"{folder}: exists already; remove it or choose another name")
 
 
 def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:

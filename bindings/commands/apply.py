@@ -126,7 +126,7 @@ def apply_command(
     _listed("still different:", left)
     if left:
         _stop(f"{_steps(len(todo.steps))} done, and the broker has something else all the same; run it again")
-    echo_line(f"applied: {_steps(len(todo.steps))}; the broker has what the plan wanted")
+    echo_line(f"applied: {_steps(len(todo.steps))}; the broker now matches the plan")
 
 
 def _open(file: str, vhost: str | None) -> Source:
@@ -148,7 +148,7 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:
-        echo_line(f"  and {len(lines) - MEANING_LINES} more lines: hashstar diff tells all")
+        echo_line(f"  and {len(lines) - MEANING_LINES} more lines; hashstar diff prints all")
 
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:
@@ -161,14 +161,18 @@ def _show_unknown(before: Topology, wanted: Topology) -> None:
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if told:
-        echo_line(f"left alone, though the file does not have it: {told} (--prune deletes)")
+        echo_line(f"kept, although the file does not have it: {told} (--prune deletes)")
 
 
 def _ask(todo: Plan, yes: bool) -> None:
     if yes:
         return
     if not _at_terminal():
-        fail(InputError("nobody to ask: there is no terminal; --yes carries the plan out, --dry-run only shows it"))
+        fail(
+            InputError(
+                "cannot ask for confirmation without a terminal; --yes applies the plan, --dry-run only shows it"
+            )
+        )
     dangerous = sum(step.danger is not None for step in todo.steps)
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
     if not click.confirm(f"carry out {_steps(len(todo.steps))}{warned}?"):

@@ -275,7 +275,7 @@ def _write_lines(lines: Iterator[str], target: Path) -> None:
 
 def _must_be_new(target: Path) -> None:
     if target.exists():
-        raise InputError(f"{target}: is there already; remove it or choose another name")
+        raise InputError(f"{target}: exists already; remove it or choose another name")
 
 
 def _remove(folder: Path) -> None:

@@ -229,7 +229,7 @@ def follow_command(
         given = open_source(source, vhost, seconds=seconds_to_answer())
         need_arrow()
         if where.no_spark:
-            raise InputError("--no-spark: following is Spark's; hashstar audit run counts without it")
+            raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
         from bindings.archive.mapping import Mapping
         from bindings.audit.run import Subject, build_report, followed
         from bindings.audit.selection import Selection

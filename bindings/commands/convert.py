@@ -51,7 +51,7 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
         warn(given)
         form = form or _form_of(target) or ("definitions" if isinstance(given.content, Document) else "bindings")
         if base is not None and form == "bindings":
-            raise InputError("--into is for making definitions; a .bindings file has no users or permissions")
+            raise InputError("--into is for definitions only; a .bindings file has no users or permissions")
         result = _definitions(given, vhost, base) if form == "definitions" else _document(given, vhost)
         if target == STDOUT:
             sys.stdout.buffer.write(result.dump().encode())
@@ -79,7 +79,7 @@ def _definitions(given: Source, vhost: str | None, base: str | None) -> Definiti
         return given.content
     into = None if base is None else open_source(base, seconds=seconds_to_answer()).content
     if isinstance(into, Document):
-        raise InputError(f"{base}: --into wants definitions, and this is a .bindings file")
+        raise InputError(f"{base}: --into needs definitions, and this is a .bindings file")
     return _document(given, vhost).definitions(into)
 
 
@@ -88,4 +88,4 @@ def _tell_left_out(definitions: Definitions, name: str) -> None:
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())
         echo_line(f"left out, as a .bindings file has no place for them: {listed}", err=True)
-        echo_line(f"to keep them on the way back: hashstar convert --into {name} ...", err=True)
+        echo_line(f"to keep them when converting back: hashstar convert --into {name} ...", err=True)

@@ -83,7 +83,7 @@ def _inner(table: Any, keys: tuple[str, ...]) -> Any:
 
 def _table(found: Any, place: _Place) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
-        raise place.error(f"this is to be a table, not {_told(found)}")
+        raise place.error(f"expected a table, not {_told(found)}")
     return found
 
 
@@ -92,7 +92,7 @@ def _only(table: Mapping[str, Any], place: _Place, known: tuple[str, ...]) -> No
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"; is {near[0]} meant?" if near else f"; there are {', '.join(known)}"
-            raise place.at(name).error(f"there is no such setting{hint}")
+            raise place.at(name).error(f"unknown setting{hint}")
 
 
 def _limits(table: Mapping[str, Any], place: _Place, names: tuple[str, ...]) -> Limits:
@@ -102,16 +102,14 @@ def _limits(table: Mapping[str, Any], place: _Place, names: tuple[str, ...]) -> 
 def _percentage(value: Any, place: _Place) -> Decimal:
     number = _number(value)
     if number is None or not 0 <= number <= 100:
-        raise place.error(f"this is to be a number of per cent, 0 to 100, not {_told(value)}")
+        raise place.error(f"expected a percentage from 0 to 100, not {_told(value)}")
     return number
 
 
 def _ratio(value: Any, place: _Place) -> Decimal:
     number = _number(value)
     if number is None or number < 1:
-        raise place.error(
-            f"this is to be the fullest partition divided by the mean, a number from 1 on, not {_told(value)}"
-        )
+        raise place.error(f"expected the fullest partition divided by the mean, a number from 1, not {_told(value)}")
     return number
 
 
@@ -119,7 +117,7 @@ def _most(value: Any, place: _Place) -> Any:
     text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     limit = most(text)
     if limit is None:
-        raise place.error(f'this is to be a whole number, as 100, or a share, as "0.5%", not {_told(value)}')
+        raise place.error(f'expected a whole number such as 100, or a share such as "0.5%", not {_told(value)}')
     return limit
 
 
@@ -149,7 +147,7 @@ def _globs(
 
 def _ignores(found: Any, place: _Place) -> tuple[Ignore, ...]:
     if not isinstance(found, list):
-        raise place.error("this is to be a list of tables, [[audit.ignore]] one after the other")
+        raise place.error("expected a list of tables, each under [[audit.ignore]]")
     return tuple([_ignore(each, _Place(place.file, f"{place.key}[{n}]")) for n, each in enumerate(found)])
 
 
@@ -158,14 +156,14 @@ def _ignore(found: Any, place: _Place) -> Ignore:
     globs = ("source", "destination", "pattern")
     _only(table, place, (*globs, "reason", "until"))
     if not any(name in table for name in globs):
-        raise place.error("this says of no binding; give source, destination or pattern, each a glob")
+        raise place.error("names no binding; give source, destination or pattern, each a glob")
     for name in (*globs, "reason"):
         if name in table and not (isinstance(table[name], str) and (name != "reason" or table[name].strip())):
-            raise place.at(name).error(f"this is to be a text, not {_told(table[name])}")
+            raise place.at(name).error(f"expected a text, not {_told(table[name])}")
     if "reason" not in table:
-        raise place.error('there is no reason; say why these bindings are silent: reason = "..."')
+        raise place.error('reason is missing; write why these bindings are silent: reason = "..."')
     if "until" not in table:
-        raise place.error("there is no day on which to look again; say until = 2030-12-31")
+        raise place.error("until is missing; write the day on which to look again: until = 2030-12-31")
     source, destination, pattern = [table.get(name, "*") for name in globs]
     return Ignore(source, destination, pattern, table["reason"].strip(), _day(table["until"], place.at("until")))
 
@@ -178,13 +176,13 @@ def _day(value: Any, place: _Place) -> date:
             pass
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
-    raise place.error(f"this is to be a day, as 2030-12-31, not {_told(value)}")
+    raise place.error(f"expected a day such as 2030-12-31, not {_told(value)}")
 
 
 def _whole(table: Mapping[str, Any], place: _Place, name: str, usual: int, least: int, greatest: int) -> int:
     value = table.get(name, usual)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= greatest:
-        raise place.at(name).error(f"this is to be a whole number from {least} to {greatest:,}, not {_told(value)}")
+        raise place.at(name).error(f"expected a whole number from {least} to {greatest:,}, not {_told(value)}")
     return value
 
 

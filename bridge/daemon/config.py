@@ -98,7 +98,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     described, inlets = _read_sources(table, mistakes, policy, topology)
     shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
     if workers > 1 and not shared and len(inlets) == len(described):
-        mistakes.keep(table.error("workers", "its sources are archives, and those are read by one; write workers = 1"))
+        mistakes.keep(table.error("workers", "all sources are archives, which one worker reads; write workers = 1"))
     if worker is not None and worker > 1:
         inlets = shared
     described_targets, writing, targets = _read_targets(table, mistakes, described, topology)
@@ -176,7 +176,7 @@ def _read_targets(
     for name, each in described.items():
         with mistakes.kept():
             if name in sources or name == DEAD_LETTERS:
-                raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics tell them by it")
+                raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them")
             named[name], queues = target_of(name, each)
             for queue in queues:
                 with mistakes.kept(queue):

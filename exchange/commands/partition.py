@@ -85,7 +85,7 @@ def partition_command(
         source = key_from(by) if by is not None else None
         lines = _lines(file, source)
         if changes and seed is not None:
-            raise InputError("--seed is for choosing where the key does not decide, and --to compares what keys decide")
+            raise InputError("--seed and --to cannot be combined: --to compares only what keys decide")
         if changes:
             _report(lines, before, _changed(before, changes), as_json)
         else:
@@ -158,7 +158,7 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number that JSON has")
+        raise ValueError(f"{text[:40]} is not a number in JSON")
     return number
 
 

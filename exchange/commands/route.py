@@ -98,7 +98,7 @@ def commands(load: Load) -> list[click.Command]:
         if notes.ignored:
             names = ", ".join(map(json.dumps, sorted(notes.ignored)[:LISTED]))
             more = f" and {len(notes.ignored) - LISTED} more" if len(notes.ignored) > LISTED else ""
-            click.echo(escape_lines(f"fields that are ignored: {names}{more}"), err=True)
+            click.echo(escape_lines(f"ignored fields: {names}{more}"), err=True)
         if notes.bad:
             found = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
             click.echo(escape_lines(f"{found} {notes.first}"), err=True)
@@ -244,7 +244,7 @@ def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
         except (InputError, BrokerError) as error:
             place = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if not notes.go_on:
-                raise InputError(f"{place}\n--skip-bad goes on after such a line") from None
+                raise InputError(f"{place}\n--skip-bad continues after such a line") from None
             notes.bad += 1
             notes.first = notes.first or place
             yield json_line({"error": str(error)})
@@ -262,7 +262,7 @@ def _check_fields(value: dict[str, Any], notes: _Notes) -> None:
     for name in value.keys() - FIELDS:
         meant = MEANT.get(name.casefold().replace("_", "").replace("-", "").replace(" ", ""))
         if meant is not None and meant not in value:
-            raise InputError(f"{json.dumps(name)} is no field of a message: {json.dumps(meant)} is")
+            raise InputError(f"{json.dumps(name)} is not a field of a message; did you mean {json.dumps(meant)}?")
         if len(notes.ignored) < REMEMBERED_LINES:
             notes.ignored.add(name)
 
@@ -307,7 +307,7 @@ def _field(option: str, given: str) -> tuple[str, Any]:
     name, separator, text = given.partition("=")
     if not separator:
         raise InputError(
-            f"{option} {_clipped(given)!r}: NAME=VALUE is wanted; for one without a value, {_clipped(given)}=null"
+            f"{option} {_clipped(given)!r}: expected NAME=VALUE; for one without a value, {_clipped(given)}=null"
         )
     _check_short(name, f"the name of {option}")
     try:

@@ -93,7 +93,7 @@ def match_command(
         if isinstance(selector, Selector):
             click.echo(explanation.describe(parts))
         elif not matches and _sent(selector, properties)["sent"]:
-            click.echo("the broker sends it, as its tag has the hash of another; the client drops it")
+            click.echo("the broker sends it, as its tag has the same hash as another; the client drops it")
     sys.exit(0 if matches else NO_MATCH)
 
 
@@ -117,5 +117,5 @@ def _parsed(expression: str, by_tags: bool, release: str, exact: bool) -> Select
 def _property(given: str) -> tuple[str, str]:
     name, separator, value = given.partition("=")
     if not separator:
-        raise InputError(f"--property {given!r}: NAME=VALUE is wanted")
+        raise InputError(f"--property {given!r}: expected NAME=VALUE")
     return name, value

@@ -134,7 +134,7 @@ def test_more_bad_records_than_allowed_stop_it_and_nothing_is_written(tmp_path: 
         assert "more than 2 bad records" in result.stderr
     assert run("convert", "--max-bad", "3", path, tmp_path / "own").exit_code == 0
     result = run("convert", path, tmp_path / "own")
-    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+    assert (result.exit_code, "exists already" in result.stderr) == (2, True)
 
 
 def test_a_mapping_that_is_none_is_bad_usage(tmp_path: Path) -> None:

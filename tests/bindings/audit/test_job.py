@@ -235,7 +235,7 @@ def test_bad_records_are_counted_and_kept_aside(spark: SparkSession, spoilt: Pat
     kept = [json.loads(line) for path in sorted(aside.iterdir()) for line in path.read_text().splitlines()]
     assert sorted(each["offset"] for each in kept) == sorted(b.offset for f in account.bad.values() for b in f.samples)
     assert {each["source"] for each in kept} == {str(spoilt)}
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         run(spark, archive, [COVERAGE], keep_bad=str(aside))
 
 
