@@ -221,22 +221,21 @@ TABLE: Final = (
          "ask for an integer: the time in milliseconds"),
     # 6xx: kinds of exchanges
     Rule("HS601", "unknown-type", "warning",
-         "The type of the exchange is none that RabbitMQ has by itself, and none that is known here: where its "
-         "messages go cannot be told.",
+         "The type of the exchange is neither built into RabbitMQ nor known here: how it routes is undecided.",
          "make sure that the plugin is enabled on the broker"),
     Rule("HS602", "refused-exchange", "error",
          "RabbitMQ refuses to declare this exchange.",
-         "change what it complains of"),
+         "correct what the message names"),
     Rule("HS603", "refused-binding", "error",
          "RabbitMQ refuses this binding.",
-         "change what it complains of"),
+         "correct what the message names"),
     Rule("HS604", "ignored-weight", "warning",
          "A consistent hash exchange has one place for each destination: of several bindings of the same destination "
          "the first counts, and the weights of the others are ignored.",
          "keep one binding, with the sum of the weights"),
     Rule("HS605", "refused-queue", "error",
          "RabbitMQ refuses to declare this queue: an argument is not valid, or its type does not have it.",
-         "change what it complains of, or name the release that is meant with --profile"),
+         "correct what the message names, or name the release that is meant with --profile"),
     # 7xx: policies
     Rule("HS701", "bad-expression", "warning",
          "RabbitMQ refuses the pattern of the policy, which is no regular expression for PCRE: it applies to nothing.",
@@ -245,9 +244,9 @@ TABLE: Final = (
          "The policy matches no exchange or queue that there is. It may be for some that come and go.",
          "remove it, or correct its pattern or what it applies to"),
     Rule("HS703", "shadowed-policy", "warning",
-         "For all that the policy matches, another of higher priority is in force. Policies do not add up: of those "
+         "Wherever the policy matches, another one of higher priority is in force. Policies do not add up: of those "
          "that match, one counts.",
-         "remove it, raise its priority, or put what it says into the other one"),
+         "remove it, raise its priority, or move its definition into the other one"),
     Rule("HS704", "equal-priority", "warning",
          "Policies of the same priority match the same name. Which of them counts is not defined.",
          "give them different priorities, or patterns that do not meet"),
@@ -262,7 +261,7 @@ TABLE: Final = (
     Rule("HS707", "refused-policy", "error",
          "RabbitMQ refuses the settings of this policy: a value is not valid, or the release does not know them. "
          "Those of mirrored queues, ha-*, are gone since 4.0.",
-         "change what it complains of, or name the release that is meant with --profile"),
+         "correct what the message names, or name the release that is meant with --profile"),
     # 8xx: expectations
     Rule("HS801", "failed-expectation", "error",
          "What is expected of a message does not come true.",

@@ -16,13 +16,13 @@ __all__ = ["caveats"]
 
 BIASES: Final = {
     "SURVIVORS": (
-        "{paths}: survivors only. What reached the queues or topics it was taken from is in it and nothing else. So it "
-        "says nothing of unroutable messages or message coverage, and a dead binding may lead to a queue not taken."
+        "{paths}: survivors only. It holds only what reached the queues or topics it was taken from. So it shows "
+        "no unroutable messages and no message coverage, and a dead binding may lead to a queue that is not in it."
     ),
     "SAMPLE": (
         "{paths}: a sample. Counts are lower bounds, and a dead binding may be one whose messages were not picked."
     ),
-    "UNKNOWN": "{paths}: nothing in it tells how it was taken, so it may be everything, survivors only, or a sample.",
+    "UNKNOWN": "{paths}: how it was taken is not recorded, so it may be everything, survivors only, or a sample.",
 }
 """A bias's name -> what it means for the numbers; an archive with everything needs no word."""
 
@@ -49,7 +49,7 @@ def caveats(report: Report) -> Iterator[str]:
             "messages are too high. For numbers that are right audit the folder of one queue."
         )
     if audited.tallies and not audited.archives:
-        yield "The tallies do not tell how their archives were taken: everything, survivors only, or a sample."
+        yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
     if records.bad_records:
         bad = f"{counted(records.bad_records, 'record')} of {records.read:,}"
         yield f"{bad} ({percent(records.bad_records, records.read, 2)} %) could not be read and are not counted."
@@ -62,12 +62,12 @@ def caveats(report: Report) -> Iterator[str]:
         yield f"{untimed} They are in no timeline, and first and last seen are of the others."
     if totals.undecided:
         yield (
-            f"Of {counted(totals.undecided, 'message')} it cannot be told whether a queue got them: chance decides, or "
-            "an exchange whose type is unknown here."
+            f"The routing of {counted(totals.undecided, 'message')} is undecided: it depends on chance, or on an "
+            "exchange of unknown type."
         )
     missing = report.summary.states["not eligible"]
     if missing:
         yield (
-            f"{counted(missing, 'binding')} cannot be hit: source or destination does not exist, or nobody knows the "
-            "source's type here. They are not counted in binding coverage."
+            f"{counted(missing, 'binding')} cannot be hit: source or destination does not exist, or the source's type "
+            "is unknown. They are not counted in binding coverage."
         )

@@ -287,8 +287,8 @@ def _of_nothing(
 def _expired(use: IgnoreUse) -> Gate:
     entry = use.entry
     told = (
-        f"to ignore {entry} ({entry.reason}) was said until {entry.until}: look whether it still holds, and give a "
-        "later day or remove the entry"
+        f"the entry for {entry} ({entry.reason}) was valid until {entry.until}: check whether it still holds, and "
+        "give a later day or remove the entry"
     )
     return Gate("ignore", str(entry), "", str(entry.until), "expired", False, told)
 

@@ -156,7 +156,7 @@ class _Reader:
                     self._budget.repeat(terms.tokens[0])
                 first = known.setdefault(binding, line)
                 if first != line:
-                    self._again.append((line, f"this binding is there already, from line {first}"))
+                    self._again.append((line, f"this binding exists already, from line {first}"))
         elif rule == "expect":
             self._here.expectations.extend(declare.expectations(node, terms))
         elif rule == "vhost":
@@ -180,7 +180,7 @@ class _Reader:
     def _set_profile(self, terms: Terms, position: int) -> None:
         name, token = terms.text(position), terms.tokens[position]
         if self._profile is not None:
-            raise Mistake("the profile is said already; a file has one", token)
+            raise Mistake("the profile is given already; a file has one", token)
         self._profile = profile_said(name)
         if self._profile is None:
             raise Mistake(f"no profile {name!r}; there are {RELEASES}", token)

@@ -49,7 +49,9 @@ def is_address(where: str) -> bool:
 def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
     """Ask whoever sits at the terminal. Raises InputError when nobody does."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"{address}: it wants a user and a password, and nobody is here to be asked: set {LOGIN}")
+        raise InputError(
+            f"{address}: it requires a user and a password, and there is no terminal to ask for them: set {LOGIN}"
+        )
     try:
         if user is None:
             sys.stderr.write(f"user for {address}: ")
@@ -223,7 +225,7 @@ def _trouble(error: Exception) -> str:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names a file of authorities"
     if isinstance(reason, ssl.SSLError):
-        return f"it does not speak TLS as it should ({reason.reason}); is it http:// and not https://?"
+        return f"TLS failed ({reason.reason}); is it http:// and not https://?"
     if isinstance(reason, http.client.HTTPException | ConnectionError):
-        return "what answers does not speak HTTP; the management API is at port 15672 as a rule, AMQP at 5672"
+        return "the answer is not HTTP; the management API is usually at port 15672, AMQP at 5672"
     return str(reason)

@@ -202,7 +202,7 @@ class Health:
     def _asked(self) -> tuple[tuple[str, bool, str, str], ...]:
         return (
             ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
-            ("draining", self._pump.draining, "stopping when all that was read is settled", ""),
+            ("draining", self._pump.draining, "stopping when everything that was read is settled", ""),
         )
 
     def look(self) -> None:
@@ -255,7 +255,7 @@ class Health:
         except Exception as error:  # noqa: BLE001  what an endpoint cannot say about itself is trouble as well
             trouble = f"its state cannot be read: {error!r}"
         if trouble is not None:
-            found.add(name, "trouble", trouble, way_out="look at the broker; the bridge goes on when it does")
+            found.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
         return trouble is None
 
     def _look_at_target(self, outlet: OutletLike, found: _Found, now: float) -> TargetState:

@@ -210,7 +210,7 @@ class Journal:
             self.tell_rarely("warning", "filter fails", (*where.values(),), **where, **_of(delivery))
         elif source not in self._filtering:
             self._filtering.add(source)
-            self.tell("info", "filtered", source=source, reason=kind, only="the first is told", **_of(delivery))
+            self.tell("info", "filtered", source=source, reason=kind, only="the first is logged", **_of(delivery))
 
     def ended(self, source: str) -> None:
         self.tell("info", "ended", source=source)

@@ -198,7 +198,9 @@ class _Writer:
         rows.sort(key=lambda row: (-row.use.exposure, row.use.number))
         if not rows:
             return
-        yield heading("Dead bindings", f"{len(rows):,}; at most such a share of messages matches, with 95 % confidence")
+        yield heading(
+            "Dead bindings", f"{len(rows):,}; at most the given share of messages matches, with 95 % confidence"
+        )
         table = columns(">matched", ">at most", "binding")
         for row in rows[: self._listed]:
             use = row.use
@@ -336,7 +338,7 @@ class _Writer:
         rest = {
             "in queues that chance may have picked": found.possible,
             "through exchanges of unknown type": found.undecided,
-            "of which the archive does not tell": found.unknown,
+            "whose routing the archive has not recorded": found.unknown,
         }
         told = "".join([f"; {count:,} {what}" for what, count in rest.items() if count])
         agreed = Text(f"{found.agreed:,} went where they should, {found.different:,} elsewhere{told}")
@@ -383,7 +385,7 @@ class _Writer:
         rows = sorted(self._report.findings, key=lambda row: (GRAVITY[row.finding.rule.severity], row.evidence == ""))
         if not rows:
             return
-        yield heading("Findings of hashstar check, and what the traffic says of them", "")
+        yield heading("Findings of hashstar check, with the evidence of the traffic", "")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")

@@ -55,7 +55,7 @@ def _without_block(loop: Statement) -> Mistake:
 
 def _misplaced(statement: Statement, indent: int) -> Mistake:
     message = (
-        f"indented by {statement.indent}, where {indent} is wanted: only what goes on with the line above, "
+        f"indented by {statement.indent}, where {indent} is expected: only what continues the line above, "
         "or is repeated by a for, is indented further"
     )
     return Mistake(message, statement.tokens[0])

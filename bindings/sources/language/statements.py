@@ -93,7 +93,7 @@ class _Attributes:
         fields = dict(said or {})
         for key, value in decode_table(self.terms.entries(self.arguments)).items():
             if key in fields:
-                raise Mistake(f"{key!r} is said twice", self._token(key))
+                raise Mistake(f"{key!r} is given twice", self._token(key))
             fields[key] = value
         return FieldTable(fields) if fields else EMPTY
 
@@ -119,7 +119,7 @@ class _Attributes:
 
     def _once(self, first: bool, word: str, token: Token) -> None:
         if not first:
-            raise Mistake(f"{word} is said twice", token)
+            raise Mistake(f"{word} is given twice", token)
 
     def _token(self, key: str) -> Token:
         positions = [argument.children[0] for argument in self.arguments]
@@ -248,7 +248,7 @@ def _condition(node: Node, terms: Terms) -> FieldTable:
     fields = terms.fields(table)
     if word != "with":
         if "x-match" in fields:
-            raise Mistake(f"{word} says x-match already; with {{ ... }} leaves it to you", token)
+            raise Mistake(f"{word} gives x-match already; with {{ ... }} takes yours", token)
         fields = {"x-match": word, **fields}
     return FieldTable(fields) if fields else EMPTY
 

@@ -124,10 +124,12 @@ def _mistake(tokens: Sequence[Token], position: int, accepted: Iterable[str]) ->
         return Mistake(f"a policy is for exchanges, queues or all: did you mean {wrong.text}s?", wrong)
     if wrong.kind in KEYWORD_KINDS and "NAME" in accepted:
         if wrong.line != tokens[0].line and position and tokens[position - 1].line != wrong.line:
-            return Mistake("a line that is indented goes on with the statement above it; this one begins anew", wrong)
+            return Mistake(
+                "an indented line continues the statement above it, and this one begins a new statement", wrong
+            )
         return Mistake(f"{wrong.text} is a word of the language; as a name it is written {quoted(wrong.text)}", wrong)
     if wrong.line != tokens[0].line and wrong.kind in KEYWORD_KINDS:
-        return Mistake("a line that is indented goes on with the statement above it; this one begins anew", wrong)
+        return Mistake("an indented line continues the statement above it, and this one begins a new statement", wrong)
     if _is_key(tokens, position, accepted):
         bare = tokens[position - 1]
         return Mistake(f"a routing key is written in quotes: {quoted(bare.text)}", bare)

@@ -235,7 +235,7 @@ def test_warnings_have_lines() -> None:
         "line 6",
         "line 5.pattern",
     ]
-    assert document.warnings[0] == "line 4: this binding is there already, from line 3"
+    assert document.warnings[0] == "line 4: this binding exists already, from line 3"
 
 
 MISTAKES = [
@@ -247,8 +247,8 @@ MISTAKES = [
     ("exchange orders: internal", 1, 18, "the type of the exchange comes first, as in: exchange orders: topic, internal"),
     ("exchange orders: topic, durabel", 1, 25, "an exchange is not 'durabel'; did you mean durable?"),
     ("exchange orders: topic, alternate = x", 1, 25, 'write alternate NAME; for an argument of this name, "alternate" = ...'),
-    ("exchange orders: topic, alternate a, alternate b", 1, 38, "alternate is said twice"),
-    ('exchange e: topic, alternate a, alternate-exchange = "b"', 1, 33, "'alternate-exchange' is said twice"),
+    ("exchange orders: topic, alternate a, alternate b", 1, 38, "alternate is given twice"),
+    ('exchange e: topic, alternate a, alternate-exchange = "b"', 1, 33, "'alternate-exchange' is given twice"),
     ("exchange e: topic, partitioned kafka.murmur2 over 3", 1, 20, "an exchange cannot be partitioned; queues can"),
     ("exchange amq.topic: topic", 1, 10, "every virtual host has the exchange 'amq.topic'; it is not declared"),
     ("queue billing: quorom", 1, 16, "did you mean quorum?"),
@@ -271,7 +271,7 @@ MISTAKES = [
     ("queue q: x = [1,\n    2\nqueue r", 1, 14, "'[' is never closed; ']' is missing"),
     ("docs -> print: all { format: 1 }", 1, 28, "expected '=', as in: { format = \"pdf\", pages = 2 }"),
     ("docs -> print: al { format = 1 }", 1, 16, "no condition 'al'; did you mean all?"),
-    ('docs -> print: all { x-match = "any" }', 1, 16, "all says x-match already"),
+    ('docs -> print: all { x-match = "any" }', 1, 16, "all gives x-match already"),
     ("orders -> billing: order.created", 1, 20, 'a routing key is written in quotes: "order.created"'),
     ("orders -> billing: order.*", 1, 26, "a routing key is written in quotes, and so is a name with * in it"),
     ("orders -> billing: #", 1, 19, "expected a routing key in quotes (a # without quotes begins a comment)"),
@@ -302,14 +302,14 @@ MISTAKES = [
     ("for r in a, b:", 1, 1, "for repeats nothing"),
     ("for r in a, b\n    queue {r}", 1, 14, "expected ':', as in: for region in regions:"),
     ("for r in a, b:\n    queue q", 2, 11, "queue 'q' is declared already, in line 2 (where r is b)"),
-    ("queue a\n  queue b", 2, 3, "a line that is indented goes on with the statement above it; this one begins anew"),
-    ("queue a\n\n  queue b", 3, 3, "indented by 2, where 0 is wanted"),
-    ("for r in a:\n    queue a\n  queue b", 3, 3, "indented by 2, where 0 is wanted"),
+    ("queue a\n  queue b", 2, 3, "an indented line continues the statement above it, and this one begins a new statement"),
+    ("queue a\n\n  queue b", 3, 3, "indented by 2, where 0 is expected"),
+    ("for r in a:\n    queue a\n  queue b", 3, 3, "indented by 2, where 0 is expected"),
     ("let r = 1\nlet r = 2", 2, 5, "r has values already, from line 1"),
     ("let 1x = a", 1, 5, "'1x' cannot be a variable"),
     ("let r = 5..1", 1, 9, "a range goes up"),
     ("profile rabbitmq-4", 1, 9, "no profile 'rabbitmq-4'; there are rabbitmq-3.10, "),
-    ("profile rabbitmq-4.0\nprofile rabbitmq-4.0", 2, 9, "the profile is said already"),
+    ("profile rabbitmq-4.0\nprofile rabbitmq-4.0", 2, 9, "the profile is given already"),
     ('expect orders "x" unroutabel', 1, 19, "no outcome 'unroutabel'; did you mean unroutable?"),
     ('expect orders "x" unroutable a', 1, 19, "unroutable stands alone"),
     ('expect orders "x" includes', 1, 19, "includes needs the names of queues"),

@@ -234,7 +234,7 @@ def test_nobody_is_asked_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(InputError) as caught:
         open_source("http://127.0.0.1:1")
-    assert str(caught.value).startswith("http://127.0.0.1:1: it wants a user and a password")
+    assert str(caught.value).startswith("http://127.0.0.1:1: it requires a user and a password")
     assert LOGIN in str(caught.value)
     with pytest.raises(InputError):
         ask_at_terminal("http://h", "ann")
@@ -296,7 +296,7 @@ def test_a_port_that_speaks_something_else_is_told() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(InputError, match="does not speak HTTP; the management API is at port 15672 as a rule"):
+        with pytest.raises(InputError, match="the answer is not HTTP; the management API is usually at port 15672"):
             open_source(f"http://a:b@127.0.0.1:{port}")
         thread.join()
 

@@ -113,7 +113,7 @@ async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_drain
     pump.resume()
     pump.stop()
     code, _, told = await asked(address, "/ready")
-    assert (code, lines(told)) == (503, ["stopping when all that was read is settled (draining)"])
+    assert (code, lines(told)) == (503, ["stopping when everything that was read is settled (draining)"])
     assert (await asked(address, "/live"))[0] == 200
     web.stop()
 

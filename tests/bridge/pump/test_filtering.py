@@ -174,7 +174,7 @@ def test_the_journal_tells_the_first_only_and_each_comparison_that_fails() -> No
         journal.filtered("s", Delivery(Message("e", "k"), origin="o"), reason)
     lines = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines == [
-        'info    filtered source=s reason="no match" only="the first is told" origin=o exchange=e routing_key=k',
+        'info    filtered source=s reason="no match" only="the first is logged" origin=o exchange=e routing_key=k',
         'warning filter fails source=s comparison="price > 10" origin=o exchange=e routing_key=k',
         'warning filter fails source=s comparison="n = 5" origin=o exchange=e routing_key=k',
     ]
