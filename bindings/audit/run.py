@@ -96,7 +96,7 @@ class Traffic:
     def check(self, *, spark: bool, keep_bad: str | None) -> None:
         """Raise InputError if there are topics, and no Spark to read them, or bad records to keep."""
         if self.topics and (not spark or keep_bad is not None):
-            raise InputError(f"{self.topics[0]}: topics are read by Spark alone, without --no-spark and --keep-bad")
+            raise InputError(f"{self.topics[0]}: a topic can be read by Spark only, without --no-spark and --keep-bad")
 
     @property
     def described(self) -> tuple[Archived, ...]:

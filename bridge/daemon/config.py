@@ -176,7 +176,9 @@ def _read_targets(
     for name, each in described.items():
         with mistakes.kept():
             if name in sources or name == DEAD_LETTERS:
-                raise table.error(f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them")
+                raise table.error(
+                    f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them"
+                )
             named[name], queues = target_of(name, each)
             for queue in queues:
                 with mistakes.kept(queue):

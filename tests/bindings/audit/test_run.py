@@ -59,5 +59,5 @@ def test_a_topology_may_be_a_value_and_archives_may_be_paths(files: tuple[str, s
 
 
 def test_topics_ask_for_a_session_of_spark(files: tuple[str, str, str]) -> None:
-    with pytest.raises(InputError, match="topics are read by Spark alone"):
+    with pytest.raises(InputError, match="a topic can be read by Spark only"):
         audit(files[0], "kafka://127.0.0.1:1/orders")
