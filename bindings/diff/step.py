@@ -87,12 +87,15 @@ class State:
         """
         done: list[Step] = []
         gone: list[Change] = []
+        later: list[Part] = []
         for planned in unit:
             step = planned
             try:
                 changes = self.apply(step)
             except BrokerError as error:
-                if not self._comes_later(step, unit, wanted):
+                if self._comes_later(step, unit, wanted):
+                    later.append(step.part)
+                else:
                     refused.append((step, error))
                 continue
             lost = [name for name in _gone_along(changes, step) if name in wanted.exchanges]
@@ -101,10 +104,10 @@ class State:
             if changes:
                 done.append(step)
             gone += [change for change in changes if not change.added]
-        return done + self._restored(gone, wanted)
+        return done + self._restored([*[change.part for change in gone], *later], wanted, refused)
 
-    def _restored(self, gone: list[Change], wanted: Topology) -> list[Step]:
-        parts = [change.part for change in gone]
+    def _restored(self, parts: list[Part], wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
+        # The parts are those that went, and bindings that could not be made as an end of theirs had gone.
         exchanges = [part for part in parts if isinstance(part, Exchange) and wanted.exchanges.get(part.name) == part]
         if not exchanges:
             return []
@@ -114,8 +117,11 @@ class State:
         for part in parts:
             if isinstance(part, Binding) and part in wanted.bindings and self._has_ends(part):
                 step = Step(True, part, why)
-                if self.apply(step):
-                    done.append(step)
+                try:
+                    if self.apply(step):
+                        done.append(step)
+                except BrokerError as error:  # its exchange was of another type when it was made
+                    refused.append((step, error))
         return done
 
     def _comes_later(self, step: Step, unit: Unit, wanted: Topology) -> bool:
