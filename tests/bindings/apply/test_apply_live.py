@@ -360,7 +360,7 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(place:
     assert place.run(some(), "--dry-run").exit_code == 0
     result = place.run(some())
     assert result.exit_code == 2
-    assert "there is no terminal" in result.output
+    assert "cannot ask for confirmation without a terminal" in result.output
     assert not place.topology(Topology()).queues
 
 
