@@ -205,7 +205,8 @@ def test_every_leak_and_bypass_without_circles_is_found(topology: Topology) -> N
     findings = check(topology)
     told = {f.code for f in findings} & {"HS201", "HS202", "HS206", "HS207", "HS301", "HS302", "HS303", "HS305"}
     router = open_to_all(topology)
-    entered = entered_in(topology)
+    never = {f.part.name for f in findings if f.code == "HS304" and isinstance(f.part, Exchange)}  # takes its alternate
+    entered = entered_in(topology) - never
     for exchange in topology.exchanges.values():
         if not told and "alternate-exchange" in exchange.arguments and exchange.name in entered:
             assert not any(router.route(Message(exchange.name, key)).unroutable for key in KEYS)
