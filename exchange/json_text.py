@@ -109,9 +109,9 @@ UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 def check_text(text: str) -> None:
     """Raise JsonFault for a half of a surrogate pair, unless it stands for a byte (see `BYTES`)."""
     if "\\ud" in text or "\\uD" in text:
-        for found in ESCAPE.finditer(text):
-            if found[1] is not None and int(found[1][1:], 16) not in BYTES:
-                raise JsonFault(Fault(found.start(), HALF, found[0]))
+        half = _find_half(text)
+        if half is not None:
+            raise JsonFault(half)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def find_fault(text: str) -> Fault | None:
         first = token[0][0]
         if first == '"':
             before = token
-            for found in ESCAPE.finditer(token[0]) if "\\u" in token[0] else ():
-                if found[1] is not None and int(found[1][1:], 16) not in BYTES:
-                    return Fault(token.start() + found.start(), HALF, found[0])
+            half = _find_half(token[0]) if "\\u" in token[0] else None
+            if half is not None:
+                return half._replace(place=token.start() + half.place)
         elif first == ":":
             known = names[-1] if names else None
             if known is not None and before is not None:
@@ -165,6 +165,13 @@ def find_fault(text: str) -> Fault | None:
                 names.pop()
         elif reason := _reason_of_number(token[0]):
             return Fault(token.start(), reason, clip_line(token[0], SHOWN))
+    return None
+
+
+def _find_half(text: str) -> Fault | None:
+    for found in ESCAPE.finditer(text):
+        if found[1] is not None and int(found[1][1:], 16) not in BYTES:
+            return Fault(found.start(), HALF, found[0])
     return None
 
 
