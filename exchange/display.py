@@ -8,9 +8,10 @@ command prints for people goes through `escape_line`, and nothing else decides w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["clip_line", "dump_json", "escape_line", "escape_lines"]
+__all__ = ["clip_line", "count_noun", "dump_json", "escape_line", "escape_lines", "list_some"]
 
 
 def escape_line(text: str) -> str:
@@ -43,3 +44,20 @@ def dump_json(value: Any) -> str:
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else dumps(c)[1:-1] for c in text])
+
+
+def count_noun(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun: ``1 queue``, ``2,000 queues``; ``nouns`` is a plural that is not ``noun`` + s."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def list_some(texts: Sequence[str], most: int, last: str = "") -> str:
+    """Return ``a, b, c``, or the first ``most`` texts and the number of the others: ``a, b and 7 more``.
+
+    ``last`` joins the last text of a whole list, as in ``a, b or c``.
+    """
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most:,} more"
+    if last and len(texts) > 1:
+        return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
+    return ", ".join(texts)

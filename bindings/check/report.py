@@ -10,7 +10,7 @@ from bindings.check.finding import SEVERITIES, Finding, Part, Severity
 from exchange.entities.entities import Binding
 from exchange.field_json import encode_table
 
-__all__ = ["Report", "VhostFindings", "counted", "finding_json", "part_json"]
+__all__ = ["Report", "VhostFindings", "finding_json", "part_json"]
 
 
 class VhostFindings(NamedTuple):
@@ -42,11 +42,6 @@ class Report(NamedTuple):
         """How many there are, from the gravest on."""
         found = Counter(finding.rule.severity for _, finding in self.findings())
         return {severity: found[severity] for severity in reversed(SEVERITIES)}
-
-
-def counted(number: int, what: str) -> str:
-    """``1 error``, ``2 errors``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bindings.check.report import counted
 from bindings.commands.archive_store import inspect_a_store
 from bindings.commands.messages import fail
 from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment
 from exchange.commands.console import echo_line
-from exchange.display import escape_line
+from exchange.display import count_noun, escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def convert_command(
     except HashstarError as error:
         fail(error)
     _tell_bad(found)
-    echo_line(f"{target}: {counted(found.records, 'record')}", err=True)
+    echo_line(f"{target}: {count_noun(found.records, 'record')}", err=True)
 
 
 class _TooManyBad(Exception):
@@ -293,11 +292,11 @@ def _why_nothing(found: Inspection) -> str:
     if not found.bad:
         return "there are no records in it"
     reason, count = found.bad.most_common(1)[0]
-    return f"no record can be audited; of {counted(count, 'record')}: {reason}"
+    return f"no record can be audited; of {count_noun(count, 'record')}: {reason}"
 
 
 def _lines(archive: Archive, found: Inspection) -> Iterator[str]:
-    yield f"{archive.path}: {', '.join(archive.names)}; {counted(len(archive.files), 'file')}"
+    yield f"{archive.path}: {', '.join(archive.names)}; {count_noun(len(archive.files), 'file')}"
     if archive.others:
         more = f" and {len(archive.others) - 3} more" if len(archive.others) > 3 else ""
         yield f"not read, as they are no archive: {', '.join(archive.others[:3])}{more}"

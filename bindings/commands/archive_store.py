@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bindings.check.report import counted
 from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment
 from exchange.commands.console import echo_line
-from exchange.display import clip_line, escape_line
+from exchange.display import clip_line, count_noun, escape_line
 from exchange.errors import HashstarError, InputError
 
 if TYPE_CHECKING:
@@ -80,11 +79,11 @@ def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
         yield f"not read, as they are in RocksDB: {name}"
     log = store.log
     yield (
-        f"commit log: {counted(len(log.files), 'file')}, bytes {log.begin:,} to {found.log_end:,}; "
-        f"{counted(found.records, 'record')}, stored {_window(found.first_stored, found.last_stored)}"
+        f"commit log: {count_noun(len(log.files), 'file')}, bytes {log.begin:,} to {found.log_end:,}; "
+        f"{count_noun(found.records, 'record')}, stored {_window(found.first_stored, found.last_stored)}"
     )
-    behind = f"; {counted(found.behind_index, 'message')} behind it" if found.behind_index else ""
-    yield f"index: {counted(len(store.index), 'file')}, {counted(found.keys, 'key')}{behind}"
+    behind = f"; {count_noun(found.behind_index, 'message')} behind it" if found.behind_index else ""
+    yield f"index: {count_noun(len(store.index), 'file')}, {count_noun(found.keys, 'key')}{behind}"
     if store.checkpoint is not None:
         point = store.checkpoint
         times = (("log", point.log), ("queues", point.queues), ("index", point.keys))
@@ -110,7 +109,7 @@ def _store_lines(store: Store, found: StoreInspection) -> Iterator[str]:
 
 def _topic_lines(topic: TopicFacts) -> Iterator[str]:
     kind = "" if topic.kind.name == "USER" else f"  ({topic.kind.value})"
-    sums = f"{counted(topic.messages, 'message')}, {topic.size:,} bytes in {counted(len(topic.queues), 'queue')}"
+    sums = f"{count_noun(topic.messages, 'message')}, {topic.size:,} bytes in {count_noun(len(topic.queues), 'queue')}"
     yield f"  {clip_line(topic.name, WIDTH)}: {sums}{kind}"
     for queue in topic.queues:
         yield f"    queue {queue.queue}: {_queue_line(queue)}"
@@ -131,11 +130,11 @@ def _code(tag: str | None) -> int:
 
 
 def _queue_line(queue: QueueFacts) -> str:
-    deleted = f"; {counted(queue.deleted, 'unit')} of messages that were deleted" if queue.deleted else ""
+    deleted = f"; {count_noun(queue.deleted, 'unit')} of messages that were deleted" if queue.deleted else ""
     batches = ", in batches" if queue.batches else ""
     stored = f", stored {_window(queue.first_stored, queue.last_stored)}" if queue.messages else ""
     return (
-        f"offsets {queue.min_offset:,} to {queue.max_offset:,}, {counted(queue.messages, 'message')}{batches}, "
+        f"offsets {queue.min_offset:,} to {queue.max_offset:,}, {count_noun(queue.messages, 'message')}{batches}, "
         f"{queue.size:,} bytes{stored}{deleted}"
     )
 
@@ -256,13 +255,13 @@ def _matches_lines(matches: Matches) -> Iterator[str]:
             if name != "UNIQ_KEY":
                 yield f"  {escape_line(name)}: {clip_line(value, BODY)}"
         for size, text in _bodies(message):
-            yield f"  body: {text}" if size is None else f"  body: {counted(size, 'byte')}: {text}"
+            yield f"  body: {text}" if size is None else f"  body: {count_noun(size, 'byte')}: {text}"
     if len(matches.messages) > LISTED:
         yield f"and {len(matches.messages) - LISTED} more messages"
     if matches.deleted:
-        yield f"deleted since: {counted(matches.deleted, 'message')} that the index names"
+        yield f"deleted since: {count_noun(matches.deleted, 'message')} that the index names"
     if matches.others:
-        yield f"passed over: {counted(matches.others, 'message')} with another key of the same hash"
+        yield f"passed over: {count_noun(matches.others, 'message')} with another key of the same hash"
     for bad in matches.problems:
         yield f"bad: {escape_line(bad.reason)}: {escape_line(bad.source)} at {bad.offset}"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from bindings.archive.reading import COPIES
-from bindings.check.report import counted
 from bindings.report.figures import percent
+from exchange.display import count_noun
 
 if TYPE_CHECKING:
     from bindings.report.model import Report
@@ -51,23 +51,23 @@ def caveats(report: Report) -> Iterator[str]:
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
     if records.bad_records:
-        bad = f"{counted(records.bad_records, 'record')} of {records.read:,}"
+        bad = f"{count_noun(records.bad_records, 'record')} of {records.read:,}"
         yield f"{bad} ({percent(records.bad_records, records.read, 2)} %) could not be read and are not counted."
     others = sum([len(archive.others) for archive in audited.archives])
     if others:
         were = "was" if others == 1 else "were"
-        yield f"{counted(others, 'file')} {were} not read: not an archive, so far as can be seen."
+        yield f"{count_noun(others, 'file')} {were} not read: not an archive, so far as can be seen."
     if audited.without_time and totals.messages:
-        untimed = f"Without a time: {audited.without_time:,} of {counted(totals.messages, 'message')}."
+        untimed = f"Without a time: {audited.without_time:,} of {count_noun(totals.messages, 'message')}."
         yield f"{untimed} They are in no timeline, and first and last seen are of the others."
     if totals.undecided:
         yield (
-            f"The routing of {counted(totals.undecided, 'message')} is undecided: it depends on chance, or on an "
+            f"The routing of {count_noun(totals.undecided, 'message')} is undecided: it depends on chance, or on an "
             "exchange of unknown type."
         )
     missing = report.summary.states["not eligible"]
     if missing:
         yield (
-            f"{counted(missing, 'binding')} cannot be hit: source or destination does not exist, or the source's type "
-            "is unknown. They are not counted in binding coverage."
+            f"{count_noun(missing, 'binding')} cannot be hit: source or destination does not exist, or the source's "
+            "type is unknown. They are not counted in binding coverage."
         )

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bindings.check.finding import Finding
-from bindings.check.report import counted
 from bindings.counts.coverage import AlternateUse, BindingUse, ExchangeUse, QueueUse
 from bindings.report.model import Evidence, FindingRow
+from exchange.display import count_noun
 from exchange.entities.entities import Binding, Exchange, Queue
 
 __all__ = ["Traffic", "beside"]
@@ -67,8 +67,8 @@ def _decides_nothing(finding: Finding, traffic: Traffic) -> Says:
     if not use.messages:
         return "no traffic", "no message matched it"
     if use.only:
-        return "belied", f"{use.only:,} of its {counted(use.messages, 'message')} got to its destination by it alone"
-    matched = counted(use.messages, "message")
+        return "belied", f"{use.only:,} of its {count_noun(use.messages, 'message')} got to its destination by it alone"
+    matched = count_noun(use.messages, "message")
     return "proved", f"{matched} matched it, and all got to its destination by another way, too"
 
 
@@ -77,7 +77,7 @@ def _leads_nowhere(finding: Finding, traffic: Traffic) -> Says:
     messages = sum([traffic.bindings[part].messages for part in parts if part in traffic.bindings])
     if not messages:
         return "no traffic", "no message was led there"
-    return "proved", f"{counted(messages, 'message')} matched and would have gone there"
+    return "proved", f"{count_noun(messages, 'message')} matched and would have gone there"
 
 
 def _matches_nothing(finding: Finding, traffic: Traffic) -> Says:
@@ -85,10 +85,10 @@ def _matches_nothing(finding: Finding, traffic: Traffic) -> Says:
     if use is None:
         return NOTHING
     if use.messages:
-        return "belied", f"{counted(use.messages, 'message')} matched it"
+        return "belied", f"{count_noun(use.messages, 'message')} matched it"
     if not use.exposure:
         return "no traffic", "no message went through its exchange"
-    return "proved", f"none of {counted(use.exposure, 'message')} through its exchange matched it"
+    return "proved", f"none of {count_noun(use.exposure, 'message')} through its exchange matched it"
 
 
 def _matches_all(finding: Finding, traffic: Traffic) -> Says:
@@ -97,7 +97,7 @@ def _matches_all(finding: Finding, traffic: Traffic) -> Says:
         return NOTHING
     if not use.exposure:
         return "no traffic", "no message went through its exchange"
-    told = f"{use.messages:,} of {counted(use.exposure, 'message')} through its exchange matched it"
+    told = f"{use.messages:,} of {count_noun(use.exposure, 'message')} through its exchange matched it"
     return ("proved" if use.messages == use.exposure else "belied"), told
 
 
@@ -110,8 +110,8 @@ def _loses(finding: Finding, traffic: Traffic) -> Says:
     if not use.published:
         return "no traffic", "no message was published to it"
     if not use.unroutable:
-        return "no traffic", f"{counted(use.published, 'message')} published to it, and none was lost"
-    return "proved", f"{use.unroutable:,} of {counted(use.published, 'message')} published to it went nowhere"
+        return "no traffic", f"{count_noun(use.published, 'message')} published to it, and none was lost"
+    return "proved", f"{use.unroutable:,} of {count_noun(use.published, 'message')} published to it went nowhere"
 
 
 def _ends(finding: Finding, traffic: Traffic) -> Says:
@@ -120,7 +120,7 @@ def _ends(finding: Finding, traffic: Traffic) -> Says:
         return NOTHING
     if not use.messages:
         return "no traffic", "no message went there"
-    return "proved", f"{counted(use.messages, 'message')} went there"
+    return "proved", f"{count_noun(use.messages, 'message')} went there"
 
 
 def _is_unreachable(finding: Finding, traffic: Traffic) -> Says:
@@ -128,7 +128,7 @@ def _is_unreachable(finding: Finding, traffic: Traffic) -> Says:
     if use is None:
         return NOTHING
     if use.messages:
-        return "belied", f"{counted(use.messages, 'message')} went through it"
+        return "belied", f"{count_noun(use.messages, 'message')} went through it"
     return "proved", "no message went through it"
 
 
@@ -137,7 +137,7 @@ def _gets_by_name(finding: Finding, traffic: Traffic) -> Says:
     if use is None:
         return NOTHING
     if use.messages:
-        return "", f"{counted(use.messages, 'message')} got there by the default exchange"
+        return "", f"{count_noun(use.messages, 'message')} got there by the default exchange"
     return "", "no message got there"
 
 
@@ -147,10 +147,10 @@ def _never_takes_alternate(finding: Finding, traffic: Traffic) -> Says:
         return NOTHING
     taken = sum([row.messages for row in traffic.alternates if row.exchange == use.exchange])
     if taken:
-        return "belied", f"{counted(taken, 'message')} took it"
+        return "belied", f"{count_noun(taken, 'message')} took it"
     if not use.messages:
         return "no traffic", "no message went through the exchange"
-    return "proved", f"none of {counted(use.messages, 'message')} took it"
+    return "proved", f"none of {count_noun(use.messages, 'message')} took it"
 
 
 def _binding(finding: Finding, traffic: Traffic) -> BindingUse | None:

@@ -17,8 +17,8 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from bindings.check.report import counted
 from bindings.report.figures import percent
+from exchange.display import count_noun
 from exchange.entities.entities import Binding
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _covered(
         yield _gate(name, exchange, f"{wanted} %", "none", True, f"{what}: there are no {unit}s to cover")
         return
     actual = percent(part, whole, digits)
-    told = f"{what} is {actual} % ({part:,} of {counted(whole, unit)}), wanted is {wanted} %"
+    told = f"{what} is {actual} % ({part:,} of {count_noun(whole, unit)}), wanted is {wanted} %"
     yield _gate(name, exchange, f"{wanted} %", f"{actual} %", actual >= wanted, told)
 
 
@@ -260,7 +260,9 @@ def _at_most(name: str, limit: Most | None, part: int, whole: int, exchange: str
         return
     what, unit = WHAT[name]
     share = f" ({percent(part, whole, 3).normalize():f} %)" if whole and part else ""
-    told = f"{what}: {part:,}{share} of {counted(whole, unit)}, at most {limit} {'are' if whole != 1 else 'is'} allowed"
+    told = (
+        f"{what}: {part:,}{share} of {count_noun(whole, unit)}, at most {limit} {'are' if whole != 1 else 'is'} allowed"
+    )
     yield _gate(name, exchange, str(limit), f"{part:,}{share}", limit.allows(part, whole), told)
 
 

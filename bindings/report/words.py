@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from bindings.check.report import counted
 from bindings.counts.comparison import Change
 from bindings.counts.verification import OTHERS, Difference
 from bindings.report.figures import minute, percent
 from bindings.report.model import Audited, Records, Report
+from exchange.display import count_noun
 from exchange.entities.entities import Binding, Destination
 from exchange.notation import write_arguments
 
@@ -26,14 +26,14 @@ MANY: Final = 8
 
 def about(audited: Audited) -> str:
     """Which topology it is."""
-    parts = f"{counted(audited.queues, 'queue')}, {counted(audited.bindings, 'binding')}"
+    parts = f"{count_noun(audited.queues, 'queue')}, {count_noun(audited.bindings, 'binding')}"
     return f"{audited.topology}, virtual host '{audited.vhost}', {audited.profile}: {parts}"
 
 
 def source(audited: Audited) -> str:
     """Which archives or tallies it is of."""
     told = [
-        f"{archive.path} ({', '.join(archive.formats)}; {counted(archive.files, 'file')})"
+        f"{archive.path} ({', '.join(archive.formats)}; {count_noun(archive.files, 'file')})"
         for archive in audited.archives
     ]
     told += [f"{path} (tally)" for path in audited.tallies]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exchange.display import clip_line, dump_json, escape_line, escape_lines
+from exchange.display import clip_line, count_noun, dump_json, escape_line, escape_lines, list_some
 from exchange.errors import NotFound, TextError
 
 TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\x1b\n\r\x9b\u202e\u2066\ud800\ufffe\x7f"))
@@ -52,3 +52,16 @@ def test_errors_escape_what_they_quote() -> None:
     assert "\n" not in str(NotFound("no queue 'x\n::error::y'"))
     lines = str(TextError("no such word: a\nb", "x\ny", (0, 1))).split("\n")
     assert lines == [r"no such word: a\nb", r"    x\ny", "    ^"]
+
+
+def test_a_number_has_its_noun() -> None:
+    assert [count_noun(n, "queue") for n in (0, 1, 2000)] == ["0 queues", "1 queue", "2,000 queues"]
+    assert count_noun(2, "copy", "copies") == "2 copies"
+
+
+def test_a_list_names_some_and_counts_the_others() -> None:
+    assert list_some([], 2) == ""
+    assert list_some(["a", "b"], 2) == "a, b"
+    assert list_some(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert list_some(["a", "b", "c"], 3, "or") == "a, b or c"
+    assert list_some(["a"], 3, "or") == "a"

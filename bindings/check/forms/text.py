@@ -7,8 +7,8 @@ from itertools import groupby
 from textwrap import fill, indent
 
 from bindings.check.finding import Finding
-from bindings.check.report import Report, counted
-from exchange.display import escape_line
+from bindings.check.report import Report
+from exchange.display import count_noun, escape_line
 
 __all__ = ["text"]
 
@@ -31,13 +31,13 @@ def _lines(report: Report) -> Iterator[str]:
             yield ""
     if report.chosen_by is not None:
         yield f"{report.name}: by the rules of {report.profile}, {report.chosen_by}"
-    counts = ", ".join(counted(count, severity) for severity, count in report.counts.items() if count)
+    counts = ", ".join(count_noun(count, severity) for severity, count in report.counts.items() if count)
     yield f"{report.name}: {counts or 'nothing found'}"
 
 
 def _kind(name: str, findings: list[Finding]) -> Iterator[str]:
     rule = findings[0].rule
-    yield f"{rule.code} {rule.name}: {counted(len(findings), rule.severity)}"
+    yield f"{rule.code} {rule.name}: {count_noun(len(findings), rule.severity)}"
     yield from fill(rule.says, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
     for finding in findings:
         place = "" if finding.line is None else f"{name}:{finding.line}: "

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from bindings.check.report import counted
 from bindings.report.figures import moment, share
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
 from bindings.report.words import conditions, exchange
-from exchange.display import escape_line
+from exchange.display import count_noun, escape_line
 
 __all__ = ["junit"]
 
@@ -62,7 +61,7 @@ def _of_binding(row: BindingRow, *, failed: bool) -> _Case:
         return _Case(name, skipped="cannot be hit: source or destination is missing, or the source's type is unknown")
     if row.state != "dead":
         return _Case(name)
-    told = f"nothing matched it in {counted(use.exposure, 'message')} through {exchange(binding.source)}"
+    told = f"nothing matched it in {count_noun(use.exposure, 'message')} through {exchange(binding.source)}"
     if use.bound is not None and use.exposure:
         told += f"; with 95 % confidence at most {share(use.bound)} do"
     return _Case(name, ("dead", told)) if failed else _Case(name, skipped=f"dead: {told}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.check.report import counted
 from bindings.report.figures import percent, share
 from bindings.report.model import STATES, Report
 from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
-from exchange.display import clip_line
+from exchange.display import clip_line, count_noun
 
 __all__ = ["markdown", "total"]
 
@@ -88,7 +87,7 @@ def _dead(report: Report) -> Iterator[str]:
                 for row in rows[:LISTED]
             ],
         )
-        yield from _folded(f"{counted(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
+        yield from _folded(f"{count_noun(len(rows), 'dead binding')}", [*table, *_more(len(rows))])
 
 
 def _unroutable(report: Report) -> Iterator[str]:
@@ -110,7 +109,7 @@ def _unroutable(report: Report) -> Iterator[str]:
                 for row, shape in shapes[:LISTED]
             ],
         )  # fmt: skip
-        yield from _folded(f"{counted(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
+        yield from _folded(f"{count_noun(lost, 'message')} that no queue got", [*table, *_more(len(shapes))])
 
 
 def _exchanges(report: Report) -> Iterator[str]:
@@ -131,7 +130,7 @@ def _exchanges(report: Report) -> Iterator[str]:
                 for row in rows[:LISTED]
             ],
         )
-        yield from _folded(counted(len(rows), "exchange"), [*table, *_more(len(rows))])
+        yield from _folded(count_noun(len(rows), "exchange"), [*table, *_more(len(rows))])
 
 
 def _findings(report: Report) -> Iterator[str]:
@@ -142,7 +141,7 @@ def _findings(report: Report) -> Iterator[str]:
             for row in rows[:LISTED]
         ]
         yield from _folded(
-            f"{counted(len(rows), 'finding')} that the traffic proves or belies", [*lines, *_more(len(rows))]
+            f"{count_noun(len(rows), 'finding')} that the traffic proves or belies", [*lines, *_more(len(rows))]
         )
 
 

@@ -17,7 +17,6 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bindings.check.report import counted
 from bindings.counts.changes import summary
 from bindings.counts.sketch import ERROR
 from bindings.report.figures import minute, percent, share
@@ -55,7 +54,7 @@ from bindings.report.words import (
     verdict,
     window,
 )
-from exchange.display import clip_line
+from exchange.display import clip_line, count_noun
 
 __all__ = ["LISTED", "show", "text"]
 
@@ -161,7 +160,7 @@ class _Writer:
         yield Text()
         yield grid
         avoided = f", {totals.duplicates_avoided:,} duplicates avoided" if totals.duplicates_avoided else ""
-        yield Text(f"queues got {counted(totals.copies, 'message')}{avoided}", style="dim")
+        yield Text(f"queues got {count_noun(totals.copies, 'message')}{avoided}", style="dim")
 
     def _exchanges(self) -> Iterator[RenderableType]:
         rows = [
@@ -214,7 +213,7 @@ class _Writer:
         rows.sort(key=lambda row: (row.use.last or 0, row.use.number))
         if not rows:
             return
-        days = counted(self._report.stale_days, "day")
+        days = count_noun(self._report.stale_days, "day")
         yield heading("Stale bindings", f"{len(rows):,} that nothing matched in the last {days} of the window")
         table = columns(">messages", ">last seen", "binding")
         for row in rows[: self._listed]:
@@ -233,7 +232,8 @@ class _Writer:
         refused = sum([row.messages for row in rows if row.refused])
         among = f", {refused:,} of them refused" if refused else ""
         yield heading(
-            "Unroutable", f"{counted(lost, 'message')}, {part} of all{among}; * stands for words that no binding names"
+            "Unroutable",
+            f"{count_noun(lost, 'message')}, {part} of all{among}; * stands for words that no binding names",
         )
         for row in rows[: self._listed]:
             yield from self._lost(row)
@@ -242,7 +242,7 @@ class _Writer:
     def _lost(self, row: UnroutableRow) -> Iterator[RenderableType]:
         when = "" if row.first is None or row.last is None else f", {minute(row.first)} to {minute(row.last)}"
         told = Text(
-            f"published to {clip_line(exchange(row.exchange), LONGEST)}: {counted(row.messages, 'message')}{when}"
+            f"published to {clip_line(exchange(row.exchange), LONGEST)}: {count_noun(row.messages, 'message')}{when}"
         )
         if row.refused:
             told.append(f"\nrefused: {clip_line(row.refused, 2 * LONGEST)}", style="red")
@@ -324,7 +324,9 @@ class _Writer:
         shape.append(steps([part.messages for part in row.partitions if part.partition is not None]))
         undecided = sum([part.messages for part in row.partitions if part.partition is None])
         if undecided:
-            shape.append(f"\n{counted(undecided, 'message')} whose key does not decide the partition", style="not bold")
+            shape.append(
+                f"\n{count_noun(undecided, 'message')} whose key does not decide the partition", style="not bold"
+            )
         if row.hot:
             shape.append(f"\nhottest: {', '.join(map(hot_key, row.hot[:3]))}", style="not bold")
             shape.append(f" (up to {row.hot_error:,} more each)" if row.hot_error else "", style="not bold")
@@ -334,7 +336,7 @@ class _Writer:
         found = self._report.verification
         if found is None:
             return
-        yield heading("What the broker did", f"{counted(found.compared, 'message')} compared with the prediction")
+        yield heading("What the broker did", f"{count_noun(found.compared, 'message')} compared with the prediction")
         rest = {
             "in queues that chance may have picked": found.possible,
             "through exchanges of unknown type": found.undecided,

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from bindings.archive.names import unescaped
 from bindings.archive.record import Record, batch_of
 from bindings.check.check import check
-from bindings.check.report import counted
 from bindings.counts.changes import changes
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
@@ -39,7 +38,7 @@ from bindings.report.forms.terminal import text
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
-from exchange.display import clip_line, escape_line
+from exchange.display import clip_line, count_noun, escape_line
 from exchange.kinds.headers import Headers as HeadersKind
 from exchange.routing.explain import describe
 from tests.support import topologies
@@ -357,8 +356,8 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
         (share(3e-9), "0.00000030 %"),
         (share(1), "100 %"),
         (share(0.375), "38 %"),
-        (counted(1, "message"), "1 message"),
-        (counted(2000, "message"), "2,000 messages"),
+        (count_noun(1, "message"), "1 message"),
+        (count_noun(2000, "message"), "2,000 messages"),
         (clip_line("x" * 99, 20), f"{'x' * 11}...{'x' * 6}"),
         (escape_line("a\nb\udcff\x00"), "a\\nb\\udcff\\x00"),
     ],
