@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.bridge_brokers import FROM, TO
 from benchmarks.measure import processor_seconds
-from bridge.daemon.daemon import calm_collector
+from bridge.daemon.run import calm_collector
 from bridge.endpoint import Outgoing, Receiver, Source, Target
 from bridge.endpoints.rabbitmq.addresses import broker_of
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget

@@ -1,6 +1,6 @@
 """``python -m tests.soak_start_stop``: bridges are started and told to end at random moments; each must end in time.
 
-A round starts `bridge.daemon.daemon.run`, or the program itself, and sends SIGTERM some milliseconds later: while it
+A round starts `bridge.daemon.run.run`, or the program itself, and sends SIGTERM some milliseconds later: while it
 connects, reads, reconnects, or has not begun. Sources and targets work, are missing, refuse, hang or break, in memory
 and at a real RabbitMQ. A round fails if it does not end within its `drain` and some seconds, or leaves tasks behind;
 then what its tasks wait for is printed. In the end every message that was published must still be where it was, or
@@ -31,9 +31,8 @@ import click
 import pika
 
 from bridge.daemon.config import Config, read_config
-from bridge.daemon.daemon import run
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
+from bridge.daemon.run import run
 from bridge.daemon.signals import CLOSING
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Receiver
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -167,7 +166,9 @@ async def round_of(config: Config, delay: float) -> tuple[float, object, str | N
     log = io.StringIO()
     before = asyncio.all_tasks()
     handlers = list(logging.getLogger().handlers)
-    running_it = asyncio.create_task(run(config, Journal(out=log, level="debug"), Metrics()))
+    journal = Journal(out=log, level="debug")
+    journal.listen()
+    running_it = asyncio.create_task(run(config, journal, handle_signals=True))
     await asyncio.sleep(0)  # its handlers are there from its first step on
     await asyncio.sleep(delay)
     asked = time.monotonic()

@@ -21,7 +21,7 @@ __all__ = ["bridge_command"]
 
 
 LEAVING: Final = 5.0
-"""Seconds that the threads of clients may keep a process that has nothing more to do."""
+"""Maximum number of seconds that threads of client libraries can keep the process after the command is done."""
 
 
 @click.group("bridge")
@@ -31,8 +31,8 @@ def bridge_command() -> None:
 
 @bridge_command.command("run")
 @click.option("--worker", type=click.IntRange(min=1), hidden=True, help="Which of the workers this is.")
-@click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
-def run_command(worker: int | None, config: Path) -> None:
+@click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+def run_command(worker: int | None, path: Path) -> None:
     """Run a bridge: at least once, in order, nothing lost.
 
     It runs until its sources end, or until SIGTERM or Ctrl-C; a second one, a second later or more, ends it at once.
@@ -46,24 +46,21 @@ def run_command(worker: int | None, config: Path) -> None:
     leaving: list[threading.Timer] = []
     try:
         from bridge.daemon.config import read_config
-        from bridge.daemon.daemon import run
         from bridge.daemon.journal import Journal
-        from bridge.daemon.metrics import Metrics
+        from bridge.daemon.run import run
         from bridge.daemon.signals import end_process_within
-        from bridge.daemon.workers import command_for, run_workers
 
-        async def started() -> int:
-            found = read_config(config, worker=worker)
-            journal = Journal(found.log_format, found.log_level, worker=worker)
+        async def run_to_end() -> int:
+            config = read_config(path, worker=worker)
+            journal = Journal(config.log_format, config.log_level, worker=worker)
+            journal.listen()
             if hangups:
                 journal.hung_up()
-            if found.workers > 1 and worker is None:
-                return await run_workers(found, journal, command_for(str(config)))
-            settled = await run(found, journal, Metrics(), is_worker=worker is not None, owns_process=True)
-            leaving.append(end_process_within(LEAVING, 0 if settled else 1))
-            return 0 if settled else 1
+            code = 0 if await run(config, journal, worker=worker, owns_process=True) else 1
+            leaving.append(end_process_within(LEAVING, code))
+            return code
 
-        code = asyncio.run(started())
+        code = asyncio.run(run_to_end())
     except HashstarError as error:
         _fail(error)
     finally:
@@ -73,7 +70,7 @@ def run_command(worker: int | None, config: Path) -> None:
 
 
 def _fail(error: HashstarError) -> NoReturn:
-    """Print an error, or each of the mistakes of a configuration in a line, and end with 2."""
+    """Print an error, or each mistake of a configuration in a line of its own, and exit with 2."""
     from bridge.table import ConfigError
 
     for each in error.mistakes if isinstance(error, ConfigError) else (error,):
@@ -82,7 +79,10 @@ def _fail(error: HashstarError) -> NoReturn:
 
 
 def _hold_hangups() -> list[int]:
-    """Have SIGHUP do nothing but be noted in the list that is returned; until the event loop runs, which logs it."""
+    """Catch SIGHUP, which ends a process by default, and return the list that it is added to whenever it comes.
+
+    The bridge's own handler, which logs it, takes over once the event loop runs.
+    """
     held: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, _: held.append(number))
     return held
@@ -91,8 +91,8 @@ def _hold_hangups() -> list[int]:
 @bridge_command.command("check")
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, described in docs/bridge.md.")
-@click.argument("config", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
-def check_command(offline: bool, as_json: bool, config: Path) -> None:
+@click.argument("path", metavar="BRIDGE.TOML", type=click.Path(path_type=Path))
+def check_command(offline: bool, as_json: bool, path: Path) -> None:
     """Check a configuration, and everything that it names.
 
     Looks at brokers from outside: no message is read or written, no group is joined, nothing is declared. It may run
@@ -106,12 +106,12 @@ def check_command(offline: bool, as_json: bool, config: Path) -> None:
         from bridge.daemon.probe import as_object, as_text, check
         from bridge.daemon.signals import end_process_within
 
-        # What clients log at every try to connect is in the findings once.
+        # Clients log each attempt to connect; the findings have its reason once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
-        found = read_config(config)
+        config = read_config(path)
 
-        async def look() -> int:
-            report = await check(found, offline=offline)
+        async def run_check() -> int:
+            report = await check(config, offline=offline)
             code = 1 if report.errors else 0
             click.echo(
                 json.dumps(as_object(report), indent=2) if as_json else "\n".join(map(escape_line, as_text(report)))
@@ -120,7 +120,7 @@ def check_command(offline: bool, as_json: bool, config: Path) -> None:
             leaving.append(end_process_within(LEAVING, code))
             return code
 
-        code = asyncio.run(look())
+        code = asyncio.run(run_check())
     except HashstarError as error:
         _fail(error)
     finally:

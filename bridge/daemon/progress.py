@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from bridge.daemon.config import Config
 from bridge.daemon.metrics import Metrics
 
-__all__ = ["progress_of"]
+__all__ = ["show_progress"]
 
 
 @runtime_checkable
@@ -22,7 +22,7 @@ class Replaying(Protocol):
         """What was read of it and what there is, in bytes."""
 
 
-async def progress_of(config: Config, metrics: Metrics) -> None:
+async def show_progress(config: Config, metrics: Metrics) -> None:
     """Show the replays among the sources on standard error, until cancelled; nothing if there are none."""
     replays = [inlet.source for inlet in config.inlets if isinstance(inlet.source, Replaying)]
     if not replays:

@@ -23,7 +23,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Final
 
@@ -32,7 +32,7 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.signals import Handlers
 from bridge.pump.policy import Backoff
 
-__all__ = ["run_workers"]
+__all__ = ["SETTLED", "WRONG", "command_for", "run_workers"]
 
 AGAIN: Final = Backoff(0.5, 30.0)
 WELL: Final = 60.0
@@ -43,8 +43,14 @@ WRONG: Final = 2
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-async def run_workers(config: Config, journal: Journal, command: Sequence[str]) -> int:
-    """Run ``command`` with ``--worker K`` for each worker until all have ended; the exit code of all together."""
+async def run_workers(
+    config: Config, journal: Journal, command: Sequence[str], *, handle_signals: bool = True, keep_handlers: bool = True
+) -> int:
+    """Run ``command`` with ``--worker K`` for each worker until all have ended; return the highest exit code.
+
+    With ``handle_signals``, signals are sent on to the workers; with ``keep_handlers``, they are ignored afterwards.
+    Cancelling it ends the workers, and waits for them.
+    """
     workers = [_Worker(number, command, journal) for number in range(1, config.workers + 1)]
 
     def send_on(number: signal.Signals) -> None:
@@ -52,18 +58,22 @@ async def run_workers(config: Config, journal: Journal, command: Sequence[str]) 
             worker.signal(number)
 
     acts = {number: partial(send_on, number) for number in SIGNALS}
-    with Handlers({**acts, signal.SIGHUP: journal.hung_up}, keep=True):
-        for warning in config.warnings:
-            journal.tell("warning", "configuration", text=str(warning))
+    handlers = Handlers({**acts, signal.SIGHUP: journal.hung_up}, keep=keep_handlers)
+    with handlers if handle_signals else nullcontext():
         journal.tell("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
         running = [asyncio.create_task(worker.run()) for worker in workers]
-        while True:
-            done, left = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            if not left:
-                break
-            if any(task.result() == WRONG for task in done):
-                send_on(signal.SIGTERM)
-            running = [*left]
+        try:
+            while True:
+                done, left = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                if not left:
+                    break
+                if any(task.result() == WRONG for task in done):
+                    send_on(signal.SIGTERM)
+                running = [*left]
+        except asyncio.CancelledError:
+            send_on(signal.SIGTERM)
+            await asyncio.wait(running)
+            raise
     return max(worker.code for worker in workers)
 
 

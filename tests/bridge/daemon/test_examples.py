@@ -19,10 +19,10 @@ import yaml
 from bindings.commands.check import check_command
 from bridge.daemon.config import read_config
 from bridge.daemon.coverage import Coverage
-from bridge.daemon.daemon import endpoints_of
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import FATES, Metrics
+from bridge.daemon.run import endpoints_of
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource

@@ -39,7 +39,7 @@ def program(text: str) -> list[str]:
 
 async def ended(codes: Sequence[int]) -> int:
     """The exit code of workers that end by themselves, each with its code."""
-    config: Any = SimpleNamespace(workers=len(codes), warnings=[], path="bridge.toml")
+    config: Any = SimpleNamespace(workers=len(codes), path="bridge.toml")
     journal: Any = Journal()
     command = program(f"os._exit({list(codes)}[number - 1])")
     return await asyncio.wait_for(run_workers(config, journal, command), SECONDS)
@@ -107,3 +107,14 @@ async def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPat
     assert worker.code == SETTLED
     assert count.read_text() == "xxx"
     assert journal.told == ["worker died"] * 2
+
+
+@on_a_loop
+async def test_workers_end_when_their_run_is_cancelled() -> None:
+    config: Any = SimpleNamespace(workers=2, path="bridge.toml")
+    journal: Any = Journal()
+    running = asyncio.create_task(run_workers(config, journal, program("time.sleep(600)"), handle_signals=False))
+    await asyncio.sleep(0.1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):  # which is raised only after both have ended
+        await asyncio.wait_for(running, SECONDS)

@@ -1,6 +1,7 @@
-"""``hashstar bridge run``: a configuration at work, until it ends or is told to.
+"""A bridge from its configuration to its end: what ``hashstar bridge run`` and a program that embeds a bridge call.
 
-What signals do is in `bridge.daemon.signals`. What was read and is not settled comes again, whenever the end comes.
+What signals do is in `bridge.daemon.signals`. Messages that were read and are not settled are read again by the next
+run, however this one ends.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from bridge.daemon.config import Config
+from bridge.daemon.config import Config, read_config
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.daemon.progress import progress_of
+from bridge.daemon.progress import show_progress
 from bridge.daemon.signals import Handlers, Stopping
 from bridge.daemon.web import Web
+from bridge.daemon.workers import SETTLED, WRONG, command_for, run_workers
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.pump import Inlet, Pump, PumpEvents
 from exchange.errors import InputError
@@ -31,16 +34,51 @@ __all__ = ["calm_collector", "run"]
 
 
 async def run(
-    config: Config, journal: Journal, metrics: Metrics, *, is_worker: bool = False, owns_process: bool = False
+    config: Config | str | os.PathLike[str],
+    journal: Journal | None = None,
+    *,
+    worker: int | None = None,
+    handle_signals: bool = False,
+    owns_process: bool = False,
 ) -> bool:
-    """Run until all sources have ended or a signal came; return whether everything that was read is settled.
+    """Run a bridge until all its sources have ended; return whether all messages that were read are settled.
 
-    A worker also stops when its standard input ends, as its parent is gone then. With ``owns_process``, signals do
-    nothing once it has ended, and the process ends itself if it cannot be stopped. Raises InputError.
+    To end it before, cancel it. ``config`` is a path or what `read_config` returned for one; ``journal`` writes to
+    standard error unless it is given. Several workers are processes of their own; with ``worker``, this process is one
+    of them, and runs the whole bridge itself.
+
+    With ``handle_signals``, signals act on the bridge while it runs (only the main thread can ask for it), and a worker
+    stops when its standard input ends, as its parent is gone then. With ``owns_process`` they do, too, and are ignored
+    afterwards; a terminal shows progress, garbage collection is tuned for the whole process, and the process ends
+    itself if the bridge cannot be stopped.
+
+    Raises InputError if the configuration is wrong or the address for HTTP is taken.
     """
-    journal.listen()
+    if not isinstance(config, Config):
+        config = read_config(Path(config), worker=worker)
+    if journal is None:
+        journal = Journal(config.log_format, config.log_level, worker=worker)
+    handle_signals |= owns_process
     for warning in config.warnings:
         journal.tell("warning", "configuration", text=str(warning))
+    if config.workers > 1 and worker is None:
+        code = await run_workers(
+            config, journal, command_for(config.path), handle_signals=handle_signals, keep_handlers=owns_process
+        )
+        if code == WRONG:
+            raise InputError(f"{config.path}: a worker refused its configuration; its own error is above")
+        return code == SETTLED
+    if owns_process:
+        calm_collector()
+    is_worker = worker is not None
+    return await _run_pump(config, journal, is_worker, handle_signals=handle_signals, owns_process=owns_process)
+
+
+async def _run_pump(
+    config: Config, journal: Journal, is_worker: bool, *, handle_signals: bool, owns_process: bool
+) -> bool:
+    """Run the pump of a configuration with all that watches and serves it, as `run` does in a single process."""
+    metrics = Metrics()
     for inlet in config.inlets:
         if isinstance(inlet.source, Unreadable):
             metrics.unreadable[inlet.source.name] = inlet.source.unreadable
@@ -48,7 +86,7 @@ async def run(
     coverage = None
     if config.coverage:
         try:
-            from bridge.daemon.coverage import Coverage  # pyarrow and numpy, which nobody else needs
+            from bridge.daemon.coverage import Coverage  # imports pyarrow and numpy, which nothing else here needs
         except ImportError as error:
             raise InputError(f"{config.path}: coverage: needs {error.name}: pip install 'hashstar[audit]'") from None
         coverage = Coverage(config.path, config.topology)
@@ -62,7 +100,6 @@ async def run(
         pump, config.inlets, metrics, journal, config.policy, config=config.path,
         has_dead_letters=config.dead_letters is not None,
     )  # fmt: skip
-    calm_collector()
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:
@@ -72,10 +109,15 @@ async def run(
     running = asyncio.ensure_future(pump.run())
     looking = asyncio.create_task(health.run())
     stopping = Stopping(pump, running, journal, config.policy.drain, owns_process=owns_process)
+    signals = (
+        _signals(pump, stopping, journal, is_worker=is_worker, keep_handlers=owns_process)
+        if handle_signals
+        else nullcontext()
+    )
     try:
-        with _signals(pump, stopping, journal, is_worker=is_worker, owns_process=owns_process):
-            if sys.stderr.isatty() and not is_worker:
-                showing = asyncio.ensure_future(progress_of(config, metrics))
+        with signals:
+            if owns_process and not is_worker and sys.stderr.isatty():
+                showing = asyncio.ensure_future(show_progress(config, metrics))
                 running.add_done_callback(lambda _: showing.cancel())
             try:
                 await asyncio.wait([running])
@@ -118,9 +160,9 @@ def calm_collector() -> None:
 
 @contextmanager
 def _signals(
-    pump: Pump, stopping: Stopping, journal: Journal, *, is_worker: bool, owns_process: bool
+    pump: Pump, stopping: Stopping, journal: Journal, *, is_worker: bool, keep_handlers: bool
 ) -> Iterator[None]:
-    """Have signals act on a pump while it runs."""
+    """Let signals act on a pump while it runs; in a worker, the end of standard input stops it, too."""
     loop = asyncio.get_running_loop()
 
     def orphaned() -> None:
@@ -144,7 +186,7 @@ def _signals(
         signal.SIGUSR2: resume,
         signal.SIGHUP: journal.hung_up,
     }
-    with Handlers(acts, keep=owns_process):
+    with Handlers(acts, keep=keep_handlers):
         if is_worker:
             loop.add_reader(0, orphaned)
         try:
