@@ -72,7 +72,7 @@ MOVED: Final = {
         "terminal markdown as_json junit html tables json_compared json_values cells"
     ),
     ("bindings", "bindings.testing"): "virtual_broker",
-    ("bridge", "bridge.pump"): "outlet window order policy filtering dead_letters inlet listener gate loops reach",
+    ("bridge", "bridge.pump"): "outlet window order policy filtering dead_letters inlet gate loops reach",
     ("bridge", "bridge.endpoints"): "kafka rabbitmq archive",
     ("bridge.rocketmq", "bridge.endpoints.rocketmq"): "reading>source writing>target placing addresses checking lane",
     ("bridge.rocketmq", "bridge.rocketmq.remoting"): (
@@ -84,8 +84,8 @@ MOVED: Final = {
     ),
     ("bridge", "bridge"): "mapping>interop",
     ("bridge", "bridge.daemon"): (
-        "commands config workers web metrics journal coverage progress probe health gauges history process "
-        "signals views"
+        "commands config workers web metrics journal coverage progress probe health gauges listener "
+        "signals views history>metrics process>gauges"
     ),
 }
 """(Old package, new package) -> the modules that moved, as ``name`` or ``old>new``."""

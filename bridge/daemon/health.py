@@ -26,9 +26,8 @@ from dataclasses import dataclass, field
 from time import perf_counter, time
 from typing import Any, Final
 
-from bridge.daemon.history import History
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
+from bridge.daemon.metrics import History, Metrics
 from bridge.daemon.views import InletLike, OutletLike, PumpLike
 from bridge.endpoint import Endpoint, Outgoing
 from bridge.pump.policy import Policy

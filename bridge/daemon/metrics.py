@@ -8,16 +8,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import inf, isinf, isnan
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "FATES", "Gauges", "Metrics", "labels_of"]
+__all__ = ["BUCKETS", "FATES", "Gauges", "History", "Metrics", "labels_of"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of latencies, in seconds."""
 
+
+STEP: Final = 5.0
+"""Seconds between the samples of `History`."""
+STEPS: Final = 60
+"""Maximum number of steps that `History` keeps."""
 
 FATES: Final = ("dead-letter", "hold", "drop")
 
@@ -189,3 +195,51 @@ def labels_of(pairs: Sequence[tuple[str, str]]) -> str:
         for value in [text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")]
     ]
     return "{" + ",".join(escaped) + "}" if escaped else ""
+
+
+class Sample(NamedTuple):
+    """Counts at one time."""
+
+    time: float
+    """By the loop's clock."""
+    read: Counter[str]
+    """Source -> messages."""
+    written: Counter[str]
+    """Target -> copies."""
+
+
+class History:
+    """Counts at the ends of the last steps. Added to on the event loop, read by other threads."""
+
+    def __init__(self) -> None:
+        self._samples: tuple[Sample, ...] = ()
+        """Replaced as a whole, so that other threads read it without a lock."""
+
+    def add(self, now: float, metrics: Metrics) -> None:
+        """Take a sample if the last one is a step old; ``now`` is the loop's time."""
+        if self._samples and now - self._samples[-1].time < STEP - 0.1:  # the looks of a second are not exact
+            return
+        written = Counter[str]()
+        for (target, _), count in metrics.written.items():
+            written[target] += count
+        sample = Sample(now, Counter(metrics.read_messages), written)
+        self._samples = (*self._samples, sample)[-(STEPS + 1) :]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the messages a second of each source and target by step, oldest first."""
+        samples = self._samples
+        spans = [later.time - sooner.time for sooner, later in pairwise(samples)]
+
+        def rates(counts: Sequence[Counter[str]]) -> dict[str, list[float]]:
+            return {
+                name: [
+                    round((b[name] - a[name]) / span, 1) for (a, b), span in zip(pairwise(counts), spans, strict=True)
+                ]
+                for name in dict.fromkeys([name for each in counts for name in each])
+            }
+
+        return {
+            "step": STEP,
+            "sources": rates([sample.read for sample in samples]),
+            "targets": rates([sample.written for sample in samples]),
+        }

@@ -10,7 +10,7 @@
 ``POST /pause``       read nothing more; ``POST /resume``: go on; with the header ``X-Hashstar``, of whatever value
 ====================  ==================================================================================
 
-HEAD works as GET. It is served by threads (`bridge.pump.listener`), which read counters and what the last look of
+HEAD works as GET. It is served by threads (`bridge.daemon.listener`), which read counters and what the last look of
 `bridge.daemon.health` found, and never wait for the event loop but to see whether it turns.
 """
 
@@ -32,12 +32,11 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.daemon.config import Config
-from bridge.daemon.gauges import gauges_of
+from bridge.daemon.gauges import build_info, gauges_of, hashstar_version, process_metrics
 from bridge.daemon.health import Condition, Health, SourceState, TargetState
+from bridge.daemon.listener import NOTHING, Handler, HostCheck, Server, server_on
 from bridge.daemon.metrics import BUCKETS, Metrics
-from bridge.daemon.process import build_info, hashstar_version, process_metrics
 from bridge.endpoint import Endpoint
-from bridge.pump.listener import NOTHING, Handler, HostCheck, Server, server_on
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError

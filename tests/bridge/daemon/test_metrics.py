@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from bindings.counts.tally import fingerprint
-from bridge.daemon import process
+from bridge.daemon import gauges
 from bridge.daemon.coverage import Coverage
+from bridge.daemon.gauges import build_info, process_metrics
 from bridge.daemon.metrics import BUCKETS, Metrics, labels_of, number_of
-from bridge.daemon.process import build_info, process_metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.pump import Inlet
@@ -176,7 +176,7 @@ def test_the_process_is_there_as_its_system_sees_it() -> None:
 
 
 def test_the_process_is_there_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(process, "PROC", tmp_path)
+    monkeypatch.setattr(gauges, "PROC", tmp_path)
     assert process_metrics().keys() == {"process_cpu_seconds_total", "process_start_time_seconds"}
 
 
