@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from benchmarks.workloads import SEED
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import Bias
-from bindings.archive.record import SCHEMA, empty_column
+from bindings.archive.record import SCHEMA, make_empty_column
 from exchange import Binding, Exchange, Queue, Topology
 
 __all__ = ["EXCHANGES", "PATTERNS", "drawn_by_rank", "drawn_keys", "headers_topology", "keys_topology", "written"]
@@ -120,7 +120,7 @@ def _batches(which: str, messages: int) -> Iterator[pa.RecordBatch]:
             "source": pa.array(["generated"] * count),
             "offset": pa.array(np.arange(start, start + count)),
         }
-        arrays = [columns[name] if name in columns else empty_column(name, count) for name in SCHEMA.names]
+        arrays = [columns[name] if name in columns else make_empty_column(name, count) for name in SCHEMA.names]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

@@ -15,7 +15,7 @@ void                        null
 array, table                the JSON of `exchange.field_json`
 ==========================  =================================================================
 
-`value_of` undoes `written`: type and value, as RabbitMQ holds them, come back.
+`decode_field` undoes `encode_field`: type and value, as RabbitMQ holds them, come back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import escaped, escaped_bytes, text_array, unescaped
+from bindings.archive.names import escape, escape_bytes, to_text_array, unescape
 from exchange.errors import InputError
 from exchange.field_json import decode, encode
 from exchange.field_values import RANGES, Typed, float32, type_and_value
 
-__all__ = ["TABLE", "Tables", "tables_of", "value_of", "written", "wrong_rows"]
+__all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows"]
 
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
@@ -50,10 +50,10 @@ TABLE: Final = pa.map_(pa.string(), FIELD)
 """The Arrow type of a table."""
 
 
-def written(value: Any) -> tuple[str, str | None]:
+def encode_field(value: Any) -> tuple[str, str | None]:
     """The type of a field value and its text. Raises TypeError, ValueError or OverflowError for what AMQP cannot hold.
 
-    The text is still to be escaped where it is a longstr: `Tables` does that for whole columns.
+    The text is still to be escaped where it is a longstr: `TableBuilder` does that for whole columns.
     """
     kind = type(value)
     if kind is str:
@@ -82,10 +82,10 @@ def written(value: Any) -> tuple[str, str | None]:
         plain = value.value if isinstance(value, Typed) else value
         return name, str(plain.value if isinstance(plain, Typed) else plain)
     text = json.dumps(encode(value), ensure_ascii=False)
-    return name, text if escaped(text) == text else json.dumps(encode(value))
+    return name, text if escape(text) == text else json.dumps(encode(value))
 
 
-def value_of(name: str, text: str | None) -> Any:
+def decode_field(name: str, text: str | None) -> Any:
     """The field value of a type and its text, unescaped. Raises InputError when they are not a value."""
     if name == "longstr" and text is not None:
         try:
@@ -95,8 +95,8 @@ def value_of(name: str, text: str | None) -> Any:
         return text
     try:
         if name == "long" and text is not None and text.isascii():
-            return _long(text)
-        return _rare_value_of(name, text)
+            return _decode_long(text)
+        return _decode_rare_field(name, text)
     except (ValueError, TypeError, ArithmeticError, KeyError, InputError, RecursionError) as error:
         raise InputError(f"{_shorten(text)} is not a {_shorten(name)} of AMQP: {_shorten(error)}") from None
 
@@ -106,14 +106,14 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _long(text: str) -> int:
+def _decode_long(text: str) -> int:
     number = int(text)
     if not LOWEST <= number <= HIGHEST:
         raise ValueError("it has more than 64 bits")
     return number
 
 
-def _rare_value_of(name: str, text: str | None) -> Any:
+def _decode_rare_field(name: str, text: str | None) -> Any:
     if name == "void":
         return None
     if text is None:
@@ -141,7 +141,7 @@ def _rare_value_of(name: str, text: str | None) -> Any:
     raise ValueError(f"there is no type {name!r}")
 
 
-class Tables:
+class TableBuilder:
     """A column of tables in the making."""
 
     def __init__(self) -> None:
@@ -151,9 +151,9 @@ class Tables:
         self._values: list[str | None] = []
 
     def add(self, table: Mapping[str, Any] | None) -> None:
-        """Add one more row. Raises as `written`, and then nothing is added."""
+        """Add one more row. Raises as `encode_field`, and then nothing is added."""
         if table:
-            fields = [written(value) for value in table.values()]
+            fields = [encode_field(value) for value in table.values()]
             self._keys += table
             self._types += [field[0] for field in fields]
             self._values += [field[1] for field in fields]
@@ -167,13 +167,13 @@ class Tables:
     def array(self) -> pa.MapArray:
         """The column."""
         fields = pa.StructArray.from_arrays(
-            [pa.array(self._types, pa.string()), text_array(self._values)], fields=list(FIELD)
+            [pa.array(self._types, pa.string()), to_text_array(self._values)], fields=list(FIELD)
         )
         ends = pa.array(self._ends, pa.int32())
-        return pa.MapArray.from_arrays(ends, text_array(self._keys), fields, TABLE)
+        return pa.MapArray.from_arrays(ends, to_text_array(self._keys), fields, TABLE)
 
 
-def wrong_rows(array: pa.MapArray) -> dict[int, str]:
+def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
     """Return the rows of a column of tables that hold a field of no type or with a value that is not of its type.
 
     Row -> why. All that is read of archives comes through here: texts, the most of all fields, are known by their type
@@ -183,29 +183,29 @@ def wrong_rows(array: pa.MapArray) -> dict[int, str]:
     first, last = int(ends[0]), int(ends[-1])
     fields = array.items.slice(first, last - first)
     types, values = fields.field(0), fields.field(1)
-    places = np.arange(len(types)) if _are_few(types, values) else _not_texts(types, values)
+    places = np.arange(len(types)) if _are_few(types, values) else _find_others(types, values)
     if not len(places):
         return {}
     if len(places) < len(types):
         types, values = types.take(places), values.take(places)
     if not pa.types.is_dictionary(values.type):
-        doubtful = np.flatnonzero(~_sound_numbers(_decoded(types), values))
+        doubtful = np.flatnonzero(~_find_sound_numbers(_decode_dictionary(types), values))
         if not len(doubtful):
             return {}
         places, types, values = places[doubtful], types.take(doubtful), values.take(doubtful)
-    (kinds, kind_codes), (texts, text_codes) = _coded(types), _coded(values)
+    (kinds, kind_codes), (texts, text_codes) = _encode_dictionary(types), _encode_dictionary(values)
     width = np.int32 if len(kinds) * len(texts) < 1 << 31 else np.int64
     codes = kind_codes * width(len(texts)) + text_codes
-    pairs = _distinct(codes, len(kinds) * len(texts))
+    pairs = _find_distinct(codes, len(kinds) * len(texts))
     kinds, texts = kinds.take(pairs // len(texts)), texts.take(pairs % len(texts))
-    doubtful = _not_texts(kinds, texts)
-    doubtful = doubtful[~_sound_numbers(kinds.take(doubtful), texts.take(doubtful))]
+    doubtful = _find_others(kinds, texts)
+    doubtful = doubtful[~_find_sound_numbers(kinds.take(doubtful), texts.take(doubtful))]
     wrong: dict[int, str] = {}
     for kind, text, pair in zip(
         kinds.take(doubtful).to_pylist(), texts.take(doubtful).to_pylist(), pairs[doubtful].tolist(), strict=True
     ):
         try:
-            value_of(kind, text)
+            decode_field(kind, text)
         except InputError as error:
             wrong[pair] = str(error)
     if not wrong:
@@ -222,10 +222,10 @@ def _are_few(types: pa.Array, values: pa.Array) -> bool:
     return len(types.dictionary) > 1 and (len(types.dictionary) + 1) * (len(values.dictionary) + 1) < len(types)
 
 
-def _not_texts(types: pa.Array, values: pa.Array) -> Places:
+def _find_others(types: pa.Array, values: pa.Array) -> Places:
     """Return the places of the fields that are no longstr, or have no value."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
-        values = _decoded(values)
+        values = _decode_dictionary(values)
     is_sure = not types.null_count and not values.null_count
     if pa.types.is_dictionary(types.type):
         is_longstr = np.asarray([name == "longstr" for name in [*types.dictionary.to_pylist(), None]])
@@ -243,11 +243,11 @@ def _not_texts(types: pa.Array, values: pa.Array) -> Places:
     return np.flatnonzero(~is_text)
 
 
-def _decoded(array: pa.Array) -> pa.Array:
+def _decode_dictionary(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def _coded(array: pa.Array) -> tuple[pa.Array, Places]:
+def _encode_dictionary(array: pa.Array) -> tuple[pa.Array, Places]:
     """Return the distinct values of a column, a null behind them, and the place of each of its values among them."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = pa.concat_arrays([coded.dictionary, pa.nulls(1, coded.dictionary.type)])
@@ -255,7 +255,7 @@ def _coded(array: pa.Array) -> tuple[pa.Array, Places]:
     return values, np.asarray(indices)
 
 
-def _distinct(codes: Places, count: int) -> Places:
+def _find_distinct(codes: Places, count: int) -> Places:
     """Return the distinct ones of numbers below a count, in order."""
     if count > FLAGS:
         return np.unique(codes)
@@ -264,7 +264,7 @@ def _distinct(codes: Places, count: int) -> Places:
     return np.flatnonzero(is_met)
 
 
-def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return which are integers of 64 bits and doubles beyond doubt; Arrow reads all of a type at once."""
     sound = np.zeros(len(types), bool)
     left = len(types)
@@ -284,8 +284,8 @@ def _sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], 
     return sound
 
 
-def tables_of(array: pa.MapArray) -> list[dict[str, Any]]:
-    """The rows of a column of tables; a null is an empty table. Raises InputError as `value_of`."""
+def decode_tables(array: pa.MapArray) -> list[dict[str, Any]]:
+    """The rows of a column of tables; a null is an empty table. Raises InputError as `decode_field`."""
     ends = array.offsets.to_pylist()
     first, last = ends[0], ends[-1]
     fields = array.items.slice(first, last - first)
@@ -298,12 +298,12 @@ def tables_of(array: pa.MapArray) -> list[dict[str, Any]]:
             text = values[place]
             name = types[place]
             if text is not None and name == "longstr":
-                text = unescaped(text)
-            row[unescaped(keys[place])] = value_of(name, text)
+                text = unescape(text)
+            row[unescape(keys[place])] = decode_field(name, text)
         rows.append(row)
     return rows
 
 
-def field(value: bytes) -> Any:
+def longstr_from(value: bytes) -> Any:
     """A longstr of these bytes."""
-    return value_of("longstr", escaped_bytes(value))
+    return decode_field("longstr", escape_bytes(value))

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.archive.reading import Bad, Format, Item, Skipped, Split
 
-__all__ = ["COLUMNS", "OTHER", "REASONS", "SAMPLES", "Inspection", "inspect", "inspected"]
+__all__ = ["COLUMNS", "OTHER", "REASONS", "SAMPLES", "Inspection", "inspect_split", "inspect_splits"]
 
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
 """All that an inspection reads."""
@@ -80,7 +80,7 @@ class Inspection:
         pairs = pa.Table.from_arrays([batch.column("vhost"), batch.column("exchange")], ["vhost", "exchange"])
         for row in pairs.group_by(["vhost", "exchange"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
             vhost = row["vhost"]
-            name = None if vhost is None else unescaped(vhost), unescaped(row["exchange"])
+            name = None if vhost is None else unescape(vhost), unescape(row["exchange"])
             self.exchanges[name] += row["count_all"]
 
     def _widen(self, first: int | None, last: int | None) -> None:
@@ -122,7 +122,7 @@ class Inspection:
         return self.skipped.total()
 
 
-def inspect(form: Format, split: Split) -> Inspection:
+def inspect_split(form: Format, split: Split) -> Inspection:
     """The inspection of a split."""
     found = Inspection()
     for item in form.read(split, COLUMNS):
@@ -130,11 +130,13 @@ def inspect(form: Format, split: Split) -> Inspection:
     return found
 
 
-def inspected(splits: Iterable[tuple[Format, Split]], step: Callable[[Any], None] = lambda found: None) -> Inspection:
+def inspect_splits(
+    splits: Iterable[tuple[Format, Split]], step: Callable[[Any], None] = lambda found: None
+) -> Inspection:
     """The inspection of many splits; ``step`` is told each one's."""
     total = Inspection()
     for form, split in splits:
-        found = inspect(form, split)
+        found = inspect_split(form, split)
         total += found
         step(found)
     return total

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TypeAlias
 
-from bindings.archive.unpacking import GZIP, unpacked_pieces
+from bindings.archive.unpacking import GZIP, read_pieces
 from exchange.errors import InputError
 from exchange.limits import FILE_BYTES
 
@@ -29,10 +29,10 @@ class Mapped:
         try:
             with Path(self._path).open("rb") as file:
                 if file.read(len(GZIP)) != GZIP:
-                    self._data = _mapped(file.fileno(), file.seek(0, 2))
+                    self._data = _map_file(file.fileno(), file.seek(0, 2))
                     return self._data
             with tempfile.TemporaryFile() as unpacked:
-                for piece in unpacked_pieces(self._path, 0):
+                for piece in read_pieces(self._path, 0):
                     if isinstance(piece, str):
                         self.problem = piece
                     elif unpacked.tell() + len(piece) > FILE_BYTES:
@@ -41,7 +41,7 @@ class Mapped:
                     else:
                         unpacked.write(piece)
                 unpacked.flush()
-                self._data = _mapped(unpacked.fileno(), unpacked.tell())
+                self._data = _map_file(unpacked.fileno(), unpacked.tell())
         except OSError as error:
             raise InputError(f"{self._path}: cannot be read: {error.strerror}") from None
         return self._data
@@ -51,7 +51,7 @@ class Mapped:
             self._data.close()
 
 
-def _mapped(descriptor: int, size: int) -> Bytes:
+def _map_file(descriptor: int, size: int) -> Bytes:
     return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if size else b""
 
 

@@ -1,6 +1,6 @@
-"""What a record of Kafka or RocketMQ is in AMQP: where its exchange and routing key are.
+"""Which fields of a record of Kafka or RocketMQ are its exchange and its routing key.
 
-Both systems know topics and keys only, so it must be said how whoever copied the messages there kept them. A place is
+Both systems know topics and keys only, so the user says where the copied messages have them. A place is
 
 ``topic``, ``key``   the record's own; of RocketMQ, the key is the first of KEYS
 ``tag``              RocketMQ's TAGS
@@ -13,31 +13,39 @@ By default the topic is the exchange and the key the routing key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+from warnings import warn
 
 from exchange.errors import InputError
 
-__all__ = ["USUAL", "Mapping", "checked_place"]
+__all__ = ["USUAL", "FieldMapping", "check_place"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """Where exchange and routing key are. Raises InputError for what is no place."""
+class FieldMapping:
+    """The places of exchange and routing key. Raises InputError for a text that names no place."""
 
     exchange: str = "topic"
     routing_key: str = "key"
 
     def __post_init__(self) -> None:
-        checked_place(self.exchange)
-        checked_place(self.routing_key)
+        check_place(self.exchange)
+        check_place(self.routing_key)
 
 
-def checked_place(place: str) -> str:
-    """The place, if it is one. Raises InputError."""
+def check_place(place: str) -> str:
+    """Return the text if it names a place, else raise InputError."""
     if place in ("topic", "key", "tag") or place.startswith(("header:", "=")):
         return place
     raise InputError(f"{place!r} is no place for an exchange or routing key: topic, key, tag, header:NAME or =TEXT")
 
 
-USUAL: Final = Mapping()
+USUAL: Final = FieldMapping()
 """The topic is the exchange, the key the routing key."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Mapping":
+        warn("Mapping is now FieldMapping; the old name goes in hashstar 1.1", DeprecationWarning, stacklevel=2)
+        return FieldMapping
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

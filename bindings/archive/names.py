@@ -17,39 +17,39 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["escaped", "escaped_bytes", "has_nul", "text_array", "text_array_of_bytes", "unescaped"]
+__all__ = ["escape", "escape_bytes", "has_nul", "to_text_array", "bytes_to_text_array", "unescape"]
 
 UNHELD: Final = re.compile("[\0\ud800-\udfff]")
 WRITTEN: Final = re.compile("\0(?:u([0-9a-f]{4})|([0-9a-f]{2}))")
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text as columns hold it."""
     return UNHELD.sub(_escape, text) if UNHELD.search(text) else text
 
 
-def unescaped(text: str) -> str:
-    """What `escaped` was given. A NUL that it did not write stands for itself."""
+def unescape(text: str) -> str:
+    """What `escape` was given. A NUL that it did not write stands for itself."""
     return WRITTEN.sub(_unescape, text) if "\0" in text else text
 
 
-def escaped_bytes(data: bytes) -> str:
+def escape_bytes(data: bytes) -> str:
     """The bytes of a name as columns hold them."""
-    return escaped(data.decode("utf-8", "surrogateescape"))
+    return escape(data.decode("utf-8", "surrogateescape"))
 
 
-def text_array(texts: Sequence[str | None]) -> pa.StringArray:
+def to_text_array(texts: Sequence[str | None]) -> pa.StringArray:
     """A column of texts, None being null."""
     try:
         array = pa.array(texts, pa.string())
     except UnicodeEncodeError:
         array = None
     if array is None or has_nul(array):
-        array = pa.array([None if text is None else escaped(text) for text in texts], pa.string())
+        array = pa.array([None if text is None else escape(text) for text in texts], pa.string())
     return array
 
 
-def text_array_of_bytes(array: pa.BinaryArray) -> pa.StringArray:
+def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
     """A column of texts from a column of bytes, nulls staying null."""
     try:
         texts = array.cast(pa.string())
@@ -57,7 +57,7 @@ def text_array_of_bytes(array: pa.BinaryArray) -> pa.StringArray:
             return texts
     except pa.ArrowInvalid:
         pass
-    return pa.array([None if data is None else escaped_bytes(data) for data in array.to_pylist()], pa.string())
+    return pa.array([None if data is None else escape_bytes(data) for data in array.to_pylist()], pa.string())
 
 
 def has_nul(array: pa.StringArray) -> bool:

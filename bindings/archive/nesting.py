@@ -12,7 +12,7 @@ from exchange.errors import InputError
 from exchange.json_text import JsonFault, parse
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
 
-__all__ = ["check_bounds", "is_flat", "parsed"]
+__all__ = ["check_bounds", "is_flat", "parse_json"]
 
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string of JSON, or one that does not end. Nothing is tried twice, so the time is linear in the text."""
@@ -61,7 +61,7 @@ def is_flat(data: bytes, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bo
     return bool(np.diff(firsts, prepend=0, append=len(places)).max() <= NESTING)
 
 
-def parsed(line: bytes) -> Any:
+def parse_json(line: bytes) -> Any:
     """Return the value of a JSON text. Raises InputError, with the same words for the same kind of mistake."""
     if len(line) > RECORD_BYTES:
         raise InputError(f"JSON of more than {RECORD_BYTES >> 20} MiB")

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bindings.archive.nesting import parsed
-from bindings.archive.reading import sample_of
-from bindings.archive.unpacking import unpacked_pieces
+from bindings.archive.nesting import parse_json
+from bindings.archive.reading import take_sample
+from bindings.archive.unpacking import read_pieces
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["Found", "body_beside", "objects"]
+__all__ = ["JsonItem", "read_body_beside", "read_objects"]
 
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
 
-class Found(NamedTuple):
+class JsonItem(NamedTuple):
     """An object, or why there is none."""
 
     place: int
@@ -27,67 +27,67 @@ class Found(NamedTuple):
     sample: bytes
 
 
-def objects(path: str) -> Iterator[Found]:
+def read_objects(path: str) -> Iterator[JsonItem]:
     """Yield the objects of a file, each of which begins a line, and no other line begins with a brace.
 
     Raises InputError when the file cannot be opened.
     """
     data = bytearray()
     place, searched = 0, 1
-    for piece in unpacked_pieces(path, 0):
+    for piece in read_pieces(path, 0):
         if isinstance(piece, str):
-            yield from _values_in(bytes(data), place)
-            yield Found(place + len(data), piece, b"")
+            yield from _parse_objects(bytes(data), place)
+            yield JsonItem(place + len(data), piece, b"")
             return
         data += piece
         # Each byte is searched once for the beginning of a line, however long an object is.
         starts = [found.start() for found in START.finditer(data, max(searched - 1, 1))]
         searched = len(data)
         if starts:
-            yield from _between(bytes(data[: starts[-1]]), place, starts[:-1])
+            yield from _split_at(bytes(data[: starts[-1]]), place, starts[:-1])
             place += starts[-1]
             del data[: starts[-1]]
             searched = 1
         if len(data) > RECORD_BYTES:
-            yield Found(place, f"an object of more than {RECORD_BYTES >> 20} MiB", sample_of(bytes(data[:200])))
+            yield JsonItem(place, f"an object of more than {RECORD_BYTES >> 20} MiB", take_sample(bytes(data[:200])))
             place += len(data)
             data.clear()
             searched = 1
-    last = list(_values_in(bytes(data), place))
+    last = list(_parse_objects(bytes(data), place))
     if last and isinstance(last[-1].value, str):
         reason = f"the file ends in the middle of an object: {last[-1].value}"
         last[-1] = last[-1]._replace(value=reason)
     yield from last
 
 
-def _between(data: bytes, place: int, starts: list[int]) -> Iterator[Found]:
+def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
     """Yield the objects of whole lines; ``starts`` are where they begin, but for the first."""
     before = 0
     for start in [*starts, len(data)]:
-        yield from _values_in(data[before:start], place + before)
+        yield from _parse_objects(data[before:start], place + before)
         before = start
 
 
-def _values_in(data: bytes, place: int) -> Iterator[Found]:
+def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
     """Yield the object that bytes hold, or several that follow each other without a line's end between them."""
     text = data.strip()
     if not text:
         return
     begins = place + data.find(text[:1])
     try:
-        value = parsed(text)
+        value = parse_json(text)
     except InputError as error:
-        parts = _split(text) if b"}{" in text or b"} {" in text else []
+        parts = _split_joined(text) if b"}{" in text or b"} {" in text else []
         if len(parts) < 2:
-            yield Found(begins, str(error), sample_of(text))
+            yield JsonItem(begins, str(error), take_sample(text))
             return
         for at, part in parts:
-            yield from _values_in(part, begins + at)
+            yield from _parse_objects(part, begins + at)
         return
-    yield Found(begins, value if isinstance(value, dict) else "not an object", sample_of(text))
+    yield JsonItem(begins, value if isinstance(value, dict) else "not an object", take_sample(text))
 
 
-def body_beside(path: Path) -> bytes | None:
+def read_body_beside(path: Path) -> bytes | None:
     """Return the body that is in a file of its own, None if there is no such file. Raises OSError, InputError."""
     if not path.is_file():
         return None
@@ -100,7 +100,7 @@ JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)',
 """A string, or the end of an object that another one follows at once."""
 
 
-def _split(text: bytes) -> list[tuple[int, bytes]]:
+def _split_joined(text: bytes) -> list[tuple[int, bytes]]:
     ends = [found.end() for found in JOINT.finditer(text) if found[1] is not None]
     return [
         (start, text[start:end]) for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end]

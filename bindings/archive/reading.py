@@ -17,15 +17,15 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from bindings.archive.nesting import parsed
-from bindings.archive.unpacking import GZIP_BYTES, Broken, head_of, is_gzipped, unpacked
+from bindings.archive.nesting import parse_json
+from bindings.archive.unpacking import GZIP_BYTES, Broken, is_gzipped, read_head, read_unpacked
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 
 __all__ = [
     "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "Block", "Format", "Item",
-    "NoArchive", "Settled", "Skipped", "Split", "blocks", "pieces", "ranges", "sample_of", "settled_gzip",
-    "settled_lines",
+    "NoArchive", "CompletePart", "Skipped", "Split", "cut_range", "plan_complete_gzip", "plan_complete_lines",
+    "plan_ranges", "read_blocks", "take_sample",
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
@@ -63,7 +63,7 @@ class Split(NamedTuple):
     """An offset that all of its records are above, of formats whose offsets rise; -1 if none is known."""
 
 
-class Settled(NamedTuple):
+class CompletePart(NamedTuple):
     """What is complete of a file that may still be written."""
 
     splits: list[Split]
@@ -138,7 +138,7 @@ class Format(ABC):
         """The splits of a file, each of about so many bytes. Raises InputError if it cannot be opened."""
         return [Split(path)]
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """What is complete of a file that may still be written, behind the place up to which it was so before.
 
         The splits together with those of earlier times give each record once. Raises InputError if the file cannot be
@@ -147,9 +147,9 @@ class Format(ABC):
         if start:
             raise InputError(f"{path}: it has changed since it was read, and {self.name} is read as a whole: {ONCE}")
         if not self.is_complete(path):
-            return Settled([], 0, is_open=True)
-        size = _size(path)
-        return Settled([Split(path)] if size else [], size, is_open=False)
+            return CompletePart([], 0, is_open=True)
+        size = _size_of(path)
+        return CompletePart([Split(path)] if size else [], size, is_open=False)
 
     def is_complete(self, path: str) -> bool:
         """Whether nothing is missing at the end of a file that is read as a whole. Raises InputError."""
@@ -184,7 +184,7 @@ class NoArchive(Format):
         return [Split(path, 0, None, exact=True)]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        yield Bad(split.path, 0, NOT_READ, sample_of(head_of(split.path)))
+        yield Bad(split.path, 0, NOT_READ, take_sample(read_head(split.path)))
 
 
 class Block(NamedTuple):
@@ -197,7 +197,7 @@ class Block(NamedTuple):
     """Why nothing comes after it, or why it is no line."""
 
 
-def ranges(path: str, split_bytes: int) -> list[Split]:
+def plan_ranges(path: str, split_bytes: int) -> list[Split]:
     """A file in ranges of bytes; one that is gzipped can only be read from its beginning, and is one."""
     try:
         gzipped = is_gzipped(path)
@@ -210,13 +210,13 @@ def ranges(path: str, split_bytes: int) -> list[Split]:
     return [Split(path, size * n // count, size * (n + 1) // count) for n in range(count)]
 
 
-def settled_lines(path: str, start: int, split_bytes: int) -> Settled:
+def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart:
     """What is complete of a file of lines; a last one without its end is so if it is a whole object of JSON.
 
     A gzipped file is taken as a whole. Raises InputError as `Format.settled`.
     """
     if is_gzipped(path):
-        return settled_gzip(path, start)
+        return plan_complete_gzip(path, start)
     try:
         with Path(path).open("rb") as file:
             size = file.seek(0, 2)
@@ -234,23 +234,23 @@ def settled_lines(path: str, start: int, split_bytes: int) -> Settled:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if rest and _is_object(rest):
         end, rest = size, b""
-    return Settled(pieces(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
+    return CompletePart(cut_range(path, start, end, split_bytes), end, is_open=bool(rest.strip()))
 
 
-def settled_gzip(path: str, start: int) -> Settled:
+def plan_complete_gzip(path: str, start: int) -> CompletePart:
     """A gzipped file, which is taken when it is whole. Raises InputError as `Format.settled`."""
     if start:
         raise InputError(f"{path}: it has changed since it was read, and a gzipped file is read as a whole: {ONCE}")
-    size = _size(path)
+    size = _size_of(path)
     try:
-        for _ in unpacked(path):
+        for _ in read_unpacked(path):
             pass
     except Broken:
-        return Settled([], 0, is_open=True)
-    return Settled([Split(path)], size, is_open=False)
+        return CompletePart([], 0, is_open=True)
+    return CompletePart([Split(path)], size, is_open=False)
 
 
-def pieces(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
+def cut_range(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
     """A stretch of a file in ranges of bytes, none if it is empty."""
     count = -(-(end - start) // split_bytes)
     ends = [start + (end - start) * n // count for n in range(count + 1)] if count > 0 else []
@@ -259,19 +259,19 @@ def pieces(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(parsed(line), dict)
+        return isinstance(parse_json(line), dict)
     except InputError:
         return False
 
 
-def _size(path: str) -> int:
+def _size_of(path: str) -> int:
     try:
         return Path(path).stat().st_size
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def blocks(split: Split) -> Iterator[Block]:
+def read_blocks(split: Split) -> Iterator[Block]:
     """Yield the lines that begin in a split, many at a time. Raises InputError when the file cannot be opened.
 
     Each byte is looked at once, whatever the length of lines: a line is joined from its pieces when it has its end.
@@ -282,7 +282,7 @@ def blocks(split: Split) -> Iterator[Block]:
     # Whether bytes are passed over up to the next line: they belong to the split before, or to a line that is too long.
     is_passing = split.start > 0
     try:
-        for data in unpacked(split.path, place):
+        for data in read_unpacked(split.path, place):
             rest = data
             if is_passing:
                 end = rest.find(b"\n") + 1
@@ -317,6 +317,6 @@ def blocks(split: Split) -> Iterator[Block]:
         yield Block(b"".join(parts), place)
 
 
-def sample_of(data: bytes) -> bytes:
+def take_sample(data: bytes) -> bytes:
     """How something bad begins."""
     return bytes(data[:SAMPLE_BYTES])

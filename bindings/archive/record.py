@@ -30,13 +30,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.fields import TABLE, Tables, tables_of, wrong_rows
-from bindings.archive.names import text_array, unescaped
+from bindings.archive.fields import TABLE, TableBuilder, decode_tables, find_wrong_rows
+from bindings.archive.names import to_text_array, unescape
 from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
 from exchange.errors import BrokerError, InputError
 from exchange.message import Message
 
-__all__ = ["SCHEMA", "Record", "Rows", "batch_of", "empty_column", "readable_records", "records_of", "sound_items"]
+__all__ = [
+    "SCHEMA",
+    "Record",
+    "Rows",
+    "build_batch",
+    "make_empty_column",
+    "to_records_or_bad",
+    "to_records",
+    "sift_rows",
+]
 
 SCHEMA: Final = pa.schema([
     pa.field("time", pa.timestamp("us", "UTC")),
@@ -101,13 +110,13 @@ class Rows:
         self._vhosts: list[str | None] = []
         self._exchanges: list[str] = []
         self._keys: list[str] = []
-        self._cc = _Lists()
-        self._bcc = _Lists()
-        self._headers = Tables()
-        self._properties = Tables()
+        self._cc = _ListBuilder()
+        self._bcc = _ListBuilder()
+        self._headers = TableBuilder()
+        self._properties = TableBuilder()
         self._bodies: list[bytes | None] = []
         self._sizes: list[int | None] = []
-        self._routed = _Lists()
+        self._routed = _ListBuilder()
         self._sources: list[str] | None = None
         self._offsets: list[int] = []
         self._bytes = 0
@@ -190,9 +199,9 @@ class Rows:
 
 _MAKERS: Final[dict[str, Any]] = {
     "time": lambda rows: pa.array(rows._times, SCHEMA.field("time").type),
-    "vhost": lambda rows: text_array(rows._vhosts),
-    "exchange": lambda rows: text_array(rows._exchanges),
-    "routing_key": lambda rows: text_array(rows._keys),
+    "vhost": lambda rows: to_text_array(rows._vhosts),
+    "exchange": lambda rows: to_text_array(rows._exchanges),
+    "routing_key": lambda rows: to_text_array(rows._keys),
     "cc": lambda rows: rows._cc.array(),
     "bcc": lambda rows: rows._bcc.array(),
     "headers": lambda rows: rows._headers.array(),
@@ -200,13 +209,13 @@ _MAKERS: Final[dict[str, Any]] = {
     "body": lambda rows: pa.array(rows._bodies, pa.binary()),
     "body_size": lambda rows: pa.array(rows._sizes, pa.int64()),
     "routed_queues": lambda rows: rows._routed.array(),
-    "source": lambda rows: text_array([rows.source] * len(rows) if rows._sources is None else rows._sources),
+    "source": lambda rows: to_text_array([rows.source] * len(rows) if rows._sources is None else rows._sources),
     "offset": lambda rows: pa.array(rows._offsets, pa.int64()),
 }
 """Column -> how it is made of rows."""
 
 
-class _Lists:
+class _ListBuilder:
     """A column of lists of texts in the making."""
 
     def __init__(self) -> None:
@@ -220,10 +229,10 @@ class _Lists:
 
     def array(self) -> pa.ListArray:
         ends = pa.array([*self._starts, len(self._texts)], pa.int32())
-        return pa.ListArray.from_arrays(ends, text_array(self._texts))
+        return pa.ListArray.from_arrays(ends, to_text_array(self._texts))
 
 
-def empty_column(name: str, count: int) -> pa.Array:
+def make_empty_column(name: str, count: int) -> pa.Array:
     """A column of what is not known: nulls, empty lists and tables."""
     field = SCHEMA.field(name)
     if field.nullable:
@@ -231,7 +240,7 @@ def empty_column(name: str, count: int) -> pa.Array:
     return pa.array([[]] * count, field.type)
 
 
-def batch_of(records: Iterable[Record]) -> pa.RecordBatch:
+def build_batch(records: Iterable[Record]) -> pa.RecordBatch:
     """Records as rows. Raises InputError for one that AMQP cannot hold."""
     rows = Rows("")
     for record in records:
@@ -239,7 +248,7 @@ def batch_of(records: Iterable[Record]) -> pa.RecordBatch:
     return rows.batch()
 
 
-def sound_items(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordBatch | Bad]:
+def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordBatch | Bad]:
     """Yield the rows that are as a format writes them, and what is wrong with the others.
 
     Parquet vouches for types only: whoever wrote the file may have put any text where the value of a header is.
@@ -247,14 +256,14 @@ def sound_items(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.Recor
     wrong: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_map(column.type):
-            wrong |= wrong_rows(column)
+            wrong |= find_wrong_rows(column)
         elif pa.types.is_list(column.type) and column.flatten().null_count:
             owners = pc.list_parent_indices(column).filter(column.flatten().is_null())
             wrong |= dict.fromkeys(owners.to_pylist(), f"{name} with a null in it")
         elif not SCHEMA.field(name).nullable and column.null_count:
             wrong |= dict.fromkeys(np.flatnonzero(np.asarray(column.is_null())).tolist(), f"no {name}")
     if "time" in batch.schema.names:
-        batch = _with_known_times(batch)
+        batch = _drop_impossible_times(batch)
     if not wrong:
         yield batch
         return
@@ -266,7 +275,7 @@ def sound_items(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.Recor
         yield batch.filter(pa.array(rows))
 
 
-def _with_known_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With null for the times that no calendar has."""
     place = batch.schema.get_field_index("time")
     times = batch.column(place)
@@ -278,41 +287,41 @@ def _with_known_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(place, batch.schema.field(place), pc.if_else(known, times, pa.scalar(None, times.type)))
 
 
-def readable_records(batch: pa.RecordBatch) -> list[Record | Bad]:
+def to_records_or_bad(batch: pa.RecordBatch) -> list[Record | Bad]:
     """Return rows with all columns as records, or what is wrong with a row: archives come from anywhere."""
     try:
-        return list(records_of(batch))
+        return list(to_records(batch))
     except NOT_A_RECORD:
-        return [_readable_record(batch.slice(n, 1)) for n in range(batch.num_rows)]
+        return [_to_record_or_bad(batch.slice(n, 1)) for n in range(batch.num_rows)]
 
 
-def _readable_record(row: pa.RecordBatch) -> Record | Bad:
+def _to_record_or_bad(row: pa.RecordBatch) -> Record | Bad:
     try:
-        return records_of(row)[0]
+        return to_records(row)[0]
     except NOT_A_RECORD as error:
         reason = str(error) or type(error).__name__
         return Bad(str(row.column("source")[0].as_py()), row.column("offset")[0].as_py(), reason)
 
 
-def records_of(batch: pa.RecordBatch) -> list[Record]:
-    """Rows with all columns as records. Raises InputError for what `batch_of` never wrote."""
+def to_records(batch: pa.RecordBatch) -> list[Record]:
+    """Rows with all columns as records. Raises InputError for what `build_batch` never wrote."""
     columns = {name: batch.column(name) for name in SCHEMA.names}
     times = columns["time"].cast(pa.int64()).to_pylist()
     texts = {name: columns[name].to_pylist() for name in ("vhost", "exchange", "routing_key", "source")}
     rows = zip(
-        times, *texts.values(), tables_of(columns["headers"]), tables_of(columns["properties"]),
+        times, *texts.values(), decode_tables(columns["headers"]), decode_tables(columns["properties"]),
         columns["body"].to_pylist(), columns["body_size"].to_pylist(), columns["routed_queues"].to_pylist(),
         columns["offset"].to_pylist(), strict=True,
     )  # fmt: skip
     return [
         Record(
-            Message(unescaped(exchange), unescaped(key), headers, properties, body or b""),
+            Message(unescape(exchange), unescape(key), headers, properties, body or b""),
             time,
-            None if vhost is None else unescaped(vhost),
+            None if vhost is None else unescape(vhost),
             size,
             body is not None,
-            None if routed is None else tuple([unescaped(queue) for queue in routed]),
-            unescaped(source),
+            None if routed is None else tuple([unescape(queue) for queue in routed]),
+            unescape(source),
             offset,
         )
         for time, vhost, exchange, key, source, headers, properties, body, size, routed, offset in rows

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from exchange.errors import InputError
 
-__all__ = ["microseconds", "microseconds_of_text"]
+__all__ = ["parse_time", "parse_time_text"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -18,7 +18,7 @@ UNITS: Final = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
 """Numbers below this -> their unit in microseconds: seconds up to the year 5138, then milliseconds, microseconds."""
 
 
-def microseconds(value: Any) -> int | None:
+def parse_time(value: Any) -> int | None:
     """What a number or a text of JSON says; None for null. Raises InputError for what is no time."""
     if value is None:
         return None
@@ -31,11 +31,11 @@ def microseconds(value: Any) -> int | None:
                 return round(value * unit)
         return round(value / 1_000)
     if type(value) is str:
-        return microseconds_of_text(value)
+        return parse_time_text(value)
     raise InputError("timestamp is not a time")
 
 
-def microseconds_of_text(text: str) -> int:
+def parse_time_text(text: str) -> int:
     """What ISO 8601 says, in UTC if it does not say; digits beyond microseconds are cut off. Raises InputError."""
     try:
         moment = datetime.fromisoformat(FRACTION.sub(r"\1", text))

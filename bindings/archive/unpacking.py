@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 from exchange.errors import InputError
 
-__all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "head_of", "is_gzipped", "unpacked", "unpacked_pieces"]
+__all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipped", "read_unpacked", "read_pieces"]
 
 BLOCK_BYTES: Final = 4 << 20
 """Maximum size of a piece, in bytes."""
@@ -23,7 +23,7 @@ class Broken(Exception):
     """A file cannot be unpacked further."""
 
 
-def unpacked(path: str, start: int = 0) -> Iterator[bytes]:
+def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
     """Yield a file from a byte on in pieces of at most `BLOCK_BYTES`; a gzipped file from its beginning, unpacked.
 
     Raises InputError when the file cannot be opened, `Broken` where it cannot be read further.
@@ -38,21 +38,21 @@ def unpacked(path: str, start: int = 0) -> Iterator[bytes]:
             file.seek(0 if gzipped else start)
             while data := file.read(GZIP_BYTES if gzipped else BLOCK_BYTES):
                 if gzipped:
-                    yield from _unzipped(data, file)
+                    yield from _gunzip(data, file)
                     return
                 yield data
         except OSError as error:
             raise Broken(f"cannot be read: {error.strerror}") from None
 
 
-def _unzipped(data: bytes, file: BinaryIO) -> Iterator[bytes]:
+def _gunzip(data: bytes, file: BinaryIO) -> Iterator[bytes]:
     member = zlib.decompressobj(31)
     while data:
         before = member.copy()
         try:
             yield member.decompress(data, BLOCK_BYTES)
         except zlib.error as error:
-            yield _all_that_comes(before, data)
+            yield _unpack_to_damage(before, data)
             raise Broken(f"cannot be unpacked: {error}") from None
         if member.unconsumed_tail:
             data = member.unconsumed_tail
@@ -67,7 +67,7 @@ def _unzipped(data: bytes, file: BinaryIO) -> Iterator[bytes]:
         raise Broken("the gzipped file ends in the middle")
 
 
-def _all_that_comes(member: Any, data: bytes) -> bytes:
+def _unpack_to_damage(member: Any, data: bytes) -> bytes:
     """Return what can be unpacked of data that are broken somewhere."""
     parts: list[bytes] = []
     size = 0
@@ -83,10 +83,10 @@ def _all_that_comes(member: Any, data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def unpacked_pieces(path: str, start: int) -> Iterator[bytes | str]:
-    """Yield as `unpacked`, and at the end why the file cannot be read further, if it cannot."""
+def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
+    """Yield as `read_unpacked`, and at the end why the file cannot be read further, if it cannot."""
     try:
-        yield from unpacked(path, start)
+        yield from read_unpacked(path, start)
     except Broken as problem:
         yield str(problem)
 
@@ -100,7 +100,7 @@ def is_gzipped(path: str) -> bool:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def head_of(path: str, size: int = HEAD_BYTES) -> bytes:
+def read_head(path: str, size: int = HEAD_BYTES) -> bytes:
     """Return the first bytes of a file, unpacked if it is gzipped. Raises InputError if it cannot be opened."""
     try:
         with Path(path).open("rb") as file:
@@ -111,7 +111,7 @@ def head_of(path: str, size: int = HEAD_BYTES) -> bytes:
         return head
     head = b""
     try:
-        for data in unpacked(path):
+        for data in read_unpacked(path):
             head += data[: size - len(head)]
             if len(head) >= size:
                 break

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.archive.formats.detect import Archive, detect, without_repeats
+from bindings.archive.formats.detect import Archive, detect, drop_repeats
 from bindings.archive.formats.kafka_segment import KafkaSegment
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.audit.local import Pass, here
 from bindings.audit.selection import Selection
 from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
@@ -77,7 +77,7 @@ class Traffic:
 
     archives: tuple[Archive, ...]
     topics: tuple[str, ...]
-    mapping: Mapping = USUAL
+    mapping: FieldMapping = USUAL
     notices: tuple[str, ...] = ()
     """What is read once although it was given several times."""
 
@@ -113,7 +113,7 @@ def audit(
     compare: Topology | str | None = None,
     verify: bool = False,
     selection: Selection | None = None,
-    mapping: Mapping = USUAL,
+    mapping: FieldMapping = USUAL,
     settings: Settings = NO_THRESHOLDS,
     spark: SparkSession | None = None,
     keep_bad: str | None = None,
@@ -147,10 +147,10 @@ def _opened(topology: Topology | str, vhost: str | None, profile: str | None) ->
     return Subject.from_source(open_source(topology, vhost), vhost, profile)
 
 
-def open_traffic(paths: Sequence[str], mapping: Mapping = USUAL) -> Traffic:
+def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> Traffic:
     """Find out the formats of archives. Raises InputError for a path with none that is known."""
     topics = tuple([path for path in paths if path.startswith(TOPIC)])
-    found = without_repeats([detect(path, mapping) for path in paths if path not in topics])
+    found = drop_repeats([detect(path, mapping) for path in paths if path not in topics])
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
     return Traffic(tuple([archive for archive in found if archive.all_files]), topics, mapping, repeats)
 
@@ -215,7 +215,7 @@ def build_report(
     )  # fmt: skip
 
 
-def followed(path: str, mapping: Mapping) -> Archived:
+def followed(path: str, mapping: FieldMapping) -> Archived:
     """Describe an archive or a topic of Kafka for the report without reading it."""
     if "://" in path:
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import escaped
+from bindings.archive.names import escape
 
 __all__ = ["EVERYTHING", "OTHER_VHOST", "OUTSIDE", "UNTIMED", "Selection"]
 
@@ -45,7 +45,7 @@ class Selection:
         """The rows that are taken, and for each reason how many are not."""
         left_out: dict[str, int] = {}
         if self.vhost is not None:
-            batch = _kept(batch, pc.not_equal(batch.column("vhost"), escaped(self.vhost)), OTHER_VHOST, left_out)
+            batch = _kept(batch, pc.not_equal(batch.column("vhost"), escape(self.vhost)), OTHER_VHOST, left_out)
         if self.timed:
             batch = _kept(batch, batch.column("time").is_null(), UNTIMED, left_out)
             times = batch.column("time").cast(pa.int64())

@@ -86,10 +86,10 @@ def inspect_command(
         if key is not None or topic is not None or message_id is not None:
             raise InputError(f"{path}: --key, --topic and --message-id are for the store of a RocketMQ broker")
         archive = _detected(path, exchange, routing_key)
-        from bindings.archive.inspection import inspected
+        from bindings.archive.inspection import inspect_splits
 
         with _progress("reading") as watched:
-            found = inspected(watched(archive.plan()))
+            found = inspect_splits(watched(archive.plan()))
     except HashstarError as error:
         fail(error)
     if as_json:
@@ -162,9 +162,9 @@ class _NoRecords(Exception):
 def _detected(path: str, exchange: str, routing_key: str) -> Archive:
     with _told_what_is_needed():
         from bindings.archive.formats.detect import detect
-        from bindings.archive.mapping import Mapping
+        from bindings.archive.mapping import FieldMapping
 
-        return detect(path, Mapping(exchange, routing_key))
+        return detect(path, FieldMapping(exchange, routing_key))
 
 
 def _is_store(path: str) -> bool:
@@ -250,19 +250,19 @@ def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> Non
 def _as_lines(items: Iterator[Item], found: Inspection, max_bad: int | None) -> Iterator[str]:
     import pyarrow as pa
 
-    from bindings.archive.formats.json_lines import line_of
+    from bindings.archive.formats.json_lines import encode_line
     from bindings.archive.reading import Bad
-    from bindings.archive.record import readable_records
+    from bindings.archive.record import to_records_or_bad
 
     for batch in items:
         if not isinstance(batch, pa.RecordBatch):
             continue
-        for record in readable_records(batch):
+        for record in to_records_or_bad(batch):
             if isinstance(record, Bad):
                 found.records -= 1
                 _count(record, found, max_bad)
             else:
-                yield line_of(record).decode()
+                yield encode_line(record).decode()
 
 
 def _write_lines(lines: Iterator[str], target: Path) -> None:

@@ -34,7 +34,7 @@ NOT_FOUND: Final = 1
 
 def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: str | None, as_json: bool) -> None:
     """Print what is asked. Raises InputError if it cannot be read; exits with 1 if no message is found."""
-    from bindings.archive.rocketmq.find import with_id, with_key
+    from bindings.archive.rocketmq.find import find_by_id, find_by_key
     from bindings.archive.rocketmq.inspection import inspect_store
     from bindings.archive.rocketmq.store import open_store
 
@@ -51,7 +51,7 @@ def inspect_a_store(path: str, key: str | None, topic: str | None, message_id: s
                 raise InputError(f"{path}: there are no queues of a topic {topic!r}")
         _print(_store_json(store, found) if as_json else _store_lines(store, found))
         return
-    matches = with_key(store, key, topics) if key is not None else with_id(store, message_id or "", topics)
+    matches = find_by_key(store, key, topics) if key is not None else find_by_id(store, message_id or "", topics)
     asked = {"key": key, "topic": topic, "message_id": message_id}
     _print({"version": 1, "path": path, **asked, **_matches_json(matches)} if as_json else _matches_lines(matches))
     if not matches.messages:
@@ -124,9 +124,9 @@ def _topic_lines(topic: TopicFacts) -> Iterator[str]:
 
 def _code(tag: str | None) -> int:
     """The code of a tag in the queues."""
-    from bindings.archive.rocketmq.queue import tag_code
+    from bindings.archive.rocketmq.queue import encode_tag
 
-    return tag_code(tag)
+    return encode_tag(tag)
 
 
 def _queue_line(queue: QueueFacts) -> str:

@@ -116,7 +116,7 @@ def run_command(
         given = open_source(source, vhost, seconds=seconds_to_answer())
         other = None if compare is None else open_source(compare, vhost, seconds=seconds_to_answer())
         need_arrow()
-        from bindings.archive.mapping import Mapping
+        from bindings.archive.mapping import FieldMapping
         from bindings.audit.run import Subject, build_report, count, open_traffic
         from bindings.audit.selection import Selection
 
@@ -127,7 +127,7 @@ def run_command(
         selection = Selection(
             _taken(archive_vhost, subject.topology), moment_of("--since", since), moment_of("--until", until)
         )
-        traffic = open_traffic(archives, Mapping(exchange, routing_key))
+        traffic = open_traffic(archives, FieldMapping(exchange, routing_key))
         for notice in traffic.notices:
             echo_line(notice, err=True)
         traffic.check(spark=not where.no_spark, keep_bad=keep_bad)
@@ -230,7 +230,7 @@ def follow_command(
         need_arrow()
         if where.no_spark:
             raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
-        from bindings.archive.mapping import Mapping
+        from bindings.archive.mapping import FieldMapping
         from bindings.audit.run import Subject, build_report, followed
         from bindings.audit.selection import Selection
         from bindings.audit.spark.session import session
@@ -239,7 +239,7 @@ def follow_command(
         subject = Subject.from_source(given, vhost, profile)
         warn(given)
         selection = Selection(_taken(archive_vhost, subject.topology))
-        mapping = Mapping(exchange, routing_key)
+        mapping = FieldMapping(exchange, routing_key)
 
         def report_on(total: Pass) -> Report:
             return build_report(subject, [followed(archive, mapping)], total, selection, judge)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from bindings.counts.outcome import Outcome
 from bindings.counts.sketch import Frequent, Item
 from exchange.errors import InputError
@@ -75,37 +75,37 @@ def refuse_damage(what: str, source: str) -> Iterator[None]:
 
 def texts(names: Iterable[str]) -> list[str]:
     """Names as columns hold them."""
-    return [escaped(name) for name in names]
+    return [escape(name) for name in names]
 
 
 def read_texts(names: Iterable[str]) -> tuple[str, ...]:
     """What `texts` was given."""
-    return tuple([unescaped(name) for name in names])
+    return tuple([unescape(name) for name in names])
 
 
 def frequent_row(found: Frequent) -> dict[str, Any]:
     """A summary as a value of the type `FREQUENT`."""
-    items = [{"text": escaped(i.text), "count": i.count, "example": escaped(i.example)} for i in found.items]
+    items = [{"text": escape(i.text), "count": i.count, "example": escape(i.example)} for i in found.items]
     return {"items": items, "error": found.error}
 
 
 def frequent_of(row: dict[str, Any]) -> Frequent:
     """The summary that such a value is."""
-    items = [Item(unescaped(i["text"]), i["count"], unescaped(i["example"])) for i in row["items"]]
+    items = [Item(unescape(i["text"]), i["count"], unescape(i["example"])) for i in row["items"]]
     return Frequent(tuple(items), row["error"])
 
 
 def outcome_row(outcome: Outcome) -> dict[str, Any]:
     """An outcome as a value of the type `OUTCOME`."""
     return {
-        "exchange": escaped(outcome.exchange),
+        "exchange": escape(outcome.exchange),
         "queues": texts(outcome.queues),
         "bindings": outcome.bindings,
         "exchanges": texts(outcome.exchanges),
         "alternates": _links(outcome.alternates),
         "routed": outcome.routed,
         "undecided": texts(outcome.undecided),
-        "refused": escaped(outcome.refused),
+        "refused": escape(outcome.refused),
         "possible_queues": texts(outcome.possible_queues),
         "possible_bindings": outcome.possible_bindings,
         "possible_exchanges": texts(outcome.possible_exchanges),
@@ -116,14 +116,14 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
 def outcome_of(row: dict[str, Any]) -> Outcome:
     """The outcome that such a value is."""
     return Outcome(
-        unescaped(row["exchange"]),
+        unescape(row["exchange"]),
         read_texts(row["queues"]),
         tuple(row["bindings"]),
         read_texts(row["exchanges"]),
         _read_links(row["alternates"]),
         row["routed"],
         read_texts(row["undecided"]),
-        unescaped(row["refused"]),
+        unescape(row["refused"]),
         read_texts(row["possible_queues"]),
         tuple(row["possible_bindings"]),
         read_texts(row["possible_exchanges"]),
@@ -132,8 +132,8 @@ def outcome_of(row: dict[str, Any]) -> Outcome:
 
 
 def _links(links: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"exchange": escaped(exchange), "alternate": escaped(alternate)} for exchange, alternate in links]
+    return [{"exchange": escape(exchange), "alternate": escape(alternate)} for exchange, alternate in links]
 
 
 def _read_links(links: Iterable[dict[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple([(unescaped(link["exchange"]), unescaped(link["alternate"])) for link in links])
+    return tuple([(unescape(link["exchange"]), unescape(link["alternate"])) for link in links])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from bindings.counts.columns import (
     FREQUENT,
     OUTCOME,
@@ -72,7 +72,7 @@ def table_of(comparison: Comparison) -> pa.Table:
     rows += [_row_of(change, facts) for change, facts in comparison.changes.items()]
     rows += [
         {
-            "kind": "move", "queue": escaped(queue), "partition_before": before, "partition_after": after,
+            "kind": "move", "queue": escape(queue), "partition_before": before, "partition_after": after,
             "messages": count,
         }
         for (queue, before, after), count in comparison.moves.items()
@@ -97,7 +97,7 @@ def comparison_of(table: pa.Table, source: str = "a table") -> Comparison:
                     frequent_of(row["shapes"]),
                 )  # fmt: skip
             elif row["kind"] == "move":
-                moves[unescaped(row["queue"]), row["partition_before"], row["partition_after"]] = row["messages"]
+                moves[unescape(row["queue"]), row["partition_before"], row["partition_after"]] = row["messages"]
             else:
                 raise InputError(f"{source}: a damaged comparison: a row of kind {row['kind']!r}")
         return Comparison(metadata[BEFORE_KEY.decode()], metadata[AFTER_KEY.decode()], pairs, changes, moves)
@@ -107,14 +107,14 @@ def _row_of(change: Change, facts: ChangeFacts) -> dict[str, Any]:
     return {
         "kind": "change",
         "change": {
-            "exchange": escaped(change.exchange),
+            "exchange": escape(change.exchange),
             "lost": texts(change.lost),
             "gained": texts(change.gained),
             "unsure": texts(change.unsure),
             "before": change.before,
             "after": change.after,
-            "refused_before": escaped(change.refused_before),
-            "refused_after": escaped(change.refused_after),
+            "refused_before": escape(change.refused_before),
+            "refused_after": escape(change.refused_after),
         },
         "messages": facts.messages,
         "first": facts.first,
@@ -127,12 +127,12 @@ def _row_of(change: Change, facts: ChangeFacts) -> dict[str, Any]:
 
 def _change_of(row: dict[str, Any]) -> Change:
     return Change(
-        unescaped(row["exchange"]),
+        unescape(row["exchange"]),
         read_texts(row["lost"]),
         read_texts(row["gained"]),
         read_texts(row["unsure"]),
         row["before"],
         row["after"],
-        unescaped(row["refused_before"]),
-        unescaped(row["refused_after"]),
+        unescape(row["refused_before"]),
+        unescape(row["refused_after"]),
     )

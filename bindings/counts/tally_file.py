@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from bindings.counts.columns import (
     FREQUENT,
     OUTCOME,
@@ -60,11 +60,11 @@ def table_of(tally: Tally) -> pa.Table:
     """A tally as a table, with its topology's fingerprint in the schema's metadata."""
     rows = [_row_of(outcome, facts) for outcome, facts in tally.facts.items()]
     rows += [
-        {"kind": "partition", "name": escaped(queue), "number": partition, "messages": count}
+        {"kind": "partition", "name": escape(queue), "number": partition, "messages": count}
         for (queue, partition), count in tally.partitions.items()
     ]
     for kind, reasons in (("skipped", tally.skipped), ("bad", tally.bad)):
-        rows += [{"kind": kind, "name": escaped(reason), "messages": count} for reason, count in reasons.items()]
+        rows += [{"kind": kind, "name": escape(reason), "messages": count} for reason, count in reasons.items()]
     width = str(tally.timeline.width).encode()
     metadata = {VERSION_KEY: VERSION, TOPOLOGY_KEY: tally.topology.encode(), SLOT_KEY: width}
     table = pa.concat_tables([pa.Table.from_pylist(rows, SCHEMA), _slots(tally.timeline)])
@@ -95,9 +95,9 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
                 outcome, of_it = _read(row)
                 facts[outcome] = of_it
             elif kind == "partition":
-                partitions[unescaped(row["name"]), row["number"]] = row["messages"]
+                partitions[unescape(row["name"]), row["number"]] = row["messages"]
             elif kind in reasons:
-                reasons[kind][unescaped(row["name"])] = row["messages"]
+                reasons[kind][unescape(row["name"])] = row["messages"]
             else:
                 raise InputError(f"{source}: a damaged tally: a row of kind {kind!r}")
     return Tally(topology, facts, partitions, timeline, reasons["skipped"], reasons["bad"])
@@ -130,7 +130,7 @@ def _row_of(outcome: Outcome, facts: Facts) -> dict[str, Any]:
         "first": facts.first,
         "last": facts.last,
         "keys": facts.keys,
-        "sample": [{"hash": value, "key": escaped(key)} for value, key in facts.sample],
+        "sample": [{"hash": value, "key": escape(key)} for value, key in facts.sample],
         "hot": frequent_row(facts.hot),
         "shapes": frequent_row(facts.shapes),
     }
@@ -141,7 +141,7 @@ def _slots(timeline: SlotCounts) -> pa.Table:
     number = len(timeline.counts)
     columns = {
         "kind": ["slot"] * number,
-        "exchange": [escaped(exchange) for _, exchange, _ in timeline.counts],
+        "exchange": [escape(exchange) for _, exchange, _ in timeline.counts],
         "number": [slot for slot, _, _ in timeline.counts],
         "routed": [routed for _, _, routed in timeline.counts],
         "messages": list(timeline.counts.values()),
@@ -165,11 +165,11 @@ def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
         raise InputError(f"{source}: a damaged tally: a slot at no time")
     if sum(map(abs, counts)) >= 1 << 63:  # a sum of two slots would not fit into a file again
         raise InputError(f"{source}: a damaged tally: more messages in slots than can be counted")
-    cells = zip(numbers, map(unescaped, exchanges), fates, strict=True)
+    cells = zip(numbers, map(unescape, exchanges), fates, strict=True)
     return SlotCounts.of(width, dict(zip(cells, counts, strict=True)))
 
 
 def _read(row: dict[str, Any]) -> tuple[Outcome, Facts]:
-    sample = tuple([(each["hash"], unescaped(each["key"])) for each in row["sample"]])
+    sample = tuple([(each["hash"], unescape(each["key"])) for each in row["sample"]])
     times = (row["messages"], row["first"], row["last"])
     return outcome_of(row), Facts(*times, row["keys"], sample, frequent_of(row["hot"]), frequent_of(row["shapes"]))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from bindings.counts.columns import (
     FREQUENT,
     TEXTS,
@@ -75,7 +75,7 @@ def verification_of(table: pa.Table, source: str = "a table") -> Verification:
                 strangers = frequent_of(row["strangers"])
             elif kind == "difference":
                 queues = [read_texts(row[name]) for name in ("missing", "extra", "unknown", "none_of")]
-                difference = Difference._make([unescaped(row["exchange"]), *queues, unescaped(row["refused"])])
+                difference = Difference._make([unescape(row["exchange"]), *queues, unescape(row["refused"])])
                 witnesses = witnesses_of(row["witnesses"])
                 differences[difference] = Evidence(row["messages"], row["first"], row["last"], witnesses)
             else:
@@ -86,12 +86,12 @@ def verification_of(table: pa.Table, source: str = "a table") -> Verification:
 def _row_of(difference: Difference, evidence: Evidence) -> dict[str, Any]:
     return {
         "kind": "difference",
-        "exchange": escaped(difference.exchange),
+        "exchange": escape(difference.exchange),
         "missing": texts(difference.missing),
         "extra": texts(difference.extra),
         "unknown": texts(difference.unknown),
         "none_of": texts(difference.none_of),
-        "refused": escaped(difference.refused),
+        "refused": escape(difference.refused),
         "messages": evidence.messages,
         "first": evidence.first,
         "last": evidence.last,

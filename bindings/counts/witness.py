@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from exchange.field_json import message_from_line, message_to_json
 from exchange.message import Message
 
@@ -67,9 +67,9 @@ def witness_rows(witnesses: Iterable[Witness]) -> list[dict[str, Any]]:
             "hash": witness.hash,
             "tie": witness.tie,
             "message": json.dumps(message_to_json(witness.message)),
-            "source": escaped(witness.source),
+            "source": escape(witness.source),
             "offset": witness.offset,
-            "routed_queues": None if (queues := witness.routed_queues) is None else [escaped(name) for name in queues],
+            "routed_queues": None if (queues := witness.routed_queues) is None else [escape(name) for name in queues],
         }
         for witness in witnesses
     ]
@@ -80,8 +80,8 @@ def witnesses_of(rows: Iterable[dict[str, Any]]) -> tuple[Witness, ...]:
     return tuple([
         Witness(
             row["hash"], row["tie"], message_from_line(row["message"].encode(), any_length=True),
-            unescaped(row["source"]), row["offset"],
-            None if (names := row["routed_queues"]) is None else tuple([unescaped(name) for name in names]),
+            unescape(row["source"]), row["offset"],
+            None if (names := row["routed_queues"]) is None else tuple([unescape(name) for name in names]),
         )
         for row in rows
     ])  # fmt: skip

@@ -16,22 +16,22 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import pyarrow as pa
 
-from bindings.archive.fields import value_of
+from bindings.archive.fields import decode_field
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.json_lines import JsonLines, add_line, line_of, read_lines
+from bindings.archive.formats.json_lines import JsonLines, add_line, encode_line, read_lines
 from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import SUFFIX, QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
-from bindings.archive.inspection import inspected
+from bindings.archive.inspection import inspect_splits
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split
-from bindings.archive.record import SCHEMA, Record, batch_of, records_of
-from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.record import SCHEMA, Record, build_batch, to_records
+from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
-from bindings.archive.times import microseconds, microseconds_of_text
+from bindings.archive.times import parse_time, parse_time_text
 from bridge.endpoints.archive.rows import restored
 from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
@@ -66,7 +66,7 @@ def _gathered(items: Iterator[Item]) -> Read:
             assert item.schema == SCHEMA
             item.validate(full=True)
             if len(found.records) < RECORDS_CAP:
-                found.records.extend(records_of(item))
+                found.records.extend(to_records(item))
     return found
 
 
@@ -154,7 +154,7 @@ def _written(whole: Read) -> None:
     for record in whole.records[:20]:
         with suppress(HashstarError):
             restored(record.message)
-        line = line_of(record)
+        line = encode_line(record)
         again = read(JsonLines(), [Split(str(write("again.jsonl", line)))])
         assert not again.bad, (record, again.bad)
         (other,) = again.records
@@ -192,7 +192,7 @@ def detected(data: bytes) -> None:
     path = write(f"found-0/0{suffix}", content)
     try:
         archive = detect(str(path))
-        inspected(archive.plan(1 << 18))
+        inspect_splits(archive.plan(1 << 18))
     except InputError:  # it is no archive
         pass
     finally:
@@ -214,10 +214,10 @@ def rocketmq_store(data: bytes) -> None:
     with suppress(InputError):
         store = open_store(str(folder() / "store"))
         inspect_store(store)
-        with_key(store, "k1")
+        find_by_key(store, "k1")
         for stored in list(store.log.records())[:3]:
             if not isinstance(stored, Bad):
-                with_id(store, stored.message_id)
+                find_by_id(store, stored.message_id)
                 _ = stored.parts
 
 
@@ -225,7 +225,7 @@ def typed_texts(data: bytes) -> None:
     """Make a field value of the type and text that a column has."""
     kind, text = cut(data, 2)
     with suppress(InputError):
-        FieldTable({"a": value_of(text_of(kind), text_of(text))})
+        FieldTable({"a": decode_field(text_of(kind), text_of(text))})
 
 
 def table_rows(data: bytes) -> None:
@@ -250,8 +250,8 @@ def table_rows(data: bytes) -> None:
     ):
         return
     with suppress(InputError):
-        records = records_of(batch)
-        again = records_of(batch_of(records))
+        records = to_records(batch)
+        again = to_records(build_batch(records))
         assert [facts(record)[:5] for record in again] == [facts(record)[:5] for record in records]
 
 
@@ -264,11 +264,11 @@ def times(data: bytes) -> None:
     """Read a time, of text or of any JSON value."""
     text = text_of(data)
     with suppress(InputError):
-        microseconds_of_text(text)
+        parse_time_text(text)
     with suppress(ValueError, RecursionError):
         value = json.loads(data)
         with suppress(InputError):
-            microseconds(value)
+            parse_time(value)
 
 
 FORMATS: Final[Mapping[str, Callable[[bytes], None]]] = {

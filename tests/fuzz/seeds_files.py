@@ -15,9 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindings.archive.formats.json_lines import line_of
+from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.queue_dump import SUFFIX
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
@@ -56,7 +56,7 @@ def archives() -> Mapping[str, list[bytes]]:
         for n in range(5)
     ]
     plain_lines = b"".join([json.dumps(each).encode() + b"\n" for each in plain])
-    typed_lines = b"".join(map(line_of, records))
+    typed_lines = b"".join(map(encode_line, records))
     mixed = plain_lines + b'{"exchange":"e"}\nnot json\n' + typed_lines + b'{"exchange":"e","rou'
     traced = [
         test_traces.TRACED,
@@ -95,10 +95,10 @@ def archives() -> Mapping[str, list[bytes]]:
     log = _log([1, 2])
     parquet = BytesIO()
     pq.write_table(
-        pa.Table.from_batches([batch_of(records[:3])]).select(["exchange", "routing_key", "time", "body"]), parquet
+        pa.Table.from_batches([build_batch(records[:3])]).select(["exchange", "routing_key", "time", "body"]), parquet
     )
     found = [plain_lines, trace, text, rabtap, dump, made[0], log]
-    rows = json.loads(json.dumps(batch_of(records[:2]).to_pylist(), default=str))
+    rows = json.loads(json.dumps(build_batch(records[:2]).to_pylist(), default=str))
     for row in rows:
         row |= {
             "time": None,
@@ -159,7 +159,9 @@ def stores() -> Mapping[str, list[bytes]]:
 def documents() -> Mapping[str, list[bytes]]:
     """Return inputs by target."""
     after = reports.ORDERS.declare_exchange(Exchange("new", "fanout"))
-    batch = batch_of([Record(Message("orders", f"order.eu.{word}"), 1_700_000_000_000_000) for word in ("paid", "new")])
+    batch = build_batch(
+        [Record(Message("orders", f"order.eu.{word}"), 1_700_000_000_000_000) for word in ("paid", "new")]
+    )
     comparer, verifier = Comparer(reports.ORDERS, after), Verifier(reports.ORDERS)
     comparer.add(batch)
     verifier.add(batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bindings.archive.formats.json_lines import line_of
+from bindings.archive.formats.json_lines import encode_line
 from bindings.sources.definitions import Definitions
 from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.fuzz.seeds_files import sample_records
@@ -66,7 +66,7 @@ def languages() -> Mapping[str, list[bytes]]:
 
 def values() -> Mapping[str, list[bytes]]:
     """Return inputs by target."""
-    line = line_of(sample_records()[0])
+    line = encode_line(sample_records()[0])
     typed = [
         {"!short": -5},
         {"!unsignedint": 7},

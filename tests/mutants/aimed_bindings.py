@@ -151,7 +151,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
         (
             "no marker is found behind damage",
-            "place = behind if is_chained else next_sound(data, place + 1)",
+            "place = behind if is_chained else find_sound_header(data, place + 1)",
             "place = behind if is_chained else len(data)",
         ),
     ),

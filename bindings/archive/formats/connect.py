@@ -2,8 +2,8 @@
 
 Where the sink was told to (``store.kafka.keys``, ``store.kafka.headers``), files of the same name with ``.keys`` and
 ``.headers`` before their extensions hold the keys and headers, record by record. Values are JSON, or Parquet of which
-only the rows are counted; keys and headers are JSON. Which exchange and routing key a record is, a
-`bindings.archive.mapping.Mapping` says. Files whose values have exchange and routing key themselves are JSON lines or
+only the rows are counted; keys and headers are JSON. A `bindings.archive.mapping.FieldMapping` says which fields of a
+record are its exchange and routing key. Files whose values have exchange and routing key themselves are JSON lines or
 Parquet like any other. There are no times, and offsets count from the first as if none were missing.
 """
 
@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet
-from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.nesting import parsed
+from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.nesting import parse_json
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
@@ -29,9 +29,9 @@ from bindings.archive.reading import (
     Format,
     Item,
     Split,
-    blocks,
-    sample_of,
-    settled_lines,
+    plan_complete_lines,
+    read_blocks,
+    take_sample,
 )
 from bindings.archive.record import Rows
 from exchange.errors import HashstarError, InputError
@@ -47,7 +47,7 @@ KINDS: Final = ("json", "json.gz")
 class Connect(Format):
     """Values of Kafka Connect, with their keys and headers."""
 
-    mapping: Mapping = USUAL
+    mapping: FieldMapping = USUAL
 
     name: ClassVar[str] = "Kafka Connect files"
     bias: ClassVar[Bias] = Bias.SURVIVORS
@@ -73,7 +73,7 @@ class Connect(Format):
         if found is None:
             return False
         stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
-        files = [file, *(beside for side in (".keys", ".headers") if (beside := _path_beside(file, stem + side)))]
+        files = [file, *(beside for side in (".keys", ".headers") if (beside := _find_beside(file, stem + side)))]
         return all(_is_whole(each) for each in files)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
@@ -82,10 +82,10 @@ class Connect(Format):
         if found is None:
             raise InputError(f"{path}: not called as Kafka Connect calls its files")
         stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
-        keys, headers = _beside(path, f"{stem}.keys"), _beside(path, f"{stem}.headers")
+        keys, headers = _read_beside(path, f"{stem}.keys"), _read_beside(path, f"{stem}.headers")
         rows = Rows(split.path, columns)
         offset = int(found["offset"])
-        for value in _values(path):
+        for value in _read_values(path):
             if isinstance(value, Bad):
                 yield value
                 break
@@ -95,7 +95,7 @@ class Connect(Format):
                 message = self._message(found["topic"], value, key_line, header_line)
                 rows.add(message, has_body=value is not None, offset=offset)
             except HashstarError as error:
-                yield Bad(split.path, offset, str(error), sample_of(value or b""))
+                yield Bad(split.path, offset, str(error), take_sample(value or b""))
             offset += 1
             if rows.is_full:
                 yield rows.batch()
@@ -106,8 +106,8 @@ class Connect(Format):
         for line, what in ((key_line, "keys"), (header_line, "headers")):
             if line == b"":
                 raise InputError(f"the file of {what} has fewer records than that of values")
-        key = None if key_line is None else _text(_parsed(key_line))
-        headers = {} if header_line is None else _headers(_parsed(header_line))
+        key = None if key_line is None else _to_text(_parse_side(key_line))
+        headers = {} if header_line is None else _parse_headers(_parse_side(header_line))
         known: dict[str, Any] = {"topic": topic, "key": key}
         places = []
         for place, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
@@ -120,14 +120,14 @@ class Connect(Format):
         return Message(places[0], places[1], headers, {}, value or b"")
 
 
-def _values(path: Path) -> Iterator[bytes | Bad | None]:
+def _read_values(path: Path) -> Iterator[bytes | Bad | None]:
     if _is_parquet(path):
         try:
             yield from [None] * pq.read_metadata(path).num_rows
         except UNREADABLE as error:
             yield Bad(str(path), 0, f"damaged Parquet file: {error}")
         return
-    for block in blocks(Split(str(path))):
+    for block in read_blocks(Split(str(path))):
         if block.problem is not None:
             yield Bad(str(path), block.offset, block.problem)
         yield from block.data.splitlines()
@@ -148,34 +148,34 @@ def _is_whole(file: Path) -> bool:
         except UNREADABLE:
             return False
         return True
-    return not settled_lines(str(file), 0, SPLIT_BYTES).is_open
+    return not plan_complete_lines(str(file), 0, SPLIT_BYTES).is_open
 
 
-def _path_beside(path: Path, stem: str) -> Path | None:
+def _find_beside(path: Path, stem: str) -> Path | None:
     return next((beside for kind in KINDS if (beside := path.with_name(f"{stem}.{kind}")).is_file()), None)
 
 
-def _beside(path: Path, stem: str) -> Iterator[bytes] | None:
-    beside = _path_beside(path, stem)
+def _read_beside(path: Path, stem: str) -> Iterator[bytes] | None:
+    beside = _find_beside(path, stem)
     if beside is None:
         return None
-    return (line for block in blocks(Split(str(beside))) for line in block.data.splitlines())
+    return (line for block in read_blocks(Split(str(beside))) for line in block.data.splitlines())
 
 
-def _parsed(line: bytes) -> Any:
+def _parse_side(line: bytes) -> Any:
     try:
-        return parsed(line)
+        return parse_json(line)
     except InputError as error:
         raise InputError(f"a key or headers that are {error}") from None
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def _headers(value: Any) -> dict[str, Any]:
+def _parse_headers(value: Any) -> dict[str, Any]:
     if not isinstance(value, list) or not all(
         isinstance(item, dict) and type(item.get("key")) is str for item in value
     ):
         raise InputError("headers that are not a list of key and value")
-    return {item["key"]: _text(item.get("value")) for item in value}
+    return {item["key"]: _to_text(item.get("value")) for item in value}

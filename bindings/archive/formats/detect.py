@@ -22,17 +22,17 @@ from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
-from bindings.archive.rocketmq.store import is_store, log_folder
-from bindings.archive.unpacking import head_of
+from bindings.archive.rocketmq.store import find_log_folder, is_store
+from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["FORMATS", "Archive", "detect", "without_repeats"]
+__all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
 
 
-def formats(mapping: Mapping) -> tuple[Format, ...]:
+def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
     """Return all formats, in the order in which they are asked; what is most particular comes first."""
     return (
         Connect(mapping),
@@ -51,7 +51,7 @@ def formats(mapping: Mapping) -> tuple[Format, ...]:
 NO_ARCHIVE: Final = NoArchive()
 SEARCHED: Final = 4 << 20
 """Number of bytes that are searched for records in a file whose format neither its beginning nor its name shows."""
-FORMATS: Final = formats(USUAL)
+FORMATS: Final = list_formats(USUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,40 +93,40 @@ class Archive:
         return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
 
 
-def detect(path: str, mapping: Mapping | None = None) -> Archive:
+def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
     """The archive at a path, a file or a folder; ``mapping`` says what records of Kafka and RocketMQ are in AMQP.
 
     Raises InputError if there is none, saying what was found instead, and if a file or folder in it cannot be read.
     """
-    known = FORMATS if mapping is None else formats(mapping)
+    known = FORMATS if mapping is None else list_formats(mapping)
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder")
     found: list[tuple[str, Format]] = []
     others: list[str] = []
-    listed = [path] if root.is_file() else list(_files(path))
-    files = _distinct(listed)
+    listed = [path] if root.is_file() else list(_list_files(path))
+    files = _drop_repeated_paths(listed)
     for file in files:
         at = Path(file)
         if any(each.is_companion(at) for each in known):
             continue
-        head = head_of(file)
-        form = _form_of(head, at, known) if head else None
+        head = read_head(file)
+        form = _detect_format(head, at, known) if head else None
         if form is not None:
             found.append((file, form))
         elif head:
             others.append(file)
     if not found:
-        raise InputError(_nothing(path, others, known))
+        raise InputError(_describe_nothing(path, others, known))
     return Archive(path, tuple(found), tuple(others), len(listed) - len(files))
 
 
-def without_repeats(archives: Sequence[Archive]) -> list[Archive]:
+def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
     """Return archives without the files that one before has, under whatever path: each record is to be counted once."""
     owners: dict[Hashable, int] = {}
     kept = []
     for number, archive in enumerate(archives):
-        new = {path for path, _ in archive.all_files if owners.setdefault(_identity(path), number) == number}
+        new = {path for path, _ in archive.all_files if owners.setdefault(_identify(path), number) == number}
         files = tuple([each for each in archive.files if each[0] in new])
         others = tuple([path for path in archive.others if path in new])
         left_out = len(archive.all_files) - len(files) - len(others)
@@ -134,16 +134,16 @@ def without_repeats(archives: Sequence[Archive]) -> list[Archive]:
     return kept
 
 
-def _distinct(paths: Sequence[str]) -> list[str]:
+def _drop_repeated_paths(paths: Sequence[str]) -> list[str]:
     """Return the paths without those of files that another one leads to; links go before files."""
     owners: dict[Hashable, str] = {}
     for path in sorted(paths, key=os.path.islink):
-        owners.setdefault(_identity(path), path)
+        owners.setdefault(_identify(path), path)
     kept = {*owners.values()}
     return [path for path in paths if path in kept]
 
 
-def _identity(path: str) -> Hashable:
+def _identify(path: str) -> Hashable:
     """Return what is the same for all paths of a file."""
     try:
         found = Path(path).stat()
@@ -152,18 +152,18 @@ def _identity(path: str) -> Hashable:
     return found.st_dev, found.st_ino
 
 
-def _form_of(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
+def _detect_format(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
     form = next((each for each in known if each.recognises(head, path)), None)
     form = form or next((each for each in known if each.expects(path)), None)
     if form is None:
-        head = head_of(str(path), SEARCHED)
+        head = read_head(str(path), SEARCHED)
         form = next((each for each in known if each.resembles(head, path)), None)
     return form
 
 
-def _files(folder: str) -> Iterator[str]:
+def _list_files(folder: str) -> Iterator[str]:
     if is_store(folder):
-        folder = log_folder(folder)
+        folder = find_log_folder(folder)
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
@@ -173,12 +173,12 @@ def _files(folder: str) -> Iterator[str]:
         if entry.name[0] in "._":
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(entry.path)
+            yield from _list_files(entry.path)
         elif entry.is_file():
             yield entry.path
 
 
-def _nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
+def _describe_nothing(path: str, others: Sequence[str], known: Sequence[Format]) -> str:
     if not others:
         return f"{path}: there is nothing in it, or nothing but empty files"
     names = ", ".join(form.name for form in known)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.nesting import parsed
-from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, sample_of
+from bindings.archive.nesting import parse_json
+from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split, take_sample
 from bindings.archive.record import Rows
-from bindings.archive.unpacking import unpacked_pieces
+from bindings.archive.unpacking import read_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode_table
 from exchange.field_values import Typed
@@ -46,16 +46,16 @@ class Fetched(Format):
         return b'"payload_bytes"' in head and b'"routing_key"' in head and FIRST.search(head) is not None
 
     def is_complete(self, path: str) -> bool:
-        data, problem = _bytes_of(path)
+        data, problem = _read_bytes(path)
         return not problem and data.rstrip().endswith(b"]")
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
-        for number, (value, sample) in enumerate(_elements(split.path)):
+        for number, (value, sample) in enumerate(_read_elements(split.path)):
             try:
                 if isinstance(value, str):
                     raise InputError(value)
-                skipped = _add(rows, value, number)
+                skipped = _add_message(rows, value, number)
                 if skipped is not None:
                     yield skipped
             except HashstarError as error:
@@ -66,11 +66,11 @@ class Fetched(Format):
             yield rows.batch()
 
 
-def _bytes_of(path: str) -> tuple[bytes, str]:
+def _read_bytes(path: str) -> tuple[bytes, str]:
     """Return what is in a file, and why that is not all of it. Raises InputError if it cannot be opened."""
     parts: list[bytes] = []
     size = 0
-    for piece in unpacked_pieces(path, 0):
+    for piece in read_pieces(path, 0):
         if isinstance(piece, str):
             return b"".join(parts), piece
         parts.append(piece)
@@ -80,38 +80,38 @@ def _bytes_of(path: str) -> tuple[bytes, str]:
     return b"".join(parts), ""
 
 
-def _elements(path: str) -> Iterator[tuple[Any, bytes]]:
+def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:
     """Yield each element of the array with its sample; a text says why there is none."""
-    data, problem = _bytes_of(path)
+    data, problem = _read_bytes(path)
     starts = list(FIRST.finditer(data))
     places = [found.start() for found in starts if found[1] == starts[0][1]]
-    whole = _array(data) if not problem else None
+    whole = _parse_array(data) if not problem else None
     if whole is not None:
         for value in whole:
             yield value if isinstance(value, dict) else "not an object", b""
         return
     # It is damaged somewhere, or larger than is parsed at once: each element is read by itself.
     if data.strip() and data[: places[0] if places else None].strip() != b"[":
-        yield "what stands before the first message is no array", sample_of(data)
+        yield "what stands before the first message is no array", take_sample(data)
     for start, end in pairwise([*places, len(data)]):
         text = data[start:end].rstrip(b", \r\n\t]")
         try:
-            yield parsed(text), sample_of(text)
+            yield parse_json(text), take_sample(text)
         except InputError as error:
-            yield str(error), sample_of(text)
+            yield str(error), take_sample(text)
     if problem or not data.rstrip().endswith(b"]"):
         yield problem or "the file ends in the middle of an array", b""
 
 
-def _array(data: bytes) -> list[Any] | None:
+def _parse_array(data: bytes) -> list[Any] | None:
     try:
-        value = parsed(data)
+        value = parse_json(data)
     except InputError:
         return None
     return value if isinstance(value, list) else None
 
 
-def _add(rows: Rows, value: dict[str, Any], number: int) -> Skipped | None:
+def _add_message(rows: Rows, value: dict[str, Any], number: int) -> Skipped | None:
     exchange, key, payload = value.get("exchange"), value.get("routing_key"), value.get("payload")
     if type(exchange) is not str or type(key) is not str or type(payload) is not str:
         raise InputError("no exchange, no routing_key or no payload")
@@ -141,7 +141,7 @@ def _add(rows: Rows, value: dict[str, Any], number: int) -> Skipped | None:
     if exchange != firehose.EXCHANGE:
         rows.add(message, time, size=size, has_body=has_body, offset=number)
         return None
-    record = firehose.unwrapped(message)
+    record = firehose.unwrap(message)
     if isinstance(record, Skipped):
         return record
     rows.add(record.message, time, record.vhost, size, has_body, record.routed_queues, number)

@@ -17,28 +17,30 @@ from exchange.errors import InputError
 from exchange.field_values import Typed, type_and_value
 from exchange.message import Message
 
-__all__ = ["DELIVERY", "EXCHANGE", "published", "unwrapped"]
+__all__ = ["DELIVERY", "EXCHANGE", "build_record", "unwrap"]
 
 EXCHANGE: Final = "amq.rabbitmq.trace"
 DELIVERY: Final = Skipped("a delivery to a consumer, not a publishing")
 
 
-def unwrapped(message: Message) -> Record | Skipped:
+def unwrap(message: Message) -> Record | Skipped:
     """What a message of the firehose tells of. Raises InputError when it is not as the broker makes it."""
     if message.routing_key.startswith("deliver."):
         return DELIVERY
     if not message.routing_key.startswith("publish."):
         raise InputError("a message of the firehose that is neither publish. nor deliver.")
     headers = message.headers
-    keys = _names(headers, "routing_keys")
-    routed = _names(headers, "routed_queues") if "routed_queues" in headers else None
+    keys = _read_names(headers, "routing_keys")
+    routed = _read_names(headers, "routed_queues") if "routed_queues" in headers else None
     properties = headers.get("properties", {})
     if not isinstance(properties, Mapping):
         raise InputError("firehose: properties is not a table")
-    return published(_name(headers, "exchange_name"), keys, properties, message.body, _name(headers, "vhost"), routed)
+    return build_record(
+        _read_name(headers, "exchange_name"), keys, properties, message.body, _read_name(headers, "vhost"), routed
+    )
 
 
-def published(
+def build_record(
     exchange: str,
     keys: Sequence[str],
     properties: Mapping[str, Any],
@@ -61,13 +63,13 @@ def published(
             if key in hidden:
                 hidden.remove(key)
         if hidden:
-            headers = {**headers, "BCC": [_longstr(key) for key in hidden]}
+            headers = {**headers, "BCC": [_encode_longstr(key) for key in hidden]}
     rest = {name: value for name, value in properties.items() if name != "headers"}
     queues = None if routed_queues is None else tuple(routed_queues)
     return Record(Message(exchange, keys[0], headers, rest, body), vhost=vhost, routed_queues=queues)
 
 
-def _longstr(key: str) -> Any:
+def _encode_longstr(key: str) -> Any:
     """A routing key as a value of a header, where bytes that are not UTF-8 need be said."""
     if key.isascii():
         return key
@@ -78,14 +80,14 @@ def _longstr(key: str) -> Any:
     return Typed("longstr", data)
 
 
-def _name(headers: Mapping[str, Any], header: str) -> str:
+def _read_name(headers: Mapping[str, Any], header: str) -> str:
     kind, value = type_and_value(headers.get(header))
     if kind != "longstr":
         raise InputError(f"firehose: {header} is not a name")
     return str(value.decode("utf-8", "surrogateescape"))
 
 
-def _names(headers: Mapping[str, Any], header: str) -> list[str]:
+def _read_names(headers: Mapping[str, Any], header: str) -> list[str]:
     kind, items = type_and_value(headers.get(header))
     if kind != "array" or any(inner != "longstr" for inner, _ in items):
         raise InputError(f"firehose: {header} is not an array of names")

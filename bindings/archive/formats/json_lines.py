@@ -28,29 +28,29 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from bindings.archive.formats import firehose
-from bindings.archive.names import escaped, has_nul
-from bindings.archive.nesting import LINE_FEED, is_flat, parsed
+from bindings.archive.names import escape, has_nul
+from bindings.archive.nesting import LINE_FEED, is_flat, parse_json
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
     Block,
+    CompletePart,
     Format,
     Item,
-    Settled,
     Skipped,
     Split,
-    blocks,
-    ranges,
-    sample_of,
-    settled_lines,
+    plan_complete_lines,
+    plan_ranges,
+    read_blocks,
+    take_sample,
 )  # fmt: skip
-from bindings.archive.record import SCHEMA, Record, Rows, empty_column
-from bindings.archive.times import EPOCH, MICROSECOND, microseconds
+from bindings.archive.record import SCHEMA, Record, Rows, make_empty_column
+from bindings.archive.times import EPOCH, MICROSECOND, parse_time
 from exchange.errors import InputError
 from exchange.field_json import json_line, message_from_json, message_to_json
 from exchange.limits import SHORTSTR_BYTES
 
-__all__ = ["JsonLines", "line_of", "objects_in", "read_lines"]
+__all__ = ["JsonLines", "encode_line", "parse_objects", "read_lines"]
 
 KNOWN: Final = pa.schema([
     pa.field("exchange", pa.string()),
@@ -80,17 +80,17 @@ class JsonLines(Format):
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether the first line that is an object has an exchange or a routing key."""
-        first = next(objects_in(head.split(b"\n", 20)[:20]), {})
+        first = next(parse_objects(head.split(b"\n", 20)[:20]), {})
         return "exchange" in first or "routing_key" in first
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return any("exchange" in value and "routing_key" in value for value in objects_in(head.split(b"\n")))
+        return any("exchange" in value and "routing_key" in value for value in parse_objects(head.split(b"\n")))
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return ranges(path, split_bytes)
+        return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
-        return settled_lines(path, start, split_bytes)
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, add_line, _read_by_arrow)
@@ -104,7 +104,7 @@ def read_lines(
 ) -> Iterator[Item]:
     """The records of a file with one a line; ``fast`` reads a block of lines if it can do so exactly."""
     rows = Rows(split.path, columns)
-    for block in blocks(split):
+    for block in read_blocks(split):
         if block.problem is not None:
             yield Bad(split.path, block.offset, block.problem)
         batch = fast(block, split.path, columns) if fast is not None and block.data else None
@@ -114,15 +114,15 @@ def read_lines(
             yield batch
             continue
         place = block.offset
-        for line in block.data.splitlines(keepends=True) if b"\r" not in block.data else _lines(block.data):
+        for line in block.data.splitlines(keepends=True) if b"\r" not in block.data else _split_lines(block.data):
             try:
                 if not line.isspace():
-                    skipped = add(rows, parsed(line), place)
+                    skipped = add(rows, parse_json(line), place)
                     if skipped is not None:
                         yield skipped
             except InputError as error:
                 torn = "" if line.endswith(b"\n") else "the file ends in the middle of a line: "
-                yield Bad(split.path, place, torn + str(error), sample_of(line))
+                yield Bad(split.path, place, torn + str(error), take_sample(line))
             place += len(line)
             if rows.is_full:
                 yield rows.batch()
@@ -130,11 +130,11 @@ def read_lines(
         yield rows.batch()
 
 
-def objects_in(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the objects among lines."""
     for line in lines:
         try:
-            value = parsed(line)
+            value = parse_json(line)
         except InputError:
             continue
         if isinstance(value, dict):
@@ -151,7 +151,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _lines(data: bytes) -> list[bytes]:
+def _split_lines(data: bytes) -> list[bytes]:
     """Lines that only a line feed ends."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
@@ -168,9 +168,9 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
     origin = value.get("origin")
     is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
     message = message_from_json(value, any_length=is_copied)
-    time = microseconds(value.get("timestamp"))
+    time = parse_time(value.get("timestamp"))
     if message.exchange == firehose.EXCHANGE:
-        published = firehose.unwrapped(message)
+        published = firehose.unwrap(message)
         if isinstance(published, Skipped):
             return published
         rows.add(
@@ -193,7 +193,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
     return None
 
 
-def line_of(record: Record) -> bytes:
+def encode_line(record: Record) -> bytes:
     """The line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
     message, time, vhost, size, has_body, routed, source, offset = record
     fields = message_to_json(message)
@@ -262,9 +262,9 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         "routing_key": key,
         "body": bodies,
         "body_size": pc.binary_length(bodies).cast(pa.int64()),
-        "source": pa.array([escaped(path)], pa.string()).take(pa.array(np.zeros(count, np.int32))),
+        "source": pa.array([escape(path)], pa.string()).take(pa.array(np.zeros(count, np.int32))),
         "offset": pa.array(block.offset + np.concatenate([[0], ends[:-1] + 1])),
     }
     names = SCHEMA.names if columns is None else columns
-    arrays = [made[name] if name in made else empty_column(name, count) for name in names]
+    arrays = [made[name] if name in made else make_empty_column(name, count) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))

@@ -26,11 +26,11 @@ __all__ = [
     "Header",
     "Records",
     "Spans",
-    "header_at",
+    "read_header",
     "is_whole",
-    "next_sound",
-    "records_of",
-    "streamed",
+    "find_sound_header",
+    "read_records",
+    "make_stream_unpacker",
 ]
 
 Places = npt.NDArray[np.int64]
@@ -105,7 +105,7 @@ class Header(NamedTuple):
         )
 
 
-def header_at(data: Bytes, place: int = 0) -> Header:
+def read_header(data: Bytes, place: int = 0) -> Header:
     """The header that begins at a byte; there must be 61 of them."""
     return Header(*HEADER.unpack_from(data, place))
 
@@ -117,14 +117,14 @@ def is_whole(data: Bytes, header: Header) -> bool:
     return bool(google_crc32c.value(bytes(data[CRC_START : header.size])) == header.crc)
 
 
-def next_sound(data: Bytes, place: int) -> int:
+def find_sound_header(data: Bytes, place: int) -> int:
     """The next byte at which there is a header that can be one; the end of the data if there is none."""
     while True:
         magic = data.find(b"\x02", place + MAGIC_PLACE)
         if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
             return len(data)
         place = magic - MAGIC_PLACE
-        if header_at(data, place).seems_sound:
+        if read_header(data, place).seems_sound:
             return place
         place += 1
 
@@ -168,7 +168,7 @@ class Records(NamedTuple):
     header_values: Spans
 
 
-def records_of(data: Bytes, header: Header) -> Records:
+def read_records(data: Bytes, header: Header) -> Records:
     """The records of a whole batch. Raises InputError when they are not as Kafka writes them."""
     packed = bytes(data[HEADER_BYTES : header.size])
     try:
@@ -177,7 +177,7 @@ def records_of(data: Bytes, header: Header) -> Records:
         raise InputError(f"cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
     if len(unpacked) > BATCH_BYTES:
         raise InputError(f"cannot be unpacked: it has more than {BATCH_BYTES >> 20} MiB")
-    starts, ends = _chain(unpacked, header.records)
+    starts, ends = _find_records(unpacked, header.records)
     read = _Reader(unpacked, ends)
     read.places = starts + 1  # the attributes, of which there are none
     deltas = read.varints()
@@ -201,7 +201,7 @@ def records_of(data: Bytes, header: Header) -> Records:
     return Records(read.data[:-SPARE], offsets, times, keys, values, counts, header_keys, header_values)
 
 
-def _chain(data: bytes, count: int) -> tuple[Places, Places]:
+def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
     """Where each record begins, behind its length, and where it ends."""
     if count > len(data) // 7 + 1:  # a record has 7 bytes at least
         raise InputError("has fewer records than it says")
@@ -330,10 +330,10 @@ PIECE_BYTES: Final = 1 << 18
 XERIAL: Final = b"\x82SNAPPY\0"
 
 
-def _snappy(data: bytes) -> bytes:
+def _unpack_snappy(data: bytes) -> bytes:
     """As Java's clients frame it (snappy-java's stream), or in one piece, as librdkafka does."""
     if not data.startswith(XERIAL):
-        return _raw_snappy(data)
+        return _unpack_raw_snappy(data)
     parts: list[bytes] = []
     place = len(XERIAL) + 8  # two versions
     size = 0
@@ -341,7 +341,7 @@ def _snappy(data: bytes) -> bytes:
         (length,) = struct.unpack_from(">i", data, place)
         if not 0 <= length <= len(data) - place - 4:
             raise InputError("cannot be unpacked: a block of snappy that is not whole")
-        parts.append(_raw_snappy(data[place + 4 : place + 4 + length]))
+        parts.append(_unpack_raw_snappy(data[place + 4 : place + 4 + length]))
         size += len(parts[-1])
         if size > BATCH_BYTES:
             break
@@ -349,7 +349,7 @@ def _snappy(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _raw_snappy(data: bytes) -> bytes:
+def _unpack_raw_snappy(data: bytes) -> bytes:
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 127) << shift
@@ -361,7 +361,7 @@ def _raw_snappy(data: bytes) -> bytes:
     return bytes(pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True))
 
 
-def streamed(name: str) -> Callable[[bytes], bytes]:
+def make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
     """What unpacks a stream of this compression of Arrow's."""
 
     def unpack(data: bytes) -> bytes:
@@ -377,15 +377,15 @@ def streamed(name: str) -> Callable[[bytes], bytes]:
     return unpack
 
 
-def _gzip(data: bytes) -> bytes:
+def _unpack_gzip(data: bytes) -> bytes:
     return zlib.decompressobj(31).decompress(data, BATCH_BYTES + 1)
 
 
 UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {
     0: lambda data: data,
-    1: _gzip,
-    2: _snappy,
-    3: streamed("lz4"),
-    4: streamed("zstd"),
+    1: _unpack_gzip,
+    2: _unpack_snappy,
+    3: make_stream_unpacker("lz4"),
+    4: make_stream_unpacker("zstd"),
 }
 """The compression in a batch's attributes -> what undoes it (`CompressionType.java`)."""

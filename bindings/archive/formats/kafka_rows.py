@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE
 from bindings.archive.formats.kafka_batches import Records
-from bindings.archive.mapping import Mapping
-from bindings.archive.names import escaped, text_array_of_bytes
+from bindings.archive.mapping import FieldMapping
+from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import Bad, Item
-from bindings.archive.record import EARLIEST, LATEST, SCHEMA, empty_column
+from bindings.archive.record import EARLIEST, LATEST, SCHEMA, make_empty_column
 
-__all__ = ["items_of"]
+__all__ = ["build_items"]
 
 PREFIX: Final = "x-kafka-"
 ESCAPED: Final = "x-kafka-header-"
@@ -26,7 +26,9 @@ TOMBSTONE: Final = "x-kafka-tombstone"
 """As `bridge.interop` calls them."""
 
 
-def items_of(records: Records, source: str, topic: str, mapping: Mapping, columns: Sequence[str]) -> Iterator[Item]:
+def build_items(
+    records: Records, source: str, topic: str, mapping: FieldMapping, columns: Sequence[str]
+) -> Iterator[Item]:
     """Records of one topic as rows with these columns, and a word on those without an exchange or routing key."""
     return _Rows(records, source, topic, mapping).items(columns)
 
@@ -34,7 +36,7 @@ def items_of(records: Records, source: str, topic: str, mapping: Mapping, column
 class _Rows:
     """The records of a batch as rows of the schema."""
 
-    def __init__(self, records: Records, path: str, topic: str, mapping: Mapping) -> None:
+    def __init__(self, records: Records, path: str, topic: str, mapping: FieldMapping) -> None:
         self._records = records
         self._count = len(records.offsets)
         self._path = path
@@ -65,9 +67,9 @@ class _Rows:
     def _place(self, place: str) -> pa.StringArray:
         if place in ("topic", "tag") or place.startswith("="):
             text = {"topic": self._topic, "tag": None}.get(place, place[1:])
-            return pa.array([None if text is None else escaped(text)] * self._count, pa.string())
+            return pa.array([None if text is None else escape(text)] * self._count, pa.string())
         if place == "key":
-            return text_array_of_bytes(self._records.keys.of(self._records.data))
+            return bytes_to_text_array(self._records.keys.of(self._records.data))
         return self._header(place.removeprefix("header:"))
 
     def _header(self, name: str) -> pa.StringArray:
@@ -78,12 +80,12 @@ class _Rows:
         last = np.full(self._count, -1, np.int64)
         last[owners[found]] = found  # of equal places the last is kept
         values = self._records.header_values.of(self._records.data)
-        return text_array_of_bytes(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
+        return bytes_to_text_array(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
 
     def _column(self, name: str) -> pa.Array:
         records = self._records
         if name == "time":
-            return _times(records.timestamps)
+            return _build_times(records.timestamps)
         if name == "headers":
             return self._headers()
         if name == "body":
@@ -91,25 +93,25 @@ class _Rows:
         if name == "body_size":
             return pa.array(np.maximum(records.values.lengths, 0))
         if name == "source":
-            return pa.array([escaped(self._path)] * self._count, pa.string())
+            return pa.array([escape(self._path)] * self._count, pa.string())
         if name == "offset":
             return pa.array(records.offsets)
-        return empty_column(name, self._count)
+        return make_empty_column(name, self._count)
 
     def _headers(self) -> pa.MapArray:
         records = self._records
         marks = self._marks()
         if not len(records.header_keys.lengths) and not marks:
-            return empty_column("headers", self._count)
-        names = text_array_of_bytes(records.header_keys.of(records.data))
+            return make_empty_column("headers", self._count)
+        names = bytes_to_text_array(records.header_keys.of(records.data))
         ours = pc.starts_with(names, PREFIX)
         if pc.any(ours).as_py():  # what a producer calls so is not to be taken for one of the marks
             names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
-        values = text_array_of_bytes(records.header_values.of(records.data))
+        values = bytes_to_text_array(records.header_values.of(records.data))
         kinds = pc.if_else(values.is_valid(), "longstr", "void")
         own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
         # In the order of records, and of each its marks first.
-        owners, names, kinds, values = (_joined(columns) for columns in zip(*marks, own, strict=True))
+        owners, names, kinds, values = (_concatenate(columns) for columns in zip(*marks, own, strict=True))
         order = np.argsort(owners, kind="stable")
         owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
         codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
@@ -130,10 +132,10 @@ class _Rows:
         marked = np.flatnonzero(without_value | is_elsewhere)
         if not len(marked):
             return []
-        keys = text_array_of_bytes(records.keys.of(records.data)).take(marked)
+        keys = bytes_to_text_array(records.keys.of(records.data)).take(marked)
         tombstones = np.flatnonzero(without_value)
         return [
-            _Fields.of(marked, TOPIC, "longstr", escaped(self._topic)),
+            _Fields.of(marked, TOPIC, "longstr", escape(self._topic)),
             _Fields.of(marked, KEY, "longstr", "")._replace(
                 kinds=pc.if_else(keys.is_valid(), "longstr", "void"), values=keys
             ),
@@ -156,11 +158,11 @@ class _Fields(NamedTuple):
         return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
 
 
-def _joined(columns: Sequence[Any]) -> Any:
+def _concatenate(columns: Sequence[Any]) -> Any:
     return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else pa.concat_arrays(columns)
 
 
-def _times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
+def _build_times(milliseconds: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
     known = (milliseconds >= 0) & (milliseconds <= LATEST // 1000) & (milliseconds >= EARLIEST // 1000)
     times = np.where(known, milliseconds, 0) * 1000
     return pa.array(times, mask=~known).view(SCHEMA.field("time").type)

@@ -10,7 +10,7 @@ broker that was killed, or of one that is still writing. Compaction leaves gaps 
 Messages of the formats 0 and 1, which brokers before 0.11 wrote, are told and not read. Zeros up to the end are what a
 broker keeps free in a file that has its size beforehand.
 
-Which exchange and routing key a record is, a `bindings.archive.mapping.Mapping` says. Headers of Kafka are bytes
+Which exchange and routing key a record is, a `bindings.archive.mapping.FieldMapping` says. Headers of Kafka are bytes
 without a type: they are read as longstr, a null as void, and of several with one name the last counts.
 
 AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record
@@ -32,12 +32,30 @@ from typing import ClassVar, Final
 import numpy as np
 
 from bindings.archive.effort import Effort
-from bindings.archive.formats.kafka_batches import HEADER_BYTES, Header, header_at, is_whole, next_sound, records_of
-from bindings.archive.formats.kafka_rows import items_of
-from bindings.archive.formats.kafka_transactions import SEGMENT, End, Ends
+from bindings.archive.formats.kafka_batches import (
+    HEADER_BYTES,
+    Header,
+    find_sound_header,
+    is_whole,
+    read_header,
+    read_records,
+)
+from bindings.archive.formats.kafka_rows import build_items
+from bindings.archive.formats.kafka_transactions import SEGMENT, TransactionEnd, TransactionEnds
 from bindings.archive.mapped import Bytes, Mapped, is_zero
-from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Settled, Skipped, Split, ranges, sample_of
+from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.reading import (
+    SPLIT_BYTES,
+    Bad,
+    Bias,
+    CompletePart,
+    Format,
+    Item,
+    Skipped,
+    Split,
+    plan_ranges,
+    take_sample,
+)
 from bindings.archive.record import SCHEMA
 from exchange.errors import InputError
 from exchange.limits import BATCH_BYTES
@@ -80,7 +98,7 @@ NOT_BELOW: Final = (
 class KafkaSegment(Format):
     """Kafka's segment files."""
 
-    mapping: Mapping = USUAL
+    mapping: FieldMapping = USUAL
 
     name: ClassVar[str] = "Kafka segment"
     grows: ClassVar[bool] = True
@@ -93,7 +111,7 @@ class KafkaSegment(Format):
             return True
         if len(head) < HEADER_BYTES:
             return False
-        header = header_at(head)
+        header = read_header(head)
         if header.magic in OLD:
             return _is_old(head, 0)
         return header.seems_sound and (header.size > len(head) or is_whole(head, header))
@@ -102,7 +120,7 @@ class KafkaSegment(Format):
         return SEGMENT.fullmatch(path.name) is not None
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return _next_whole(head, 0, len(head), Effort(0)) is not None
+        return _find_whole(head, 0, len(head), Effort(0)) is not None
 
     def is_companion(self, path: Path) -> bool:
         if path.suffix in COMPANIONS or path.name in COMPANION_NAMES:
@@ -111,34 +129,34 @@ class KafkaSegment(Format):
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """Splits begin with batches: those that the file's index names, else those found from header to header."""
-        if len(ranges(path, split_bytes)) == 1:
+        if len(plan_ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
             place, floor = 0, _floor_of(path)
             starts = [(place, floor)]
-            for place, floor in _named(path, data, 1):
+            for place, floor in _read_index(path, data, 1):
                 if place - starts[-1][0] >= split_bytes:
                     starts.append((place, floor))
-            starts += _chained(data, place, floor, starts[-1][0], split_bytes)
+            starts += _follow_headers(data, place, floor, starts[-1][0], split_bytes)
             ends = [start for start, _ in starts[1:]]
             return [
                 Split(path, start, end, floor=floor)
                 for (start, floor), end in zip(starts, [*ends, len(data)], strict=True)
             ]
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """All batches up to the last that is there; if that one is not whole, up to it.
 
         A transaction that has not ended stops it, as it stops a consumer that reads what is committed.
         """
         with Mapped(path) as data:
             starts, last, place, floor = [start], start, start, -1
-            ends, is_regular = Ends(path, data), True
+            ends, is_regular = TransactionEnds(path, data), True
             while place + HEADER_BYTES <= len(data):
-                header = header_at(data, place)
-                if header.seems_sound and _skipped(header, place, ends) == Skipped(NOT_ENDED, header.records):
+                header = read_header(data, place)
+                if header.seems_sound and _find_skip(header, place, ends) == Skipped(NOT_ENDED, header.records):
                     break
-                behind = place + header.size if header.seems_sound else next_sound(data, place + 1)
+                behind = place + header.size if header.seems_sound else find_sound_header(data, place + 1)
                 if behind > len(data) or (behind == len(data) and not header.seems_sound):
                     break
                 if place - starts[-1] >= split_bytes:
@@ -148,27 +166,27 @@ class KafkaSegment(Format):
                 last, place = place, behind
             if not is_regular:  # which of the batches stand in order depends on those before
                 del starts[1:]
-            if place > last and not is_whole(data[last:place], header_at(data, last)):
+            if place > last and not is_whole(data[last:place], read_header(data, last)):
                 place = last  # it may be in the making; once something follows, it is told
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
-            return Settled(splits, place, is_open=place < len(data))
+            return CompletePart(splits, place, is_open=place < len(data))
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         topic = topic_of(split.path)
         mapped = Mapped(split.path)
         with mapped as data:
             end = len(data) if split.end is None else split.end
-            ends = Ends(split.path, data)
-            for start, stop, floor in _stretches(split, data, end):
+            ends = TransactionEnds(split.path, data)
+            for start, stop, floor in _split_stretches(split, data, end):
                 effort, order, place = Effort(start), Order(floor), start
                 while place < stop:
-                    header, behind, trouble = _batch_at(data, place, stop, effort)
+                    header, behind, trouble = _check_batch(data, place, stop, effort)
                     if header is not None:
                         trouble = order.trouble_of(header, data, behind)
                     if header is None or trouble is not None:
                         if trouble != NOTHING:
-                            yield Bad(split.path, place, trouble or "", sample_of(data[place : place + 100]))
-                    elif (skipped := _skipped(header, place, ends)) is not None:
+                            yield Bad(split.path, place, trouble or "", take_sample(data[place : place + 100]))
+                    elif (skipped := _find_skip(header, place, ends)) is not None:
                         # Neither the number of records nor the last offset are known of what is not unpacked.
                         order.accept(header.base_offset, header.base_offset)
                         yield skipped
@@ -185,29 +203,29 @@ class KafkaSegment(Format):
         self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None
     ) -> tuple[list[Item], int | None]:
         """Return what is in a whole batch and the offset of its last record, None if it is refused."""
-        header = header_at(data)
+        header = read_header(data)
         if not header.records:  # compaction keeps the last batch of a producer without its records
             return [], header.base_offset
         try:
-            records = records_of(data, header)
-            items = list(items_of(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns))
+            records = read_records(data, header)
+            items = list(build_items(records, path, topic, self.mapping, SCHEMA.names if columns is None else columns))
         except (InputError, MemoryError) as error:
             reason = "needs more memory than there is" if isinstance(error, MemoryError) else error
-            return [Bad(path, place, f"a record batch that {reason}", sample_of(data))], None
+            return [Bad(path, place, f"a record batch that {reason}", take_sample(data))], None
         return items, int(records.offsets.max())
 
 
-def _skipped(header: Header, place: int, ends: Ends) -> Skipped | None:
+def _find_skip(header: Header, place: int, ends: TransactionEnds) -> Skipped | None:
     """A batch of no publishings."""
     if header.is_control:
         return Skipped(MARKER, header.records)
     if not header.is_transactional or not header.records:
         return None
     end = ends.end_of(header, place)
-    return None if end is End.COMMIT else Skipped(ENDS[end], header.records)
+    return None if end is TransactionEnd.COMMIT else Skipped(ENDS[end], header.records)
 
 
-ENDS: Final = {End.ABORT: ABORTED, End.DAMAGED: UNCERTAIN, None: NOT_ENDED}
+ENDS: Final = {TransactionEnd.ABORT: ABORTED, TransactionEnd.DAMAGED: UNCERTAIN, None: NOT_ENDED}
 
 
 class Order:
@@ -227,8 +245,8 @@ class Order:
             return None if self._before < base < self._base and last < self._base else NOT_ABOVE
         if (
             base > self._last + 1
-            and _sound_at(data, behind)
-            and self._last < header_at(data, behind).base_offset <= last
+            and _seems_sound_at(data, behind)
+            and self._last < read_header(data, behind).base_offset <= last
         ):
             return NOT_BELOW
         return None
@@ -256,29 +274,29 @@ OLD: Final = (0, 1)
 
 def _is_old(data: Bytes, place: int) -> bool:
     """Whether there is a message of one of the old formats: a length, a CRC-32 of what follows it, the format."""
-    header = header_at(data, place)
+    header = read_header(data, place)
     if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= BATCH_BYTES:
         return False
     message = data[place + 12 : place + header.size]
     return len(message) == header.length and zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big")
 
 
-def _batch_at(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
+def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
     """Return the header of a whole batch, or None, where reading goes on, and what is wrong if there is none."""
     if is_zero(data, place):
         return None, len(data), NOTHING
     if place + HEADER_BYTES > len(data):
         return None, len(data), TORN
-    header = header_at(data, place)
+    header = read_header(data, place)
     behind = place + header.size
     if behind <= len(data) and effort.allows(behind, header.size) and _is_old(data, place):
         return None, min(behind, end), f"a message of Kafka's old format {header.magic}, which is not read"
     if header.seems_sound and behind <= len(data):
         if _is_whole_at(data, place, header, effort):
             return header, behind, None
-        if behind == len(data) or _sound_at(data, behind):
+        if behind == len(data) or _seems_sound_at(data, behind):
             return None, behind, "a record batch whose checksum is wrong"
-    found = _next_whole(data, place + 1, end, effort)
+    found = _find_whole(data, place + 1, end, effort)
     if found is not None:
         return None, found, UNSOUND
     return None, end, TORN if header.seems_sound else UNSOUND
@@ -290,14 +308,14 @@ def _floor_of(path: str) -> int:
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
 
 
-def _stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
+def _split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the stretches of a split that are read by themselves: where each begins and ends, and an offset before it.
 
     Reading begins anew at each batch that the index names, whatever stands before it. Splits begin there, too, so a
     file gives the same whole and in splits, however it is damaged.
     """
     start, floor = split.start, max(split.floor, _floor_of(split.path))
-    for place, below in _named(split.path, data, start + 1):
+    for place, below in _read_index(split.path, data, start + 1):
         if place >= end:
             break
         yield start, place, floor
@@ -305,7 +323,7 @@ def _stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, 
     yield start, end, floor
 
 
-def _named(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
+def _read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     """Yield the batches from a byte on that a segment's index names: where each begins, and an offset before it.
 
     There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise, and where the
@@ -323,14 +341,14 @@ def _named(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
     count = len(places) if rising.all() else int(np.argmin(rising)) + 1
     for n in range(int(np.searchsorted(places[:count], least)), count):
         place, floor = int(places[n]), base + int(offsets[n - 1]) if n else base - 1
-        if not _sound_at(data, place):
+        if not _seems_sound_at(data, place):
             continue
-        header = header_at(data, place)
+        header = read_header(data, place)
         if floor < header.base_offset and header.last_offset <= base + int(offsets[n]):
             yield place, floor
 
 
-def _chained(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
+def _follow_headers(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
     """Return where splits begin behind a byte without an index: batches, each with an offset before it.
 
     Headers must lead from batch to batch up to the end, and offsets must rise: then all are in order, wherever reading
@@ -339,10 +357,10 @@ def _chained(data: Bytes, place: int, floor: int, start: int, split_bytes: int) 
     starts: list[tuple[int, int]] = []
     last = place
     while place < len(data):
-        if not _sound_at(data, place):
-            is_whole_before = last < place and is_whole(data[last:place], header_at(data, last))
+        if not _seems_sound_at(data, place):
+            is_whole_before = last < place and is_whole(data[last:place], read_header(data, last))
             return starts if is_whole_before and is_zero(data, place) else []
-        header = header_at(data, place)
+        header = read_header(data, place)
         if header.base_offset <= floor or place + header.size > len(data):
             return []
         if place - start >= split_bytes:
@@ -362,14 +380,14 @@ def _is_whole_at(data: Bytes, place: int, header: Header, effort: Effort) -> boo
     )
 
 
-def _sound_at(data: Bytes, place: int) -> bool:
-    return place + HEADER_BYTES <= len(data) and header_at(data, place).seems_sound
+def _seems_sound_at(data: Bytes, place: int) -> bool:
+    return place + HEADER_BYTES <= len(data) and read_header(data, place).seems_sound
 
 
-def _next_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
+def _find_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
     """The next byte before the end at which there is a whole batch."""
-    while (place := next_sound(data, place)) < end:
-        if _is_whole_at(data, place, header_at(data, place), effort):
+    while (place := find_sound_header(data, place)) < end:
+        if _is_whole_at(data, place, read_header(data, place), effort):
             return place
         place += 1
     return None

@@ -19,11 +19,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.effort import Effort
-from bindings.archive.formats.kafka_batches import HEADER_BYTES, Header, header_at, is_whole, next_sound, records_of
+from bindings.archive.formats.kafka_batches import (
+    HEADER_BYTES,
+    Header,
+    find_sound_header,
+    is_whole,
+    read_header,
+    read_records,
+)
 from bindings.archive.mapped import Bytes, Mapped
 from exchange.errors import InputError
 
-__all__ = ["SEGMENT", "End", "Ends"]
+__all__ = ["SEGMENT", "TransactionEnd", "TransactionEnds"]
 
 SEGMENT: Final = re.compile(r"[0-9]{20}\.log(?:\.gz)?")
 MARKER: Final = struct.Struct(">hh")
@@ -32,7 +39,7 @@ ABORT: Final = 0
 COMMIT: Final = 1
 
 
-class End(Enum):
+class TransactionEnd(Enum):
     """How a transaction ended."""
 
     COMMIT = "commit"
@@ -47,10 +54,10 @@ class Marker(NamedTuple):
     producer: int
     place: tuple[int, int]
     """The file, 0 being that of the split, and the byte in it: offsets have no checksum, and may be wrong."""
-    end: End
+    end: TransactionEnd
 
 
-class Ends:
+class TransactionEnds:
     """The ends of the transactions of a split, whose batches are asked for in their order."""
 
     def __init__(self, path: str, data: Bytes) -> None:
@@ -59,7 +66,7 @@ class Ends:
         self._coming: Iterator[Marker] | None = None
         self._markers: dict[int, deque[Marker]] = defaultdict(deque)
 
-    def end_of(self, header: Header, place: int) -> End | None:
+    def end_of(self, header: Header, place: int) -> TransactionEnd | None:
         """Return the end of the transaction of a batch that is at a byte; None if it is not there."""
         if self._coming is None:
             self._coming = self._behind(place)
@@ -76,7 +83,7 @@ class Ends:
 
     def _behind(self, place: int) -> Iterator[Marker]:
         """The markers behind a byte, in this file and in those that follow."""
-        yield from _markers(self._data, 0, place)
+        yield from _read_markers(self._data, 0, place)
         if SEGMENT.fullmatch(self._path.name) is None:
             return
         following = [
@@ -87,37 +94,37 @@ class Ends:
         for number, path in enumerate(sorted(following), 1):
             try:
                 with Mapped(str(path)) as data:
-                    yield from _markers(data, number, 0)
+                    yield from _read_markers(data, number, 0)
             except InputError:  # told where it is read
                 return
 
 
-def _markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
+def _read_markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
     effort = Effort(place)
     while place + HEADER_BYTES <= len(data):
-        header = header_at(data, place)
+        header = read_header(data, place)
         behind = place + header.size
         # A damaged length would lead past markers: the length of a batch is right if another one follows it.
         is_chained = header.seems_sound and (
-            behind == len(data) or (behind + HEADER_BYTES <= len(data) and header_at(data, behind).seems_sound)
+            behind == len(data) or (behind + HEADER_BYTES <= len(data) and read_header(data, behind).seems_sound)
         )
         if header.seems_sound and header.is_control and behind <= len(data) and effort.allows(behind, header.size):
-            end = _end_in(data[place:behind], header)
-            if end is not None and (end is not End.DAMAGED or is_chained):
+            end = _read_end(data[place:behind], header)
+            if end is not None and (end is not TransactionEnd.DAMAGED or is_chained):
                 yield Marker(header.producer_id, (file, place), end)
                 is_chained = True
-        place = behind if is_chained else next_sound(data, place + 1)
+        place = behind if is_chained else find_sound_header(data, place + 1)
 
 
-def _end_in(data: bytes, header: Header) -> End | None:
+def _read_end(data: bytes, header: Header) -> TransactionEnd | None:
     if not is_whole(data, header):
-        return End.DAMAGED
+        return TransactionEnd.DAMAGED
     try:
-        records = records_of(data, header)
+        records = read_records(data, header)
     except InputError:
-        return End.DAMAGED
+        return TransactionEnd.DAMAGED
     if not len(records.offsets) or records.keys.lengths[0] < MARKER.size:
         return None
     start = int(records.keys.starts[0])
     _, kind = MARKER.unpack(records.data[start : start + MARKER.size].tobytes())
-    return {ABORT: End.ABORT, COMMIT: End.COMMIT}.get(kind)  # others are of the controllers' own
+    return {ABORT: TransactionEnd.ABORT, COMMIT: TransactionEnd.COMMIT}.get(kind)  # others are of the controllers' own

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.names import escaped, text_array_of_bytes
+from bindings.archive.names import bytes_to_text_array, escape
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -26,12 +26,12 @@ from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
     Bias,
+    CompletePart,
     Format,
     Item,
-    Settled,
     Split,
 )
-from bindings.archive.record import SCHEMA, empty_column, sound_items
+from bindings.archive.record import SCHEMA, make_empty_column, sift_rows
 from bindings.sources.files import create_exclusively, make_folders
 from exchange.errors import InputError
 
@@ -103,22 +103,24 @@ class Parquet(Format):
                 start, size = group + 1, 0
         return splits
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """All of it, as soon as its end is there; one without a row has the end 1."""
         try:
             groups = max(pq.read_metadata(path).num_row_groups, 1)
         except UNREADABLE:
-            return Settled([], start, is_open=True)
+            return CompletePart([], start, is_open=True)
         if start >= groups:
             return super().settled(path, start)
-        return Settled([split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False)
+        return CompletePart(
+            [split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False
+        )
 
     def bias_of(self, path: str) -> Bias:
-        said = _metadata_of(path).get(BIAS_KEY, b"")
+        said = _read_metadata(path).get(BIAS_KEY, b"")
         return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
 
     def note_of(self, path: str) -> str:
-        return COPIES if COPIES_KEY in _metadata_of(path) else self.note
+        return COPIES if COPIES_KEY in _read_metadata(path) else self.note
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return _read(split, columns, coded=False)
@@ -127,7 +129,7 @@ class Parquet(Format):
         return _read(split, columns, coded=True)
 
 
-def _metadata_of(path: str) -> Mapping[bytes, bytes]:
+def _read_metadata(path: str) -> Mapping[bytes, bytes]:
     """What a file says of itself; nothing if it is damaged."""
     try:
         return pq.read_schema(path).metadata or {}
@@ -139,7 +141,7 @@ def _read(split: Split, columns: Sequence[str] | None, *, coded: bool) -> Iterat
     wanted = list(SCHEMA.names if columns is None else columns)
     try:
         metadata = pq.read_metadata(split.path)
-        texts = _coded_columns(metadata, split) if coded else None
+        texts = _find_coded_columns(metadata, split) if coded else None
         file = pq.ParquetFile(split.path, metadata=metadata, read_dictionary=texts, page_checksum_verification=True)
         groups = range(split.start, file.num_row_groups if split.end is None else split.end)
     except FileNotFoundError as error:
@@ -167,9 +169,9 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
         for batch in file.iter_batches(rows, row_groups=[group], columns=list(needed)):
             if own:
                 batch.validate(full=True)
-                yield from sound_items(_typed(batch.select(wanted)), path, row)
+                yield from sift_rows(_cast_columns(batch.select(wanted)), path, row)
             else:
-                yield from _foreign(batch, path, row, wanted, stored)
+                yield from _read_foreign(batch, path, row, wanted, stored)
             row += batch.num_rows
     except UNREADABLE as error:
         yield Bad(path, row, f"damaged Parquet row group: {_first_line(error)}")
@@ -187,26 +189,26 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
     return min(BATCH_ROWS, max(BATCH_BYTES // mean, 1))
 
 
-def _typed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _cast_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """With columns of the types they should be of, or of the same with dictionaries in the place of texts."""
     fields = [
-        field if _decoded(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
+        field if _decode_type(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
         for field in batch.schema
     ]
     return batch.cast(pa.schema(fields))
 
 
-def _decoded(kind: pa.DataType) -> pa.DataType:
+def _decode_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_map(kind):
-        return pa.map_(_decoded(kind.key_type), kind.item_field.with_type(_decoded(kind.item_type)))
+        return pa.map_(_decode_type(kind.key_type), kind.item_field.with_type(_decode_type(kind.item_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_decoded(field.type)) for field in kind])
-    return pa.list_(kind.value_field.with_type(_decoded(kind.value_type))) if pa.types.is_list(kind) else kind
+        return pa.struct([field.with_type(_decode_type(field.type)) for field in kind])
+    return pa.list_(kind.value_field.with_type(_decode_type(kind.value_type))) if pa.types.is_list(kind) else kind
 
 
-def _coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
+def _find_coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
     """The columns of texts that are stored as numbers of a dictionary's, as far as a part of the file tells.
 
     They are read as that: so a text that comes often is made, checked and compared once.
@@ -224,7 +226,9 @@ def _coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
     return found
 
 
-def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]) -> Iterator[Item]:
+def _read_foreign(
+    batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]
+) -> Iterator[Item]:
     places = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
     there = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
     for place in places.filter(pc.invert(there)).to_pylist():
@@ -233,26 +237,26 @@ def _foreign(batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stor
     columns: list[pa.Array] = []
     for name in wanted:
         if name == "source":
-            columns.append(pa.array([escaped(path)] * batch.num_rows, pa.string()))
+            columns.append(pa.array([escape(path)] * batch.num_rows, pa.string()))
         elif name == "offset":
             columns.append(places)
         elif name in stored:
-            columns.append(_converted(batch.column(stored[name]), name))
+            columns.append(_convert(batch.column(stored[name]), name))
         else:
-            columns.append(empty_column(name, batch.num_rows))
+            columns.append(make_empty_column(name, batch.num_rows))
     read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
-    for item in sound_items(read, path, 0):
+    for item in sift_rows(read, path, 0):
         yield item._replace(offset=places[item.offset].as_py()) if isinstance(item, Bad) else item
 
 
-def _converted(array: pa.Array, name: str) -> pa.Array:
+def _convert(array: pa.Array, name: str) -> pa.Array:
     """A column of others as ours: a map of texts is a table of longstr, and texts need not be UTF-8, as names are not.
 
     Raises ArrowInvalid for what cannot be one, and for texts within tables and lists that are not UTF-8.
     """
     wanted = SCHEMA.field(name)
     if pa.types.is_string(wanted.type):
-        return text_array_of_bytes(array.cast(wanted.type).cast(pa.binary()))
+        return bytes_to_text_array(array.cast(wanted.type).cast(pa.binary()))
     array.validate(full=True)
     if array.type == wanted.type:
         return array

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from bindings.archive.nesting import parsed
-from bindings.archive.objects import body_beside, objects
+from bindings.archive.nesting import parse_json
+from bindings.archive.objects import read_body_beside, read_objects
 from bindings.archive.reading import Bad, Bias, Format, Item, Split
 from bindings.archive.record import Rows
-from bindings.archive.times import microseconds_of_text
+from bindings.archive.times import parse_time_text
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode_table
 from exchange.field_values import Typed
@@ -37,7 +37,7 @@ class QueueDump(Format):
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether it has properties and headers, and nothing else."""
         try:
-            value = parsed(head)
+            value = parse_json(head)
         except InputError:
             return False
         return isinstance(value, dict) and value.keys() == {"properties", "headers"}
@@ -50,23 +50,23 @@ class QueueDump(Format):
 
     def is_complete(self, path: str) -> bool:
         """Whether it is a whole object."""
-        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        values = [isinstance(value, str) for _, value, _ in read_objects(path)]
         return bool(values) and not values[-1]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
-        for place, value, sample in objects(split.path):
+        for place, value, sample in read_objects(split.path):
             try:
                 if isinstance(value, str):
                     raise InputError(value)
-                _add(rows, value, place)
+                _add_message(rows, value, place)
             except HashstarError as error:
                 yield Bad(split.path, place, str(error), sample)
         if len(rows):
             yield rows.batch()
 
 
-def _add(rows: Rows, value: dict[str, Any], place: int) -> None:
+def _add_message(rows: Rows, value: dict[str, Any], place: int) -> None:
     properties = decode_table(value.get("properties"), "properties")
     headers = decode_table(value.get("headers") or {}, "headers")
     exchange, key = properties.pop("exchange", ""), properties.pop("routing_key", "")
@@ -77,11 +77,11 @@ def _add(rows: Rows, value: dict[str, Any], place: int) -> None:
         found = GO_TIME.fullmatch(str(properties["timestamp"]))
         if found is None:
             raise InputError("timestamp is not a time")
-        time = microseconds_of_text(f"{found[1]}T{found[2]}{found[3]}:{found[4]}")
+        time = parse_time_text(f"{found[1]}T{found[2]}{found[3]}:{found[4]}")
         properties["timestamp"] = Typed("timestamp", max(time // 1_000_000, 0))
     beside = Path(rows.source.removesuffix(SUFFIX))
     try:
-        body = body_beside(beside) if str(beside) != rows.source else None
+        body = read_body_beside(beside) if str(beside) != rows.source else None
     except OSError as error:
         raise InputError(f"the body cannot be read: {error.strerror}") from None
     rows.add(Message(exchange, key, headers, properties, body or b""), time, has_body=body is not None, offset=place)

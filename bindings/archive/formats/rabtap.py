@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from bindings.archive.formats import firehose
-from bindings.archive.objects import body_beside, objects
+from bindings.archive.objects import read_body_beside, read_objects
 from bindings.archive.reading import Bad, Bias, Format, Item, Skipped, Split
 from bindings.archive.record import Rows
-from bindings.archive.times import microseconds_of_text
+from bindings.archive.times import parse_time_text
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode_table
 from exchange.field_values import Typed
@@ -53,16 +53,16 @@ class Rabtap(Format):
 
     def is_complete(self, path: str) -> bool:
         """Whether it ends with a whole object."""
-        values = [isinstance(value, str) for _, value, _ in objects(path)]
+        values = [isinstance(value, str) for _, value, _ in read_objects(path)]
         return bool(values) and not values[-1]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
-        for place, value, sample in objects(split.path):
+        for place, value, sample in read_objects(split.path):
             try:
                 if isinstance(value, str):
                     raise InputError(value)
-                skipped = _add(rows, value, place)
+                skipped = _add_message(rows, value, place)
                 if skipped is not None:
                     yield skipped
             except HashstarError as error:
@@ -73,7 +73,7 @@ class Rabtap(Format):
             yield rows.batch()
 
 
-def _add(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
+def _add_message(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
     exchange, key = value.get("Exchange"), value.get("RoutingKey")
     if type(exchange) is not str or type(key) is not str:
         raise InputError("no Exchange or no RoutingKey")
@@ -81,26 +81,26 @@ def _add(rows: Rows, value: Mapping[str, Any], place: int) -> Skipped | None:
     properties = {name: value[field] for field, name in PROPERTIES.items() if value.get(field)}
     published = value.get("Timestamp", NO_TIME)
     if published != NO_TIME:
-        properties["timestamp"] = Typed("timestamp", max(microseconds_of_text(_text(published)) // 1_000_000, 0))
+        properties["timestamp"] = Typed("timestamp", max(parse_time_text(_check_text(published)) // 1_000_000, 0))
     received = value.get("XRabtapReceivedTimestamp")
-    time = None if received is None else microseconds_of_text(_text(received))
-    body = _body(value.get("Body"), rows.source)
+    time = None if received is None else parse_time_text(_check_text(received))
+    body = _read_body(value.get("Body"), rows.source)
     message = Message(exchange, key, headers, properties, body or b"")
     if exchange != firehose.EXCHANGE:
         rows.add(message, time, has_body=body is not None, offset=place)
         return None
-    record = firehose.unwrapped(message)
+    record = firehose.unwrap(message)
     if isinstance(record, Skipped):
         return record
     rows.add(record.message, time, record.vhost, routed_queues=record.routed_queues, offset=place)
     return None
 
 
-def _body(value: Any, source: str) -> bytes | None:
+def _read_body(value: Any, source: str) -> bytes | None:
     if value is None:
         beside = Path(source).with_suffix(BODY_SUFFIX)
         try:
-            return body_beside(beside)
+            return read_body_beside(beside)
         except OSError as error:
             raise InputError(f"the body cannot be read: {error.strerror}") from None
     try:
@@ -109,7 +109,7 @@ def _body(value: Any, source: str) -> bytes | None:
         raise InputError("Body is not base64") from None
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if type(value) is not str:
         raise InputError("a time that is no text")
     return value

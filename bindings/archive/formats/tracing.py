@@ -37,26 +37,26 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from bindings.archive.formats import firehose
-from bindings.archive.formats.json_lines import objects_in, read_lines
+from bindings.archive.formats.json_lines import parse_objects, read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
     Bias,
+    CompletePart,
     Format,
     Item,
-    Settled,
     Skipped,
     Split,
-    pieces,
-    ranges,
-    sample_of,
-    settled_gzip,
-    settled_lines,
+    cut_range,
+    plan_complete_gzip,
+    plan_complete_lines,
+    plan_ranges,
+    take_sample,
 )  # fmt: skip
 from bindings.archive.record import Rows
-from bindings.archive.times import EPOCH, MICROSECOND, microseconds_of_text
-from bindings.archive.unpacking import is_gzipped, unpacked_pieces
+from bindings.archive.times import EPOCH, MICROSECOND, parse_time_text
+from bindings.archive.unpacking import is_gzipped, read_pieces
 from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode_table
@@ -82,16 +82,16 @@ class TracingJson(Format):
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """Whether the first line that is an object has what the plugin writes."""
-        return next(objects_in(head.split(b"\n", 20)[:20]), {}).keys() >= FIELDS
+        return next(parse_objects(head.split(b"\n", 20)[:20]), {}).keys() >= FIELDS
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return any(value.keys() >= FIELDS for value in objects_in(head.split(b"\n")))
+        return any(value.keys() >= FIELDS for value in parse_objects(head.split(b"\n")))
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return ranges(path, split_bytes)
+        return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
-        return settled_lines(path, start, split_bytes)
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, _add_entry)
@@ -109,36 +109,36 @@ def _add_entry(rows: Rows, value: Any, place: int) -> Skipped | None:
         body = b64decode(value.get("payload", ""), validate=True)
     except (ValueError, TypeError):
         raise InputError("payload is not base64") from None
-    published = firehose.published(
-        _text(value, "exchange"), _texts(value, "routing_keys"), decode_table(properties, "properties"), body,
-        _text(value, "vhost"), _texts(value, "routed_queues"),
+    published = firehose.build_record(
+        _read_text(value, "exchange"), _read_texts(value, "routing_keys"), decode_table(properties, "properties"), body,
+        _read_text(value, "vhost"), _read_texts(value, "routed_queues"),
     )  # fmt: skip
     rows.add(
-        published.message, _time(_text(value, "timestamp")), published.vhost,
+        published.message, _parse_time(_read_text(value, "timestamp")), published.vhost,
         routed_queues=published.routed_queues, offset=place,
     )  # fmt: skip
     return None
 
 
-def _text(value: Mapping[str, Any], name: str) -> str:
+def _read_text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     if type(text) is not str:
         raise InputError(f"no {name}")
     return text
 
 
-def _texts(value: Mapping[str, Any], name: str) -> list[str]:
+def _read_texts(value: Mapping[str, Any], name: str) -> list[str]:
     texts = value.get(name)
     if type(texts) is not list or not all(type(text) is str for text in texts):
         raise InputError(f"{name} is not a list of names")
     return texts
 
 
-def _time(text: str) -> int:
+def _parse_time(text: str) -> int:
     """ISO 8601; brokers before 3.8 wrote ``2026-11-21 6:00:05:123``, in UTC."""
     found = TIME.fullmatch(text)
     if found is None:
-        return microseconds_of_text(text)
+        return parse_time_text(text)
     try:
         year, month, day, hour, minute, second = map(int, found.groups()[:6])
         moment = datetime(year, month, day, hour, minute, second, int((found[7] or "0").ljust(3, "0")) * 1000, UTC)
@@ -182,21 +182,23 @@ class TracingText(Format):
         return BEGIN.search(head) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return ranges(path, split_bytes)
+        return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """All entries but the last, which ends only where the next one begins."""
         if is_gzipped(path):
-            return settled_gzip(path, start)
+            return plan_complete_gzip(path, start)
         with Mapped(path) as data:
             end = len(data)
             while (end := data.rfind(RULE, start, end)) >= 0 and BEGIN.match(data, end) is None:
                 end += len(RULE) - 1  # a body may have half of it
-            return Settled(pieces(path, start, max(end, start), split_bytes), max(end, start), is_open=len(data) > end)
+            return CompletePart(
+                cut_range(path, start, max(end, start), split_bytes), max(end, start), is_open=len(data) > end
+            )
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
-        for place, entry, is_last in _entries(split):
+        for place, entry, is_last in _read_entries(split):
             try:
                 if isinstance(entry, str):
                     raise InputError(entry)
@@ -204,14 +206,14 @@ class TracingText(Format):
                 if skipped is not None:
                     yield skipped
             except HashstarError as error:
-                yield Bad(split.path, place, str(error), sample_of(b"" if isinstance(entry, str) else entry[82:]))
+                yield Bad(split.path, place, str(error), take_sample(b"" if isinstance(entry, str) else entry[82:]))
             if rows.is_full:
                 yield rows.batch()
         if len(rows):
             yield rows.batch()
 
 
-def _entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
+def _read_entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
     """Yield the entries that begin in a split, with the byte at which each does; a text says why there is no entry.
 
     The third is whether it is the last of the file, behind which another one may begin. Each byte is searched once for
@@ -224,7 +226,7 @@ def _entries(split: Split) -> Iterator[tuple[int, bytes | str, bool]]:
     """Whether an entry begins where the data do."""
     searched = 0
     is_whole_file = split.start == 0
-    for piece in unpacked_pieces(split.path, split.start):
+    for piece in read_pieces(split.path, split.start):
         if isinstance(piece, str):
             if begun:
                 yield place, bytes(data), True
@@ -281,7 +283,7 @@ def _add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipp
     if behind_routed is None or behind_properties is None:
         raise InputError("an entry that is not whole")
     head = data[: behind_properties.end()]
-    names = _Names.of(head)
+    names = _Encoding.of(head)
     keys, routed, properties = (
         parse(head[start : end.start() + 1].decode(names.encoding))
         for start, end in (
@@ -289,15 +291,15 @@ def _add_text_entry(rows: Rows, data: bytes, place: int, is_last: bool) -> Skipp
         )
     )  # fmt: skip
     body = data[len(head) :]
-    published = firehose.published(
-        names.name(found["exchange"]), _binaries(keys), _table(properties), body.removesuffix(b"\n"),
-        names.name(found["vhost"]), _binaries(routed),
+    published = firehose.build_record(
+        names.name(found["exchange"]), _check_binaries(keys), _read_table(properties), body.removesuffix(b"\n"),
+        names.name(found["vhost"]), _check_binaries(routed),
     )  # fmt: skip
     is_open = is_last and BEGUN.search(body, max(len(body) - BEGIN_BYTES, 0)) is not None
     if not body.endswith(b"\n") and not is_open:
         raise InputError("the file ends in the middle of an entry")
     rows.add(
-        published.message, _time(_decoded(found["time"])), published.vhost,
+        published.message, _parse_time(_decode(found["time"])), published.vhost,
         has_body=not is_open and _is_certain(body), routed_queues=published.routed_queues, offset=place + 1,
     )  # fmt: skip
     return None
@@ -315,7 +317,7 @@ def _is_certain(body: bytes) -> bool:
         return False
 
 
-class _Names(NamedTuple):
+class _Encoding(NamedTuple):
     """How the characters of an entry are written."""
 
     encoding: str
@@ -323,7 +325,7 @@ class _Names(NamedTuple):
     """Whether names were printed as text: `False` where they were printed as their bytes, or nothing tells."""
 
     @classmethod
-    def of(cls, head: bytes) -> _Names:
+    def of(cls, head: bytes) -> _Encoding:
         is_unicode = b'"/utf8>>' in head
         try:
             head.decode()
@@ -341,39 +343,41 @@ class _Names(NamedTuple):
         return data.decode("latin-1")
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _binaries(term: Any) -> list[str]:
+def _check_binaries(term: Any) -> list[str]:
     if type(term) is not list or not all(type(item) is bytes for item in term):
         raise InputError("not a list of names")
-    return [_decoded(item) for item in term]
+    return [_decode(item) for item in term]
 
 
-def _table(term: Any) -> dict[str, Any]:
+def _read_table(term: Any) -> dict[str, Any]:
     """A table of RabbitMQ: a list of ``{Key, Type, Value}``."""
     if type(term) is not list or not all(type(item) is tuple and len(item) == 3 for item in term):
         raise InputError("not a table")
-    return {_decoded(key) if type(key) is bytes else str(key): _field(str(kind), value) for key, kind, value in term}
+    return {
+        _decode(key) if type(key) is bytes else str(key): _read_field(str(kind), value) for key, kind, value in term
+    }
 
 
-def _field(kind: str, value: Any) -> Any:
+def _read_field(kind: str, value: Any) -> Any:
     try:
         if kind == "table":
-            return _table(value)
+            return _read_table(value)
         if kind == "array":
-            return [_field(str(inner), item) for inner, item in value]
+            return [_read_field(str(inner), item) for inner, item in value]
         if kind == "longstr":
-            return _longstr(_binary(value))
+            return _decode_longstr(_check_binary(value))
         if kind == "binary":
-            return _binary(value)
+            return _check_binary(value)
         if kind == "void":
             return None
         if kind == "bool":
             return {"true": True, "false": False}[value]
         if kind == "decimal":
-            return _decimal(*value)
+            return _read_decimal(*value)
         return Typed(kind, value)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise InputError(f"not a {kind[:SHOWN]}: {str(error)[:SHOWN]}") from None
@@ -383,20 +387,20 @@ SHOWN: Final = 80
 """Maximum number of characters of what is wrong that an error quotes."""
 
 
-def _binary(value: Any) -> bytes:
+def _check_binary(value: Any) -> bytes:
     if type(value) is not bytes:  # bytes() of a number would make as many zeros
         raise TypeError("it is not a binary")
     return value
 
 
-def _longstr(data: bytes) -> Any:
+def _decode_longstr(data: bytes) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return Typed("longstr", data)
 
 
-def _decimal(scale: int, digits: int) -> Any:
+def _read_decimal(scale: int, digits: int) -> Any:
     from decimal import Decimal  # seldom met
 
     if not (type(scale) is type(digits) is int and 0 <= scale <= 0xFF and 0 <= digits <= 0xFFFFFFFF):

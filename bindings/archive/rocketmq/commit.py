@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bindings.archive.mapped import Bytes, Mapped
-from bindings.archive.reading import Bad, Split, sample_of
-from bindings.archive.rocketmq.id import host_of, id_of
-from bindings.archive.rocketmq.log import NAME, Found, log_records, record_at
-from bindings.archive.rocketmq.record import BATCH, START, Part, host_bytes, messages_in, properties_of, unpacked
+from bindings.archive.reading import Bad, Split, take_sample
+from bindings.archive.rocketmq.id import format_host, format_id
+from bindings.archive.rocketmq.log import NAME, LogRecord, read_log, read_record
+from bindings.archive.rocketmq.record import (
+    BATCH,
+    START,
+    BatchMessage,
+    count_host_bytes,
+    parse_properties,
+    split_batch,
+    unpack_body,
+)
 from exchange.errors import InputError
 
-__all__ = ["CommitLog", "Numbered", "Stored", "number_of", "numbered"]
+__all__ = ["CommitLog", "NumberedFile", "Stored", "parse_number", "list_numbered"]
 
 DECIMAL: Final = re.compile("[0-9]{1,18}")
 KEYS: Final = " "
@@ -54,17 +62,17 @@ class Stored(NamedTuple):
     @property
     def message_id(self) -> str:
         """The offset id (`MessageDecoder.createMessageId`)."""
-        return id_of(self.stored_address, self.place)
+        return format_id(self.stored_address, self.place)
 
     @property
     def born_host(self) -> str:
         """``ADDRESS:PORT`` of the producer."""
-        return host_of(self.born_address)
+        return format_host(self.born_address)
 
     @property
     def stored_host(self) -> str:
         """``ADDRESS:PORT`` of the broker."""
-        return host_of(self.stored_address)
+        return format_host(self.stored_address)
 
     @property
     def tag(self) -> str | None:
@@ -87,17 +95,17 @@ class Stored(NamedTuple):
         if self.system_flag & BATCH != BATCH:
             return 1
         told = self.properties.get("INNER_NUM", "")
-        return number_of(told, 1)
+        return parse_number(told, 1)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BatchMessage]:
         """Body and properties of each message in it, one but for a batch. Raises InputError."""
-        body = unpacked(self.packed_body, self.system_flag)
+        body = unpack_body(self.packed_body, self.system_flag)
         if self.system_flag & BATCH == BATCH:
-            return messages_in(body)
-        return [Part(body, self.property_bytes, self.flag)]
+            return split_batch(body)
+        return [BatchMessage(body, self.property_bytes, self.flag)]
 
 
-class Numbered(NamedTuple):
+class NumberedFile(NamedTuple):
     """A file whose name is where in the whole it begins, in bytes."""
 
     base: int
@@ -110,7 +118,7 @@ class Numbered(NamedTuple):
         return self.base + self.size
 
 
-def numbered(folder: Path) -> tuple[Numbered, ...]:
+def list_numbered(folder: Path) -> tuple[NumberedFile, ...]:
     """The files of a folder whose names are numbers of 20 digits (`MappedFileQueue`), in order; none if there is none.
 
     Raises InputError if the folder cannot be read.
@@ -118,7 +126,7 @@ def numbered(folder: Path) -> tuple[Numbered, ...]:
     try:
         return tuple(
             sorted(
-                Numbered(int(path.name), str(path), path.stat().st_size)
+                NumberedFile(int(path.name), str(path), path.stat().st_size)
                 for path in (folder.iterdir() if folder.is_dir() else ())
                 if NAME.fullmatch(path.name) and path.suffix != ".gz"
             )
@@ -131,7 +139,7 @@ def numbered(folder: Path) -> tuple[Numbered, ...]:
 class CommitLog:
     """The files of a commit log, in order."""
 
-    files: tuple[Numbered, ...]
+    files: tuple[NumberedFile, ...]
 
     @property
     def begin(self) -> int:
@@ -150,11 +158,11 @@ class CommitLog:
             if base != expected:
                 yield Bad(path, base, "a file of the log is missing before it")
             with Mapped(path) as data:
-                for at, found in log_records(data, base, Split(path)):
-                    if isinstance(found, Found):
-                        yield _stored(data, at, base + at, found)
+                for at, found in read_log(data, base, Split(path)):
+                    if isinstance(found, LogRecord):
+                        yield _build_stored(data, at, base + at, found)
                     else:
-                        yield Bad(path, base + at, found, sample_of(data[at : at + 100]))
+                        yield Bad(path, base + at, found, take_sample(data[at : at + 100]))
             expected = base + size
 
     def at(self, place: int) -> Stored | str:
@@ -166,18 +174,18 @@ class CommitLog:
         if place >= base + size:
             return "the log ends before it"
         with Mapped(path) as data:
-            found = record_at(data, base, place - base)
-            return _stored(data, place - base, place, found) if isinstance(found, Found) else found
+            found = read_record(data, base, place - base)
+            return _build_stored(data, place - base, place, found) if isinstance(found, LogRecord) else found
 
 
-def number_of(text: str, otherwise: int) -> int:
+def parse_number(text: str, otherwise: int) -> int:
     """Return the number that a property says, if it is one of a queue: a producer can write anything there."""
     return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 
-def _stored(data: Bytes, at: int, place: int, found: Found) -> Stored:
+def _build_stored(data: Bytes, at: int, place: int, found: LogRecord) -> Stored:
     _, _, _, queue, flag, offset, _, system_flag, born = START.unpack_from(data, at)
-    born_bytes, stored_bytes = host_bytes(system_flag)
+    born_bytes, stored_bytes = count_host_bytes(system_flag)
     time_at = at + START.size + born_bytes
     host_at = time_at + 8
     return Stored(
@@ -195,5 +203,5 @@ def _stored(data: Bytes, at: int, place: int, found: Found) -> Stored:
         reconsumed=int.from_bytes(data[host_at + stored_bytes : host_at + stored_bytes + 4], "big", signed=True),
         packed_body=found.body,
         property_bytes=found.properties,
-        properties=properties_of(found.properties),
+        properties=parse_properties(found.properties),
     )

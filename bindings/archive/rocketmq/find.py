@@ -11,7 +11,7 @@ from bindings.archive.rocketmq.id import OffsetId
 from bindings.archive.rocketmq.store import Store
 from exchange.errors import InputError
 
-__all__ = ["Matches", "with_id", "with_key"]
+__all__ = ["Matches", "find_by_id", "find_by_key"]
 
 LATEST: Final = (1 << 63) - 1
 
@@ -29,7 +29,9 @@ class Matches(NamedTuple):
     """What the index names and is not there, or damaged."""
 
 
-def with_key(store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST) -> Matches:
+def find_by_key(
+    store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST
+) -> Matches:
     """The messages that have a key, or that unique id, of all topics or of some (`IndexService.queryOffset`).
 
     ``begin`` and ``end`` are milliseconds since 1970, within which they were stored, both inclusive. As the index holds
@@ -64,13 +66,13 @@ def with_key(store: Store, key: str, topics: Iterable[str] | None = None, begin:
     return Matches(tuple(messages), others, deleted, tuple(problems))
 
 
-def with_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
-    """The message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`). Raises as `with_key`."""
+def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
+    """The message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`). Raises as `find_by_key`."""
     try:
         place = OffsetId.parse(message_id).log_offset
     except InputError:
-        return with_key(store, message_id, topics)
+        return find_by_key(store, message_id, topics)
     found = store.log.at(place)
     if isinstance(found, Stored) and found.message_id == message_id.upper():
         return Matches((found,))
-    return with_key(store, message_id, topics)
+    return find_by_key(store, message_id, topics)

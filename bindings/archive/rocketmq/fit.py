@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from bindings.archive.inspection import SAMPLES, Inspection
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import CommitLog, Stored, number_of
+from bindings.archive.rocketmq.commit import CommitLog, Stored, parse_number
 from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
-from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, tag_code
+from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
 
-__all__ = ["SCHEDULE", "WHEEL", "Fit", "Held", "LogColumns", "fit", "tell"]
+__all__ = ["SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
 
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
 """Delayed messages wait here, those of a level in the queue of that number less one (`ScheduleMessageService`)."""
@@ -37,7 +37,7 @@ MISTAGGED: Final = "a unit of a queue that has another code than its message's t
 EMPTY: Final = np.zeros(0, np.int64)
 
 
-class Held(NamedTuple):
+class QueueRecords(NamedTuple):
     """The records of one queue in the log, column by column, in the order of the log."""
 
     places: Column
@@ -51,7 +51,7 @@ class Held(NamedTuple):
     """Which of the topic's tags: a place in `LogColumns.tags`."""
 
 
-NOTHING: Final = Held(*[EMPTY] * 7)
+NOTHING: Final = QueueRecords(*[EMPTY] * 7)
 
 
 class LogColumns:
@@ -87,13 +87,13 @@ class LogColumns:
                 continue  # half a transaction, or one rolled back: it is in no queue
             tag = record.tag
             if tag not in codes:
-                codes[tag] = tag_code(tag)
-            for topic, queue, offset in _where(record):
+                codes[tag] = encode_tag(tag)
+            for topic, queue, offset in _find_queues(record):
                 if (topic, tag) not in numbers:
                     told = self.tags.setdefault(topic, [])
                     numbers[topic, tag] = len(told)
                     told.append(tag)
-                columns = held.setdefault((topic, queue), [array("q") for _ in Held._fields])
+                columns = held.setdefault((topic, queue), [array("q") for _ in QueueRecords._fields])
                 number = numbers[topic, tag]
                 row = (record.place, record.size, offset, record.stored, codes[tag], record.messages, number)
                 for column, value in zip(columns, row, strict=True):
@@ -101,7 +101,7 @@ class LogColumns:
         self.places = np.array(places, np.int64)
         """Of all records, in order."""
         self.held = {
-            where: Held(*[np.array(column, np.int64) for column in columns]) for where, columns in held.items()
+            where: QueueRecords(*[np.array(column, np.int64) for column in columns]) for where, columns in held.items()
         }
         """Topic and queue -> its records."""
 
@@ -113,7 +113,7 @@ class LogColumns:
         return np.asarray(self.places[at] == places)
 
     def _in_wheel(self, record: Stored) -> None:
-        due = number_of(record.properties.get("TIMER_OUT_MS", ""), -1)
+        due = parse_number(record.properties.get("TIMER_OUT_MS", ""), -1)
         if due >= 0:  # what waits for long is put in again and again
             self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = due
 
@@ -186,10 +186,10 @@ class Fit:
         return Counter({name: count for name, count in zip(names, sums, strict=True) if count})
 
     def _tell(self, units: Units, which: npt.NDArray[np.bool_], reason: str) -> None:
-        tell(self._problems, reason, f"{self._queue.topic}/{self._queue.queue}", units.offset[which])
+        add_problems(self._problems, reason, f"{self._queue.topic}/{self._queue.queue}", units.offset[which])
 
 
-def fit(log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> Fit:
+def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> Fit:
     """What of a queue fits to the log. Raises InputError for a file that cannot be opened."""
     found = Fit(log, queue, problems)
     for item in queue.read():
@@ -200,7 +200,7 @@ def fit(log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> Fit:
     return found
 
 
-def tell(problems: Inspection, reason: str, source: str, offsets: Column) -> None:
+def add_problems(problems: Inspection, reason: str, source: str, offsets: Column) -> None:
     """Count what does not fit, some of it with its place."""
     for offset in offsets[:SAMPLES].tolist():
         problems.add(Bad(source, offset, reason))
@@ -208,7 +208,7 @@ def tell(problems: Inspection, reason: str, source: str, offsets: Column) -> Non
         problems.bad[reason] += len(offsets) - SAMPLES
 
 
-def _where(record: Stored) -> Iterator[tuple[str, int, int]]:
+def _find_queues(record: Stored) -> Iterator[tuple[str, int, int]]:
     """The queues that have a record, and its offsets there; light queues share one record (`MultiDispatchUtils`)."""
     yield record.topic, record.queue, record.offset
     if "INNER_MULTI_DISPATCH" not in record.properties:
@@ -217,5 +217,5 @@ def _where(record: Stored) -> Iterator[tuple[str, int, int]]:
     offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
     if len(names) == len(offsets):
         for name, offset in zip(names, offsets, strict=True):
-            if name and (number := number_of(offset, -1)) >= 0:
+            if name and (number := parse_number(offset, -1)) >= 0:
                 yield name, 0 if name.startswith(LIGHT) else record.queue, number

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 
-__all__ = ["OffsetId", "host_of", "id_bytes", "id_of"]
+__all__ = ["OffsetId", "format_host", "parse_id", "format_id"]
 
 SIZES: Final = (16, 28)
 """Bytes of an id, with an address of IPv4 and of IPv6."""
@@ -27,7 +27,7 @@ class OffsetId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> OffsetId:
         """`MessageDecoder.decodeMessageId`. Raises InputError."""
-        raw = id_bytes(text, "an offset id")
+        raw = parse_id(text, "an offset id")
         port = int.from_bytes(raw[-12:-8], "big")
         if port > PORTS[-1]:  # as Java's InetSocketAddress does; which most unique ids fail
             raise InputError(f"{text!r} is not an offset id: {port} is no port")
@@ -36,21 +36,21 @@ class OffsetId(NamedTuple):
     @property
     def text(self) -> str:
         """`MessageDecoder.createMessageId`."""
-        return id_of(self.host.packed + self.port.to_bytes(4, "big"), self.log_offset)
+        return format_id(self.host.packed + self.port.to_bytes(4, "big"), self.log_offset)
 
 
-def id_of(address: bytes, log_offset: int) -> str:
+def format_id(address: bytes, log_offset: int) -> str:
     """The offset id of what a broker, whose address and port these bytes are, has at a byte of its log."""
     return (address + log_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
-def host_of(address: bytes) -> str:
+def format_host(address: bytes) -> str:
     """``ADDRESS:PORT`` of the 4 or 16 bytes of an address and 4 of a port."""
     host, port = ip_address(address[:-4]), int.from_bytes(address[-4:], "big")
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
-def id_bytes(text: str, what: str) -> bytes:
+def parse_id(text: str, what: str) -> bytes:
     """The bytes of an id, with an address of IPv4 or IPv6. Raises InputError, which says ``what`` it is not."""
     try:
         raw = bytes.fromhex(text)

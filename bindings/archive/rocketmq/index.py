@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bindings.archive.mapped import Bytes, Mapped
-from bindings.archive.reading import Bad, sample_of
+from bindings.archive.reading import Bad, take_sample
 from exchange.errors import InputError
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["IndexFile", "IndexHeader", "IndexUnit", "index_file", "key_hash"]
+__all__ = ["IndexFile", "IndexHeader", "IndexUnit", "open_index", "hash_key"]
 
 HEADER: Final = struct.Struct(">qqqqii")
 UNIT: Final = struct.Struct(">iqii")
@@ -81,18 +81,18 @@ class IndexFile:
         `IndexFile.selectPhyOffset`, but for the time, which messages tell themselves. Raises InputError if the file
         cannot be opened.
         """
-        hashed = key_hash(topic, key)
+        hashed = hash_key(topic, key)
         with Mapped(self.path) as data:
             (number,) = struct.unpack_from(">i", data, HEADER.size + hashed % self.slots * SLOT_BYTES)
-            above = (self.size - _at(self.slots, 0)) // UNIT.size
+            above = (self.size - _place_of(self.slots, 0)) // UNIT.size
             while number > 0:
-                at = _at(self.slots, number)
+                at = _place_of(self.slots, number)
                 if number >= above or at + UNIT.size > len(data):  # what comes before has a lower number: no circles
                     yield Bad(self.path, at, "a unit of the index that is not there")
                     return
                 unit = IndexUnit(*UNIT.unpack_from(data, at))
                 if not any(unit) or unit.hash < 0 or unit.place < 0:
-                    yield Bad(self.path, at, "no unit of an index", sample_of(data[at : at + UNIT.size]))
+                    yield Bad(self.path, at, "no unit of an index", take_sample(data[at : at + UNIT.size]))
                     return
                 if unit.hash == hashed:
                     yield unit.place
@@ -104,32 +104,32 @@ class IndexFile:
         Raises InputError if the file cannot be opened, or is shorter than it says.
         """
         with Mapped(self.path) as data:
-            if _at(self.slots, self.units) + UNIT.size > len(data):
+            if _place_of(self.slots, self.units) + UNIT.size > len(data):
                 raise InputError(f"{self.path}: shorter than it says")
-            return np.frombuffer(data, COLUMNS, self.units, _at(self.slots, 1)).copy()
+            return np.frombuffer(data, COLUMNS, self.units, _place_of(self.slots, 1)).copy()
 
 
-def key_hash(topic: str, key: str) -> int:
+def hash_key(topic: str, key: str) -> int:
     """The hash of a key (`IndexFile.indexKeyHashMethod`), at least 0."""
     text = f"{topic}#{key}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     hashed = abs(string_hash(text))
     return hashed if hashed < 1 << 31 else 0
 
 
-def index_file(path: str) -> IndexFile:
+def open_index(path: str) -> IndexFile:
     """The file of an index at a path. Raises InputError if it cannot be read, or is none."""
     with Mapped(path) as data:
         if len(data) < HEADER.size:
             raise InputError(f"{path}: no file of an index: it is too short")
         header = IndexHeader(*HEADER.unpack_from(data))
         header = header._replace(next_unit=max(header.next_unit, 1))
-        slots = _slots(data, header)
+        slots = _find_slots(data, header)
         if slots is None:
             raise InputError(f"{path}: no file of an index, or not all of one: its units are not where it says")
         return IndexFile(path, len(data), header, slots)
 
 
-def _slots(data: Bytes, header: IndexHeader) -> int | None:
+def _find_slots(data: Bytes, header: IndexHeader) -> int | None:
     """How many slots there are; None if the units are nowhere. Of an empty index any number will do."""
     rest = len(data) - HEADER.size
     usual = rest // (SLOT_BYTES + USUAL_UNITS * UNIT.size)
@@ -141,7 +141,9 @@ def _slots(data: Bytes, header: IndexHeader) -> int | None:
     count = (rest - header.next_unit * width - first * SLOT_BYTES) // width + 1
     if count <= 0:
         return None
-    last_place: npt.NDArray[np.int64] = np.ndarray(count, ">i8", data, _at(first, header.next_unit - 1) + 4, (width,))
+    last_place: npt.NDArray[np.int64] = np.ndarray(
+        count, ">i8", data, _place_of(first, header.next_unit - 1) + 4, (width,)
+    )
     is_usual = rest == usual * (SLOT_BYTES + USUAL_UNITS * UNIT.size)
     candidates = (first + step * np.flatnonzero(last_place == header.last_place)).tolist()
     del last_place  # it holds on to the file
@@ -149,7 +151,7 @@ def _slots(data: Bytes, header: IndexHeader) -> int | None:
     for slots in [usual, *candidates] if is_usual and usual in candidates else candidates:
         if not _fits_ends(data, header, slots):
             continue
-        if _is_so(data, header, slots):
+        if _fits_chains(data, header, slots):
             return int(slots)
         looked_at += 1
         if looked_at == LAYOUTS:
@@ -160,7 +162,7 @@ def _slots(data: Bytes, header: IndexHeader) -> int | None:
 def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
     """Return whether the first and the last unit are where the header says, and the slot of the last is its own."""
     last = header.next_unit - 1
-    ends = [IndexUnit(*UNIT.unpack_from(data, _at(slots, number))) for number in (1, last)]
+    ends = [IndexUnit(*UNIT.unpack_from(data, _place_of(slots, number))) for number in (1, last)]
     if [unit.place for unit in ends] != [header.first_place, header.last_place]:
         return False
     if not all(any(unit) for unit in ends) or min(unit.hash for unit in ends) < 0:
@@ -169,7 +171,7 @@ def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
     return bool(newest >= last)
 
 
-def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
+def _fits_chains(data: Bytes, header: IndexHeader, slots: int) -> bool:
     """Return whether slots and the chains of the first units are as `IndexFile.putKey` leaves them.
 
     Of a broker that writes, there may be more slots in use, and later units in them, than the header says, as the
@@ -178,7 +180,7 @@ def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
     last = header.next_unit - 1
     if np.count_nonzero(np.frombuffer(data, ">i4", slots, HEADER.size)) < header.used_slots:
         return False
-    units = np.frombuffer(data, COLUMNS, min(last, CHECKED), _at(slots, 1)).copy()
+    units = np.frombuffer(data, COLUMNS, min(last, CHECKED), _place_of(slots, 1)).copy()
     before: dict[int, int] = {}
     for number, (hashed, each) in enumerate(zip(units["hash"].tolist(), units["before"].tolist(), strict=True), 1):
         if hashed < 0 or each != before.get(hashed % slots, 0):
@@ -187,6 +189,6 @@ def _is_so(data: Bytes, header: IndexHeader, slots: int) -> bool:
     return True
 
 
-def _at(slots: int, number: int) -> int:
+def _place_of(slots: int, number: int) -> int:
     """Where a unit stands; room is left for one with the number 0."""
     return HEADER.size + slots * SLOT_BYTES + number * UNIT.size

@@ -17,7 +17,7 @@ import numpy as np
 
 from bindings.archive.inspection import Inspection
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, fit, tell
+from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
 from bindings.archive.rocketmq.log import OWN_TOPICS
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.store import QUEUES_IN_DATABASE, Store
@@ -184,29 +184,29 @@ def inspect_store(store: Store) -> StoreInspection:
     found.records, found.log_end = len(log.places), log.end
     found.first_stored, found.last_stored = log.first_stored, log.last_stored
     found.behind_index = log.behind_index
-    fits = [(queue, fit(log, queue, found.problems)) for queue in store.queues]
-    _tell_unpointed(store, log, fits, found.problems)
+    fits = [(queue, fit_queue(log, queue, found.problems)) for queue in store.queues]
+    _add_unpointed(store, log, fits, found.problems)
     if QUEUES_IN_DATABASE in store.in_database:
         fits = [(ConsumeQueue(*where, ()), Fit.of_log(log, where)) for where in log.held]
     topics: dict[str, list[QueueFacts]] = {}
     tags: dict[str, Counter[str | None]] = {}
     for queue, each in fits:
-        topics.setdefault(queue.topic, []).append(_facts(queue, each))
+        topics.setdefault(queue.topic, []).append(_build_facts(queue, each))
         tags.setdefault(queue.topic, Counter()).update(each.tags())
     found.topics = tuple(
         TopicFacts(name, TopicKind.of(name), tuple(sorted(queues)), dict(tags[name].most_common()))
         for name, queues in sorted(topics.items())
     )
-    found.groups = tuple(sorted(_groups(store, topics)))
+    found.groups = tuple(sorted(_list_groups(store, topics)))
     levels = [(queue.queue + 1, each) for queue, each in fits if queue.topic == SCHEDULE]
-    found.levels = tuple(sorted(_level(level, each, store.delay_offsets.get(level, 0)) for level, each in levels))
+    found.levels = tuple(sorted(_build_level(level, each, store.delay_offsets.get(level, 0)) for level, each in levels))
     due = sorted(time for time in log.waiting.values() if store.timer_read is None or time > store.timer_read)
     found.wheel = Wheel(len(due), due[0] if due else None, due[-1] if due else None)
     _inspect_index(store, log, found)
     return found
 
 
-def _facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
+def _build_facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
     held, pointed = found.held, found.pointed
     stored = held.stored[pointed]
     return QueueFacts(
@@ -223,7 +223,7 @@ def _facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
     )
 
 
-def _level(level: int, found: Fit, next_offset: int) -> Level:
+def _build_level(level: int, found: Fit, next_offset: int) -> Level:
     """The codes of delayed messages' units are when they are due."""
     offsets = np.concatenate([EMPTY, *[units.offset for units in found.delayed]])
     dues = np.concatenate([EMPTY, *[units.code for units in found.delayed]])
@@ -236,7 +236,7 @@ def _level(level: int, found: Fit, next_offset: int) -> Level:
     )  # fmt: skip
 
 
-def _tell_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Inspection) -> None:
+def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Inspection) -> None:
     """Brokers fill all queues in the order of the log, so behind the last message that is in one, none is missing.
 
     Of a broker that runs, files were not read all at one moment; so there a message behind the end of its own queue is
@@ -253,11 +253,11 @@ def _tell_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue
         if queue is not None and store.has_abort:
             behind |= held.offsets >= queue.max_offset
         unpointed = np.ones(len(behind), bool) if queue is None else ~queue.pointed
-        tell(problems, NOT_YET, source, held.places[unpointed & behind])
-        tell(problems, DELETED if queue is None else QUEUELESS, source, held.places[unpointed & ~behind])
+        add_problems(problems, NOT_YET, source, held.places[unpointed & behind])
+        add_problems(problems, DELETED if queue is None else QUEUELESS, source, held.places[unpointed & ~behind])
 
 
-def _groups(store: Store, topics: Mapping[str, list[QueueFacts]]) -> Iterator[GroupQueue]:
+def _list_groups(store: Store, topics: Mapping[str, list[QueueFacts]]) -> Iterator[GroupQueue]:
     for (group, topic), offsets in store.offsets.items():
         ends = {facts.queue: facts.max_offset for facts in topics.get(topic, ())}
         for queue, offset in offsets.items():
@@ -273,4 +273,4 @@ def _inspect_index(store: Store, log: LogColumns, found: StoreInspection) -> Non
             continue
         found.keys += len(places)
         lost = (places >= log.begin) & ~log.has(places)
-        tell(found.problems, LOST_KEY, file.path, np.flatnonzero(lost) + 1)
+        add_problems(found.problems, LOST_KEY, file.path, np.flatnonzero(lost) + 1)

@@ -5,10 +5,10 @@ split at any byte, and behind damage reading goes on at the next record that sta
 body is checked; topic and properties have none, so that they fit exactly in the record is all that vouches for them.
 The file is as long as it may become, so it ends with a blank, with zeros, or with what a broker that was killed left.
 
-Which exchange and routing key a message is, a `bindings.archive.mapping.Mapping` says. Headers are the user properties,
-TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are skipped: they are not
-what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one record; its messages are
-records here, all at the byte of that one.
+A `bindings.archive.mapping.FieldMapping` says which fields of a message are its exchange and routing key. Headers are
+the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are
+skipped: they are not what was published, or not yet. Topics of the type BatchCQ keep a batch of a producer in one
+record; its messages are records here, all at the byte of that one.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import ClassVar, Final, NamedTuple
 
 from bindings.archive.effort import Effort
 from bindings.archive.mapped import Bytes, Mapped, is_zero
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import (
     SPLIT_BYTES,
     Bad,
     Bias,
+    CompletePart,
     Format,
     Item,
-    Settled,
     Skipped,
     Split,
-    ranges,
-    sample_of,
+    plan_ranges,
+    take_sample,
 )
 from bindings.archive.record import Rows
 from bindings.archive.rocketmq.record import (
@@ -43,11 +43,11 @@ from bindings.archive.rocketmq.record import (
     START,
     V1,
     V2,
-    Part,
-    messages_in,
-    pieces_at,
-    properties_of,
-    unpacked,
+    BatchMessage,
+    parse_properties,
+    split_batch,
+    split_record,
+    unpack_body,
 )
 from exchange.errors import HashstarError, InputError
 from exchange.message import Message
@@ -58,10 +58,10 @@ __all__ = [
     "NAME",
     "OWN_TOPICS",
     "TRANSACTION",
-    "Found",
+    "LogRecord",
     "RocketmqLog",
-    "log_records",
-    "record_at",
+    "read_log",
+    "read_record",
 ]
 
 NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
@@ -95,7 +95,7 @@ SYSTEM: Final = frozenset({
 CHUNK: Final = 1 << 20
 
 
-class Found(NamedTuple):
+class LogRecord(NamedTuple):
     """A record in the log."""
 
     size: int
@@ -110,7 +110,7 @@ class Found(NamedTuple):
 class RocketmqLog(Format):
     """Files of RocketMQ's commit log."""
 
-    mapping: Mapping = USUAL
+    mapping: FieldMapping = USUAL
 
     name: ClassVar[str] = "RocketMQ commit log"
     grows: ClassVar[bool] = True
@@ -131,25 +131,25 @@ class RocketmqLog(Format):
         return path.parent.name == FOLDER and NAME.fullmatch(path.name) is not None
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        return _first_base(head) is not None
+        return _find_first_base(head) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return ranges(path, split_bytes)
+        return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> Settled:
+    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         """All records up to the last, if that one is whole, and all of the file if it says that the log goes on."""
         with Mapped(path) as data:
-            base = _base(path, data)
+            base = _find_base(path, data)
             starts, last, place, is_open = [start], -1, start, False
             while place < len(data):
-                size = START.unpack_from(data, place)[0] if _says_so(data, base, place) else 0
+                size = START.unpack_from(data, place)[0] if _claims_place(data, base, place) else 0
                 if size < LEAST or place + size > len(data):
                     if _ends_in_blank(data, base, place):
                         size = len(data) - place
                     elif not any(data[place : place + CHUNK]):
                         break  # the log has not come further
                     else:
-                        size = _next(data, base, place + 1) - place
+                        size = _find_claimed(data, base, place + 1) - place
                         if place + size >= len(data):
                             is_open = True
                             break
@@ -158,36 +158,36 @@ class RocketmqLog(Format):
                 last, place = place, place + size
             if (
                 last >= 0
-                and _says_so(data, base, last)
-                and (not data[place - 1] or isinstance(record_at(data, base, last), str))
+                and _claims_place(data, base, last)
+                and (not data[place - 1] or isinstance(read_record(data, base, last), str))
             ):  # it may be in the making, for zeros are what is not written yet; once something follows, it is told
                 place, is_open = last, True
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
-            return Settled(splits, place, is_open)
+            return CompletePart(splits, place, is_open)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         rows = Rows(split.path, columns)
         mapped = Mapped(split.path)
         with mapped as data:
-            base = _base(split.path, data)
-            for place, found in log_records(data, base, split):
+            base = _find_base(split.path, data)
+            for place, found in read_log(data, base, split):
                 if isinstance(found, str):
-                    yield Bad(split.path, base + place, found, sample_of(data[place : place + 100]))
+                    yield Bad(split.path, base + place, found, take_sample(data[place : place + 100]))
                     continue
                 topic = found.topic.decode("utf-8", "surrogateescape")
                 if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
                     yield OWN
                     continue
                 try:
-                    parts = _parts(found)
+                    parts = _split_messages(found)
                 except InputError as error:
-                    yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                    yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
                     continue
                 for body, properties, _ in parts:
                     try:
-                        self._add(rows, topic, body, properties_of(properties), found.born, base + place)
+                        self._add(rows, topic, body, parse_properties(properties), found.born, base + place)
                     except HashstarError as error:
-                        yield Bad(split.path, base + place, str(error), sample_of(data[place : place + 100]))
+                        yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
                 if rows.is_full:
                     yield rows.batch()
             if mapped.problem:
@@ -198,7 +198,7 @@ class RocketmqLog(Format):
     def _add(self, rows: Rows, topic: str, body: bytes, properties: dict[str, str], born: int, place: int) -> None:
         places = []
         for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
-            text = _place(wanted, topic, properties)
+            text = _read_place(wanted, topic, properties)
             if text is None:
                 raise InputError(f"a message without {wanted}, which is to be its {what}")
             places.append(text)
@@ -207,7 +207,7 @@ class RocketmqLog(Format):
         rows.add(Message(places[0], places[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
 
 
-def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
+def _read_place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
     if wanted == "topic":
         return topic
     if wanted.startswith("="):
@@ -219,72 +219,72 @@ def _place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
     return properties.get(wanted.removeprefix("header:"))
 
 
-def _parts(found: Found) -> list[Part]:
+def _split_messages(found: LogRecord) -> list[BatchMessage]:
     """Body and properties of the message, or of each in a batch. Raises InputError."""
-    body = unpacked(found.body, found.flag)
-    return messages_in(body) if found.flag & BATCH == BATCH else [Part(body, found.properties, 0)]
+    body = unpack_body(found.body, found.flag)
+    return split_batch(body) if found.flag & BATCH == BATCH else [BatchMessage(body, found.properties, 0)]
 
 
-def _base(path: str, data: Bytes) -> int:
+def _find_base(path: str, data: Bytes) -> int:
     """Where in the whole log the file begins: its name says, else its first sound record."""
     name = Path(path).name
     if NAME.fullmatch(name):
         return int(name[:20])
-    return _first_base(data) or 0
+    return _find_first_base(data) or 0
 
 
-def _first_base(data: Bytes) -> int | None:
+def _find_first_base(data: Bytes) -> int | None:
     """Where in the whole log data begin by their first sound record, which says where it stands; None without one."""
     effort, place = Effort(0), -1
-    while (place := _next_magic(data, place + 1)) < len(data):
+    while (place := _find_magic(data, place + 1)) < len(data):
         if place + LEAST <= len(data):
             base = START.unpack_from(data, place)[6] - place
-            if base >= 0 and isinstance(record_at(data, base, place, effort), Found):
+            if base >= 0 and isinstance(read_record(data, base, place, effort), LogRecord):
                 return int(base)
     return None
 
 
-def log_records(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, Found | str]]:
+def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRecord | str]]:
     """The records that begin in a split, and what is wrong where there is none.
 
     What follows a record and is none is told with it, so the beginning of a split is passed over in silence; what says
     of itself that it begins in a split is read or told there.
     """
     end = len(data) if split.end is None else split.end
-    place = split.start if split.start == 0 or split.exact else _next(data, base, split.start)
+    place = split.start if split.start == 0 or split.exact else _find_claimed(data, base, split.start)
     if place >= end:
         return
     effort = Effort(place)
     while place < len(data):
-        if place >= end and (split.exact or _says_so(data, base, place)):
+        if place >= end and (split.exact or _claims_place(data, base, place)):
             return
-        found = record_at(data, base, place, effort)
-        if isinstance(found, Found):
+        found = read_record(data, base, place, effort)
+        if isinstance(found, LogRecord):
             yield place, found
             place += found.size
             continue
         if is_zero(data, place) or _ends_in_blank(data, base, place):
             return
-        following = _behind(data, base, place)
+        following = _find_following(data, base, place)
         yield place, found if following < len(data) else f"{found}, and the file ends with it"
         if following >= end:
             return
         place = following
 
 
-def _behind(data: Bytes, base: int, place: int) -> int:
+def _find_following(data: Bytes, base: int, place: int) -> int:
     """Return where the next record stands behind one that is damaged.
 
     If its size is right, that is where it ends: what its body holds is no record, whatever it looks like.
     """
-    if _says_so(data, base, place):
+    if _claims_place(data, base, place):
         size: int = START.unpack_from(data, place)[0]
-        if size >= LEAST and _says_so(data, base, place + size):
+        if size >= LEAST and _claims_place(data, base, place + size):
             return place + size
-    return _next(data, base, place + 1)
+    return _find_claimed(data, base, place + 1)
 
 
-def record_at(data: Bytes, base: int, place: int, effort: Effort | None = None) -> Found | str:
+def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None) -> LogRecord | str:
     """Return the record at a byte, or what is wrong with it. ``effort`` bounds what is hashed of a whole file."""
     if place + LEAST > len(data):
         return "not a record"
@@ -295,7 +295,7 @@ def record_at(data: Bytes, base: int, place: int, effort: Effort | None = None) 
         return "a record that is not whole"
     if effort is not None and not effort.allows(place + size, size):
         return "a record among so many that overlap that it is not looked at"
-    pieces = pieces_at(data, place, size, magic, flag)
+    pieces = split_record(data, place, size, magic, flag)
     if pieces is None:
         return "a record whose parts do not fit in it"
     body, topic, properties = pieces
@@ -305,7 +305,7 @@ def record_at(data: Bytes, base: int, place: int, effort: Effort | None = None) 
         return "a record whose checksum is wrong"
     if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
         return "a record that is not whole"
-    return Found(size, born, flag, body, topic, properties)
+    return LogRecord(size, born, flag, body, topic, properties)
 
 
 def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
@@ -319,22 +319,22 @@ def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
     return int(found[1][::-1]) == zlib.crc32(data[place : place + size - len(found[0])]) & 0x7FFFFFFF
 
 
-def _next(data: Bytes, base: int, place: int) -> int:
+def _find_claimed(data: Bytes, base: int, place: int) -> int:
     """The next byte at which a record stands, be its body sound or not; the end of the data if there is none."""
-    while (place := _next_magic(data, place)) < len(data):
-        if _says_so(data, base, place):
+    while (place := _find_magic(data, place)) < len(data):
+        if _claims_place(data, base, place):
             return place
         place += 1
     return len(data)
 
 
-def _next_magic(data: Bytes, place: int) -> int:
+def _find_magic(data: Bytes, place: int) -> int:
     """The next byte at which the size of a record may stand; the end of the data if there is none."""
     found = MAGICS.search(data, place + 4)
     return len(data) if found is None else found.start() - 4
 
 
-def _says_so(data: Bytes, base: int, place: int) -> bool:
+def _claims_place(data: Bytes, base: int, place: int) -> bool:
     """Whether what stands at a byte says of itself that it is a record that stands there."""
     if place + START.size > len(data):
         return False
@@ -344,4 +344,4 @@ def _says_so(data: Bytes, base: int, place: int) -> bool:
 
 def _ends_in_blank(data: Bytes, base: int, place: int) -> bool:
     """Return whether the log goes on in the next file: a blank fills this one, so no record stands behind it."""
-    return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _next(data, base, place + 8) == len(data)
+    return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _find_claimed(data, base, place + 8) == len(data)

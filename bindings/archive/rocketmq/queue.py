@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bindings.archive.reading import Bad, sample_of
-from bindings.archive.rocketmq.commit import Numbered
+from bindings.archive.reading import Bad, take_sample
+from bindings.archive.rocketmq.commit import NumberedFile
 from exchange.errors import InputError
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["ConsumeQueue", "Units", "tag_code"]
+__all__ = ["ConsumeQueue", "Units", "encode_tag"]
 
 UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """20 bytes (`ConsumeQueue.CQ_STORE_UNIT_SIZE`)."""
@@ -65,8 +65,8 @@ class ConsumeQueue:
 
     topic: str
     queue: int
-    files: tuple[Numbered, ...]
-    extension: tuple[Numbered, ...] = ()
+    files: tuple[NumberedFile, ...]
+    extension: tuple[NumberedFile, ...] = ()
     batches: bool = False
 
     def read(self) -> Iterator[Units | Bad]:
@@ -76,13 +76,13 @@ class ConsumeQueue:
             if file.base != expected:
                 yield Bad(file.path, 0, "a file of the queue is missing before it")
             expected = file.end
-            data = _bytes(file.path)
+            data = _read_bytes(file.path)
             kind = BATCH if self.batches else UNIT
             found = np.frombuffer(data, kind, len(data) // kind.itemsize)
             is_unit = (found["place"] >= 0) & (found["size"] > 0)
             if self.batches:
                 is_unit &= (found["offset"] >= 0) & (found["count"] > 0)
-            yield from _broken(file.path, data, is_unit, kind.itemsize)
+            yield from _find_broken(file.path, data, is_unit, kind.itemsize)
             if self.batches:
                 kept = np.flatnonzero(is_unit)
                 offsets, counts = found["offset"][kept], found["count"][kept]
@@ -100,38 +100,38 @@ class ConsumeQueue:
         pointing = np.flatnonzero(codes <= LAST_ADDRESS)
         if not len(pointing):
             return
-        held = [(file.base, _bytes(file.path)) for file in self.extension]
+        held = [(file.base, _read_bytes(file.path)) for file in self.extension]
         for n in pointing:
-            code = _extension_at(held, int(codes[n]) + (1 << 63))
+            code = _read_extension(held, int(codes[n]) + (1 << 63))
             if code is None:
                 yield Bad(path, int(at[n]), "a unit whose extension is missing")
             else:
                 codes[n] = code
 
 
-def tag_code(tag: str | None) -> int:
+def encode_tag(tag: str | None) -> int:
     """The code of a tag, 0 of none (`MessageExtBrokerInner.tagsString2tagsCode`)."""
     if not tag:
         return 0
     return string_hash(tag.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-def _broken(path: str, data: bytes, is_unit: npt.NDArray[np.bool_], width: int) -> Iterator[Bad]:
+def _find_broken(path: str, data: bytes, is_unit: npt.NDArray[np.bool_], width: int) -> Iterator[Bad]:
     """What is neither a unit nor the zeros that stand where nothing is written."""
     count = len(is_unit)
     ends: list[int] = np.flatnonzero(np.diff(np.concatenate(([True], is_unit, [True])).astype(np.int8))).tolist()
     for first, last in zip(ends[::2], ends[1::2], strict=True):
         stretch = data[first * width : last * width]
         if last < count:
-            yield Bad(path, first * width, "no unit, with units behind it", sample_of(stretch))
+            yield Bad(path, first * width, "no unit, with units behind it", take_sample(stretch))
         elif stretch.strip(b"\0"):
-            yield Bad(path, first * width, "a unit that is not whole", sample_of(stretch))
+            yield Bad(path, first * width, "a unit that is not whole", take_sample(stretch))
     rest = data[count * width :]
     if rest.strip(b"\0"):
-        yield Bad(path, count * width, "a unit that is not whole", sample_of(rest))
+        yield Bad(path, count * width, "a unit that is not whole", take_sample(rest))
 
 
-def _extension_at(held: list[tuple[int, bytes]], place: int) -> int | None:
+def _read_extension(held: list[tuple[int, bytes]], place: int) -> int | None:
     which = bisect_right(held, place, key=lambda each: each[0]) - 1
     if which < 0:
         return None
@@ -143,7 +143,7 @@ def _extension_at(held: list[tuple[int, bytes]], place: int) -> int | None:
     return int(code) if size >= EXTENSION.size else None
 
 
-def _bytes(path: str) -> Any:
+def _read_bytes(path: str) -> Any:
     try:
         return Path(path).read_bytes()
     except OSError as error:

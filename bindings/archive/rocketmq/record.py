@@ -17,8 +17,8 @@ from exchange.limits import BODY_BYTES
 if TYPE_CHECKING:
     from bindings.archive.mapped import Bytes
 
-__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "Part", "host_bytes"]
-__all__ += ["messages_in", "pieces_at", "properties_of", "unpacked"]
+__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "BatchMessage", "count_host_bytes"]
+__all__ += ["split_batch", "split_record", "parse_properties", "unpack_body"]
 
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
@@ -41,7 +41,7 @@ PART: Final = struct.Struct(">iIIii")
 BREAK: Final = "a batch whose messages do not fit in it"
 
 
-class Part(NamedTuple):
+class BatchMessage(NamedTuple):
     """A message of a batch."""
 
     body: bytes
@@ -49,17 +49,17 @@ class Part(NamedTuple):
     flag: int
 
 
-def host_bytes(system_flag: int) -> tuple[int, int]:
+def count_host_bytes(system_flag: int) -> tuple[int, int]:
     """How many bytes the two hosts of a record take, with their ports."""
     return 20 if system_flag & HOST_V6[0] else 8, 20 if system_flag & HOST_V6[1] else 8
 
 
-def pieces_at(data: Bytes, place: int, size: int, magic: int, system_flag: int) -> tuple[bytes, bytes, bytes] | None:
+def split_record(data: Bytes, place: int, size: int, magic: int, system_flag: int) -> tuple[bytes, bytes, bytes] | None:
     """Body, topic and properties of the record that begins at a byte; None if they do not fit exactly in its size.
 
     All of the record must be in the data, and its ``size`` at least `LEAST`.
     """
-    born, stored = host_bytes(system_flag)
+    born, stored = count_host_bytes(system_flag)
     at, end = place + START.size + born + 8 + stored + 12, place + size
     parts: list[bytes] = []
     for width in (4, 1 if magic == V1 else 2, 2):
@@ -74,7 +74,7 @@ def pieces_at(data: Bytes, place: int, size: int, magic: int, system_flag: int) 
     return (parts[0], parts[1], parts[2]) if at == end else None
 
 
-def properties_of(data: bytes) -> dict[str, str]:
+def parse_properties(data: bytes) -> dict[str, str]:
     """`MessageDecoder.string2messageProperties`; what has no value is none."""
     text = data.decode("utf-8", "surrogateescape")
     return {
@@ -85,9 +85,9 @@ def properties_of(data: bytes) -> dict[str, str]:
     }  # fmt: skip
 
 
-def messages_in(data: bytes, most: int | None = None) -> list[Part]:
+def split_batch(data: bytes, most: int | None = None) -> list[BatchMessage]:
     """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError, also for more than ``most``."""
-    parts: list[Part] = []
+    parts: list[BatchMessage] = []
     place = 0
     while place < len(data):
         if len(parts) == most:
@@ -99,12 +99,12 @@ def messages_in(data: bytes, most: int | None = None) -> list[Part]:
         names = int.from_bytes(data[at : at + 2], "big")
         if length < 0 or at + 2 + names != place + size or place + size > len(data):
             raise InputError(BREAK)
-        parts.append(Part(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
+        parts.append(BatchMessage(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
         place += size
     return parts
 
 
-def unpacked(body: bytes, system_flag: int) -> bytes:
+def unpack_body(body: bytes, system_flag: int) -> bytes:
     """The body, uncompressed if the system flag says that it is compressed.
 
     Raises InputError for one that cannot be unpacked, or unpacks to more than `BODY_BYTES` bytes.
@@ -120,7 +120,7 @@ def unpacked(body: bytes, system_flag: int) -> bytes:
     return found
 
 
-def _inflated(data: bytes) -> bytes:
+def _inflate(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(data, BODY_BYTES + 1)
@@ -131,7 +131,7 @@ def _inflated(data: bytes) -> bytes:
     return found
 
 
-def _streamed(name: str) -> Callable[[bytes], bytes]:
+def _make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
     def unpack(data: bytes) -> bytes:
         try:  # the bridge's client runs without pyarrow, as most messages of most producers are not compressed so
             import pyarrow as pa
@@ -152,5 +152,5 @@ def _streamed(name: str) -> Callable[[bytes], bytes]:
 
 PIECE_BYTES: Final = 1 << 18
 
-UNPACKERS: Final = {0: _inflated, 1: _streamed("lz4"), 2: _streamed("zstd"), 3: _inflated}
+UNPACKERS: Final = {0: _inflate, 1: _make_stream_unpacker("lz4"), 2: _make_stream_unpacker("zstd"), 3: _inflate}
 """System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import CommitLog, numbered
-from bindings.archive.rocketmq.index import IndexFile, index_file
+from bindings.archive.rocketmq.commit import CommitLog, list_numbered
+from bindings.archive.rocketmq.index import IndexFile, open_index
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from exchange.errors import InputError
 from exchange.field_values import RANGES
 from exchange.partition.clients.rocketmq.fastjson import parse_json
 
-__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "log_folder", "open_store"]
+__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "Topic", "is_store", "find_log_folder", "open_store"]
 
 LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
@@ -97,7 +97,7 @@ def is_store(path: str) -> bool:
     return all(large) or (any(large) and rest)
 
 
-def log_folder(path: str) -> str:
+def find_log_folder(path: str) -> str:
     """Where in a store its commit log is."""
     return str(Path(path) / "commitlog")
 
@@ -109,68 +109,70 @@ def open_store(path: str) -> Store:
     root = Path(path)
     problems = [Bad(str(root / name), 0, MISSING) for name in NEEDED if not (root / name).exists()]
     config = root / "config"
-    queues = tuple(_queues(root, problems))
+    queues = tuple(_list_queues(root, problems))
     if queues and not (config / "topics.json").exists():
         problems.append(Bad(str(config / "topics.json"), 0, MISSING))
-    topics = _json(config / "topics.json", problems).get("topicConfigTable", {})
-    offsets = _json(config / "consumerOffset.json", problems).get("offsetTable", {})
-    delays = _json(config / "delayOffset.json", problems).get("offsetTable", {})
+    topics = _read_json(config / "topics.json", problems).get("topicConfigTable", {})
+    offsets = _read_json(config / "consumerOffset.json", problems).get("offsetTable", {})
+    delays = _read_json(config / "delayOffset.json", problems).get("offsetTable", {})
     return Store(
         path=path,
-        log=CommitLog(numbered(root / "commitlog")),
+        log=CommitLog(list_numbered(root / "commitlog")),
         queues=queues,
-        index=tuple(_index(root / "index", problems)),
-        topics=_told(config / "topics.json", problems, lambda: {n: _topic(n, told) for n, told in topics.items()}),
-        offsets=_told(
+        index=tuple(_open_indexes(root / "index", problems)),
+        topics=_build_or_report(
+            config / "topics.json", problems, lambda: {n: _build_topic(n, told) for n, told in topics.items()}
+        ),
+        offsets=_build_or_report(
             config / "consumerOffset.json",
             problems,
-            lambda: {_group_topic(name): _numbers(queues) for name, queues in offsets.items()},
+            lambda: {_split_name(name): _to_numbers(queues) for name, queues in offsets.items()},
         ),
-        delay_offsets=_told(config / "delayOffset.json", problems, lambda: _numbers(delays)),
-        timer_read=next(iter(_longs(config / "timercheck", TIMER, problems) or ()), None),
-        checkpoint=_checkpoint(root / "checkpoint", problems),
+        delay_offsets=_build_or_report(config / "delayOffset.json", problems, lambda: _to_numbers(delays)),
+        timer_read=next(iter(_read_longs(config / "timercheck", TIMER, problems) or ()), None),
+        checkpoint=_read_checkpoint(root / "checkpoint", problems),
         has_abort=(root / "abort").exists(),
-        in_database=tuple(_databases(root)),
+        in_database=tuple(_find_databases(root)),
         problems=tuple(problems),
     )
 
 
-def _queues(root: Path, problems: list[Bad]) -> Iterator[ConsumeQueue]:
+def _list_queues(root: Path, problems: list[Bad]) -> Iterator[ConsumeQueue]:
     for kind, batches in (("consumequeue", False), ("batchconsumequeue", True)):
-        for topic in _folders(root / kind):
-            for queue in sorted(_folders(topic), key=lambda folder: (len(folder.name), folder.name)):
+        for topic in _list_folders(root / kind):
+            for queue in sorted(_list_folders(topic), key=lambda folder: (len(folder.name), folder.name)):
                 if not (queue.name.isascii() and queue.name.isdecimal()):
                     problems.append(Bad(str(queue), 0, "no queue of a topic"))
                     continue
-                extension = numbered(root / "consumequeue_ext" / topic.name / queue.name)
-                yield ConsumeQueue(topic.name, int(queue.name), numbered(queue), extension, batches)
+                extension = list_numbered(root / "consumequeue_ext" / topic.name / queue.name)
+                yield ConsumeQueue(topic.name, int(queue.name), list_numbered(queue), extension, batches)
 
 
-def _folders(path: Path) -> list[Path]:
+def _list_folders(path: Path) -> list[Path]:
     try:
         return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _index(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
+def _open_indexes(folder: Path, problems: list[Bad]) -> Iterator[IndexFile]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not (path.is_file() and path.name.isdecimal()):
             continue
         try:
-            yield index_file(str(path))
+            yield open_index(str(path))
         except InputError as error:
             problems.append(Bad(str(path), 0, str(error).partition(": ")[2]))
 
 
-def _databases(root: Path) -> Iterator[str]:
+def _find_databases(root: Path) -> Iterator[str]:
     if (root / "consumequeue" / DATABASE).exists():
         yield QUEUES_IN_DATABASE
     if not (root / "config" / "topics.json").exists() and any(root.glob(f"config/*/{DATABASE}")):
         yield "config"
 
 
-def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
+def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
     """An object as fastjson writes it, with numbers as names; the file before it where this one is half written."""
     for each in (path, path.with_name(f"{path.name}.bak")):
         if not each.exists():
@@ -186,7 +188,7 @@ def _json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
     return {}
 
 
-def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
+def _build_or_report(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
     """What a file of JSON tells, nothing where it is not what a broker writes."""
     try:
         return make()
@@ -195,31 +197,31 @@ def _told(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
         return {}
 
 
-def _topic(name: str, told: Mapping[str, Any]) -> Topic:
+def _build_topic(name: str, told: Mapping[str, Any]) -> Topic:
     return Topic(
         name, int(told["readQueueNums"]), int(told["writeQueueNums"]), int(told["perm"]),
         {str(key): str(value) for key, value in (told.get("attributes") or {}).items()},
     )  # fmt: skip
 
 
-def _group_topic(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     topic, _, group = name.partition("@")
     return group, topic
 
 
-def _numbers(told: Mapping[str, Any]) -> dict[int, int]:
+def _to_numbers(told: Mapping[str, Any]) -> dict[int, int]:
     numbers = {int(name): int(value) for name, value in told.items()}
     if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
         raise ValueError
     return numbers
 
 
-def _checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
-    told = _longs(path, CHECKPOINT, problems)
+def _read_checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
+    told = _read_longs(path, CHECKPOINT, problems)
     return Checkpoint(*told) if told else None
 
 
-def _longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple[int, ...] | None:
+def _read_longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple[int, ...] | None:
     if not path.exists():
         return None
     try:

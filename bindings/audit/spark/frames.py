@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import escaped
+from bindings.archive.names import escape
 from bindings.archive.reading import Bad, Item, Skipped
-from bindings.archive.record import SCHEMA, empty_column
+from bindings.archive.record import SCHEMA, make_empty_column
 from bindings.audit.account import Accounting
 from bindings.audit.local import Pass, finished
 from bindings.audit.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
@@ -201,7 +201,7 @@ def _left_out(rows: DataFrame, selection: Selection) -> Column:
     lit, micros = functions.lit, functions.col("micros")
     reason = functions.when(functions.col("exchange").isNull() | functions.col("routing_key").isNull(), lit(INCOMPLETE))
     if selection.vhost is not None and "vhost" in rows.columns:
-        reason = reason.when(functions.col("vhost") != escaped(selection.vhost), lit(OTHER_VHOST))
+        reason = reason.when(functions.col("vhost") != escape(selection.vhost), lit(OTHER_VHOST))
     if selection.timed:
         reason = reason.when(micros.isNull(), lit(UNTIMED))
     if selection.since is not None:
@@ -263,7 +263,9 @@ def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBat
     names = batch.schema.names
     fields = [SCHEMA.field(name) for name in columns]
     arrays = [
-        batch.column(field.name).cast(field.type) if field.name in names else empty_column(field.name, batch.num_rows)
+        batch.column(field.name).cast(field.type)
+        if field.name in names
+        else make_empty_column(field.name, batch.num_rows)
         for field in fields
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from bindings.archive.formats.detect import detect, formats
-from bindings.archive.mapping import USUAL, Mapping
-from bindings.archive.reading import SPLIT_BYTES, Format, Settled, Split
-from bindings.archive.rocketmq.store import is_store, log_folder
+from bindings.archive.formats.detect import detect, list_formats
+from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
+from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.sources.files import make_folders, replacing
 from exchange.errors import InputError
 
@@ -86,13 +86,13 @@ class Growth:
     """
 
     def __init__(
-        self, archive: str, folder: Path, mapping: Mapping = USUAL, step_bytes: int = STEP_BYTES,
+        self, archive: str, folder: Path, mapping: FieldMapping = USUAL, step_bytes: int = STEP_BYTES,
         split_bytes: int = SPLIT_BYTES,
     ) -> None:  # fmt: skip
         self._root = Path(archive).absolute()
         self._folder = folder
         self._mapping = mapping
-        self._formats = {form.name: form for form in formats(mapping)}
+        self._formats = {form.name: form for form in list_formats(mapping)}
         self._step_bytes = step_bytes
         self._split_bytes = split_bytes
         self._not_yet: dict[str, tuple[int, int, bool]] = {}
@@ -205,7 +205,7 @@ class Growth:
             open_files += sum([is_archive for name, (_, _, is_archive) in self._not_yet.items() if name in found])
             yield _step(files, splits, notices, open_files)
 
-    def _settled(self, name: str, file: _Found, looked: _Look, notices: list[str]) -> tuple[Taken, Settled] | None:
+    def _settled(self, name: str, file: _Found, looked: _Look, notices: list[str]) -> tuple[Taken, CompletePart] | None:
         """What is new in a file and what is to be known of it then, or None if there is nothing to know."""
         known = self._taken.get(name)
         if known is None:
@@ -225,7 +225,7 @@ class Growth:
             settled = form.settled(file.path, start, self._split_bytes)
         except InputError as error:
             notices.append(str(error))
-            settled = Settled([], start, is_open=True)
+            settled = CompletePart([], start, is_open=True)
         if not settled.end:
             if not form.in_place:
                 self._not_yet[name] = (file.size, file.changed, True)
@@ -329,7 +329,7 @@ def _files(root: Path) -> Iterator[tuple[str, _Found]]:
 
 def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _Found]]:
     if is_store(folder):
-        folder, prefix = log_folder(folder), f"{prefix}commitlog/"
+        folder, prefix = find_log_folder(folder), f"{prefix}commitlog/"
         if not Path(folder).is_dir():
             return
     with os.scandir(folder) as entries:
@@ -350,7 +350,7 @@ def _found(path: str, stat: os.stat_result) -> _Found:
     return _Found(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
-def _bytes_of(split: Split, file: _Found, settled: Settled, grows: bool) -> int:
+def _bytes_of(split: Split, file: _Found, settled: CompletePart, grows: bool) -> int:
     """About how many bytes a split has."""
     if grows and split.end is not None:
         return split.end - split.start

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.formats.kafka_batches import Places, Records, Spans
-from bindings.archive.formats.kafka_rows import items_of
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.formats.kafka_rows import build_items
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Item
 from bindings.audit.local import Pass
 from bindings.audit.selection import EVERYTHING, Selection
@@ -69,7 +69,7 @@ def run_on_topic(
     topic: Topic,
     studies: Sequence[Study[Any]],
     selection: Selection = EVERYTHING,
-    mapping: Mapping = USUAL,
+    mapping: FieldMapping = USUAL,
     *,
     max_bad: int | None = None,
 ) -> Pass:
@@ -105,7 +105,7 @@ def _loaded(spark: SparkSession, reader: DataFrameReader | DataStreamReader, top
         ) from None
 
 
-def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: Mapping) -> bool:
+def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping) -> bool:
     """Whether the headers of records are wanted, which the connector gives only when asked."""
     with counting(order_of(studies, selection)) as counters:
         columns = columns_of(counters, selection)
@@ -114,7 +114,7 @@ def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: 
     )
 
 
-def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: Mapping = USUAL) -> Iterator[Item]:
+def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = USUAL) -> Iterator[Item]:
     """The records in rows of the connector, and a word on those without an exchange or routing key."""
     topics, partitions = batch.column("topic"), np.asarray(batch.column("partition"))
     ends = np.flatnonzero(np.diff(partitions)) + 1
@@ -122,7 +122,7 @@ def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: Mapping = USUAL
         if start < end:
             topic = topics[start].as_py()
             source = f"kafka:{topic}-{partitions[start]}"
-            yield from items_of(_records(batch.slice(start, end - start)), source, topic, mapping, columns)
+            yield from build_items(_records(batch.slice(start, end - start)), source, topic, mapping, columns)
 
 
 def _records(batch: pa.RecordBatch) -> Records:

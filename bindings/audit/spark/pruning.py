@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from bindings.archive.formats.connect import NAME, Connect
 from bindings.archive.formats.kafka_segment import KafkaSegment, topic_of
 from bindings.archive.formats.parquet import UNREADABLE, Parquet
-from bindings.archive.names import escaped
+from bindings.archive.names import escape
 from bindings.archive.reading import Format, Split
 from bindings.archive.times import EPOCH, MICROSECOND
 
@@ -23,7 +23,7 @@ __all__ = ["Wanted", "pruned"]
 
 
 class Wanted(NamedTuple):
-    """Which records are wanted; as columns hold them, so that names are `bindings.archive.names.escaped`."""
+    """Which records are wanted; as columns hold them, so that names are `bindings.archive.names.escape`."""
 
     exchanges: frozenset[str] | None = None
     """None: all."""
@@ -55,13 +55,13 @@ def pruned(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list
 def _topic_may_hold(form: Connect | KafkaSegment, path: str, exchanges: frozenset[str]) -> bool:
     place = form.mapping.exchange
     if place.startswith("="):
-        return escaped(place[1:]) in exchanges
+        return escape(place[1:]) in exchanges
     if place != "topic":
         return True
     if isinstance(form, KafkaSegment):
-        return escaped(topic_of(path)) in exchanges
+        return escape(topic_of(path)) in exchanges
     found = NAME.fullmatch(path.rpartition("/")[2])
-    return found is None or escaped(found["topic"]) in exchanges
+    return found is None or escape(found["topic"]) in exchanges
 
 
 def _pruned_parquet(path: str, splits: list[Split], wanted: Wanted) -> list[Split]:

@@ -39,7 +39,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.names import escaped, escaped_bytes
+from bindings.archive.names import escape, escape_bytes
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import EPOCH, MICROSECOND
@@ -205,8 +205,8 @@ def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.Re
             elif wish.mode == "FAILFAST":
                 raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
             elif wish.mode == "PERMISSIVE":
-                told = f"{item.reason}: {escaped_bytes(item.sample)}" if item.sample else item.reason
-                row = {"source": escaped(item.source), "offset": item.offset, wish.corrupt: escaped(told)}
+                told = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
+                row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(told)}
                 yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import Format, Split
 from bindings.audit.local import Pass
 from bindings.audit.planning import SMALLEST
@@ -115,7 +115,7 @@ def follow(
     *,
     every: float | None = None,
     selection: Selection = EVERYTHING,
-    mapping: Mapping = USUAL,
+    mapping: FieldMapping = USUAL,
     on_update: Callable[[Update], None] = lambda update: None,
     step_bytes: int = STEP_BYTES,
 ) -> Following:
@@ -208,7 +208,7 @@ def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Sel
 
 
 def _count_records(
-    rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection, mapping: Mapping
+    rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping
 ) -> tuple[Results, Step]:
     """A pass over rows of Kafka's connector."""
     passed = run_on(rows, studies, selection, read=partial(kafka.read, mapping=mapping))
@@ -232,7 +232,7 @@ def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
 
 
 def _epoch(
-    archive: str, studies: Sequence[Study[Any]], state: str, selection: Selection, mapping: Mapping
+    archive: str, studies: Sequence[Study[Any]], state: str, selection: Selection, mapping: FieldMapping
 ) -> tuple[Path, str | None]:
     """The folder of what is counted, and what to say if it is a new one."""
     counted = {
@@ -274,14 +274,14 @@ def _identity(study: Study[Any]) -> dict[str, str]:
     return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in metadata.items()}
 
 
-def options_of(mapping: Mapping) -> dict[str, str]:
+def options_of(mapping: FieldMapping) -> dict[str, str]:
     """A mapping as options of a data source."""
     return {"exchange": mapping.exchange, "routing_key": mapping.routing_key}
 
 
-def mapping_of(options: Options[str, str]) -> Mapping:
+def mapping_of(options: Options[str, str]) -> FieldMapping:
     """The mapping that options of a data source say. Raises InputError."""
-    return Mapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
+    return FieldMapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
 
 
 class SplitSource(DataSource):

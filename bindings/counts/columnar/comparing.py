@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
 from bindings.counts.columnar.arrays.spans import Spans, counted, weights_of
@@ -188,7 +188,7 @@ class Comparer:
             # As `merged` does, but before all of them are texts.
             error = int(counts[start + FREQUENT]) if end - start > FREQUENT else 0
             some = slice(start, min(end, start + FREQUENT))
-            texts = [unescaped(key) for key in keys.take(pa.array(rows[some])).to_pylist()]
+            texts = [unescape(key) for key in keys.take(pa.array(rows[some])).to_pylist()]
             listed = zip(shapes[rows[some]].tolist(), texts, (counts[some] - error).tolist(), strict=True)
             items = [Item(self._shape(shape, key), count, key) for shape, key, count in listed if count]
             number = int(groups[rows[start]])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import plain
 from bindings.counts.columnar.arrays.table import IntArray, IntTable, pairs
 from bindings.counts.verification import HEADINGS, OTHERS, heading
@@ -28,7 +28,7 @@ class QueueLists:
 
     def __init__(self, known: Iterable[str]) -> None:
         self._names: Final = tuple(known)
-        self._known: Final = pa.array([escaped(name) for name in self._names], pa.string())
+        self._known: Final = pa.array([escape(name) for name in self._names], pa.string())
         self._headings: Final = (*HEADINGS.values(), OTHERS)
         self.clear()
 
@@ -65,7 +65,7 @@ class QueueLists:
         encoded = names.filter(pc.is_null(pc.index_in(names, self._known))).dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         counts: npt.NDArray[Any] = np.bincount(np.asarray(encoded.indices), minlength=len(texts))
-        found = zip([unescaped(text) for text in texts], counts.tolist(), strict=True)
+        found = zip([unescape(text) for text in texts], counts.tolist(), strict=True)
         return {name: count for name, count in found if heading(name) == OTHERS}
 
     def names(self, number: int) -> tuple[frozenset[str], frozenset[str]]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.keys import plain
 from bindings.counts.columnar.arrays.messages import messages_of
@@ -95,8 +95,8 @@ class Witnesses:
         columns = zip(better, messages_of(part, np.arange(len(better))), sources, offsets, routed, strict=True)
         for at, message, source, offset, queues in columns:
             group = groups[at]
-            seen = None if queues is None else tuple([unescaped(queue) for queue in queues])
-            witness = Witness(hashes[at], ties[at], message, unescaped(source), offset, seen)
+            seen = None if queues is None else tuple([unescape(queue) for queue in queues])
+            witness = Witness(hashes[at], ties[at], message, unescape(source), offset, seen)
             kept = self._found[group] = few((*self._found.get(group, ()), witness))
             if len(kept) == MOST:
                 self._limits[group] = kept[-1].hash

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindings.archive.names import escaped
+from bindings.archive.names import escape
 from bindings.report.model import Report
 from bindings.sources.files import make_folders, replacing
 from exchange.entities.entities import Binding
@@ -163,7 +163,7 @@ def _differences(report: Report) -> Rows:
 
 
 def _texts(texts: Iterable[str]) -> list[str]:
-    return [escaped(text) for text in texts]
+    return [escape(text) for text in texts]
 
 
 TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], Rows]]]] = {
@@ -282,6 +282,6 @@ def _table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
     for place, kind in enumerate(columns.values()):
         values = [row[place] for row in found]
         if kind == TEXT:
-            values = [None if value is None else escaped(value) for value in values]
+            values = [None if value is None else escape(value) for value in values]
         arrays.append(pa.array(values, kind))
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(columns.items())))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bindings.archive.formats.detect import Archive, detect
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.sources.files import make_folders
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.archive.replay import Settled
@@ -94,12 +94,12 @@ def _left_behind(root: Path) -> list[Finding]:
     return found
 
 
-def check_source(path: str, mapping: Mapping, settled: Path | None, *, follow: bool) -> list[Finding]:
+def check_source(path: str, mapping: FieldMapping, settled: Path | None, *, follow: bool) -> list[Finding]:
     """Whether there is an archive at a path, and how far the file ``settled`` says that a replay of it is."""
     return [*_archive(path, mapping, follow), *_settled(settled)]
 
 
-def _archive(path: str, mapping: Mapping, follow: bool) -> Sequence[Finding]:
+def _archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[Finding]:
     if not Path(path).exists():
         return [Finding("error", f"{path}: there is no such file or folder", "url")]
     try:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from bindings.archive.names import text_array
+from bindings.archive.names import to_text_array
 from bridge.endpoint import Failure, Outgoing
 from bridge.endpoints.archive.spool import SPOOLED
 from exchange.amqp.lazy import content_of
@@ -76,14 +76,14 @@ def _batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -
     deliveries = [outgoing.delivery for outgoing in messages]
     bare = [outgoing.message for outgoing in messages]
     columns = [
-        text_array([_folder(outgoing, folders) for outgoing in messages]),
+        to_text_array([_folder(outgoing, folders) for outgoing in messages]),
         _integers([delivery.time or now for delivery in deliveries], now),
-        text_array([message.exchange for message in bare]),
-        text_array([message.routing_key for message in bare]),
+        to_text_array([message.exchange for message in bare]),
+        to_text_array([message.routing_key for message in bare]),
         pa.array([content_of(message).raw for message in bare], pa.binary()),
         pa.array([message.body for message in bare], pa.binary()),
-        text_array([delivery.identity for delivery in deliveries]),
-        text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),
+        to_text_array([delivery.identity for delivery in deliveries]),
+        to_text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),
         _integers([d.position if type(d.position) is int else 0 for d in deliveries], 0),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SPOOLED)

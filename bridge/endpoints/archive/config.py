@@ -12,7 +12,7 @@ from collections.abc import Mapping as MappingOf
 from pathlib import Path
 from typing import Any, Final
 
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoints.archive.columns import folder_name
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Window
@@ -42,10 +42,10 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     )
 
 
-def _mapping(table: Table) -> Mapping:
+def _mapping(table: Table) -> FieldMapping:
     """What records of Kafka and RocketMQ are in AMQP: what the source gives all of its messages need not be in them."""
     exchange, routing_key = table.taken("exchange"), table.taken("routing_key")
-    return Mapping(
+    return FieldMapping(
         USUAL.exchange if exchange is None else f"={exchange}",
         USUAL.routing_key if routing_key is None else f"={routing_key}",
     )

@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
@@ -55,7 +55,7 @@ class ArchiveSource(Source):
         window: Window = Window(),  # noqa: B008  a value
         follow: bool = False,
         without_bodies: bool = False,
-        mapping: Mapping = USUAL,
+        mapping: FieldMapping = USUAL,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.name = name

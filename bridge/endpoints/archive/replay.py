@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.formats.detect import Archive, detect
-from bindings.archive.mapping import USUAL, Mapping
+from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
-from bindings.archive.record import Record, readable_records
+from bindings.archive.record import Record, to_records_or_bad
 from bindings.sources.files import replacing
 from exchange.errors import InputError
 
@@ -120,7 +120,7 @@ class Replay:
         settled: MappingOf[str, tuple[int, int | None]],
         *,
         grows: bool,
-        mapping: Mapping = USUAL,
+        mapping: FieldMapping = USUAL,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._path = path
@@ -196,7 +196,7 @@ class Replay:
         for start, end in _pieces(batch, max(before - number, 0), self._chunk_bytes):
             rows = batch.slice(start, end - start)
             found, unreadable = [], []
-            for place, record in enumerate(readable_records(rows), number + start):
+            for place, record in enumerate(to_records_or_bad(rows), number + start):
                 if isinstance(record, Bad):
                     unreadable.append(record)
                 elif self._window.has(record.time):

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.formats.parquet import ParquetWriter
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.archive.reading import Bias
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
@@ -130,7 +130,7 @@ def _by_folder(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     distinct = folders.unique().to_pylist()
     for folder in distinct:
         own = batch if len(distinct) == 1 else batch.filter(pc.equal(folders, folder))
-        yield unescaped(folder), rows_of(own)
+        yield unescape(folder), rows_of(own)
 
 
 class Rotator:

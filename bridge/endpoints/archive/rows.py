@@ -26,8 +26,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.fields import FIELD, TABLE, written
-from bindings.archive.names import text_array, unescaped
+from bindings.archive.fields import FIELD, TABLE, encode_field
+from bindings.archive.names import to_text_array, unescape
 from bindings.archive.record import EARLIEST, LATEST, SCHEMA
 from bridge.interop import IDENTITY
 from exchange.amqp import ContentHeader, message_of
@@ -63,7 +63,7 @@ def rows_of(batch: pa.RecordBatch) -> pa.RecordBatch:
             copies, rest = NO_COPIES, [(RAW_HEADER, "binary", b64encode(raw).decode())]
             fields = [(REASON, "longstr", str(error) or type(error).__name__)]
         if identity is not None and all(name != IDENTITY for name, _, _ in fields):
-            fields.append((IDENTITY, "longstr", unescaped(identity)))
+            fields.append((IDENTITY, "longstr", unescape(identity)))
         headers.add(fields)
         properties.add(rest)
         cc.append(copies[0])
@@ -132,7 +132,7 @@ def _headers(content: ContentHeader) -> list[tuple[str, str, str | None]]:
 
 @lru_cache(1 << 14)
 def _rare(raw: bytes) -> tuple[str, str | None]:
-    return written(decode_value(raw)[0])
+    return encode_field(decode_value(raw)[0])
 
 
 def _properties(content: ContentHeader) -> list[tuple[str, str, str | None]]:
@@ -162,8 +162,8 @@ class _Tables:
     def array(self) -> pa.MapArray:
         fields = self._fields
         kinds = pa.array([kind for _, kind, _ in fields], pa.string())
-        values = pa.StructArray.from_arrays([kinds, text_array([text for _, _, text in fields])], fields=list(FIELD))
-        keys = text_array([name for name, _, _ in fields])
+        values = pa.StructArray.from_arrays([kinds, to_text_array([text for _, _, text in fields])], fields=list(FIELD))
+        keys = to_text_array([name for name, _, _ in fields])
         return pa.MapArray.from_arrays(pa.array(self._ends, pa.int32()), keys, values, TABLE)
 
 
@@ -173,4 +173,6 @@ def _lists(lists: list[list[str]]) -> pa.ListArray:
     ends = [0]
     for each in lists:
         ends.append(ends[-1] + len(each))
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), text_array([text for each in lists for text in each]))
+    return pa.ListArray.from_arrays(
+        pa.array(ends, pa.int32()), to_text_array([text for each in lists for text in each])
+    )

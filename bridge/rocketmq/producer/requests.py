@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from bindings.archive.rocketmq.record import unpacked
+from bindings.archive.rocketmq.record import unpack_body
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import MESSAGE_TYPE, REPLY
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -104,7 +104,7 @@ class Requester:
         fields = pushed.fields
         properties = {**decoded(fields.get("properties", "").encode()), ARRIVE_TIME: str(now_ms())}
         try:
-            body = unpacked(pushed.body, int(fields.get("sysFlag", 0)))
+            body = unpack_body(pushed.body, int(fields.get("sysFlag", 0)))
         except InputError as error:
             return pushed.response(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {error}")
         waiting = self._waiting.get(properties.get(CORRELATION_ID, ""))

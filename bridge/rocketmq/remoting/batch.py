@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bindings.archive.rocketmq.record import PART, messages_in
+from bindings.archive.rocketmq.record import PART, split_batch
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import (
     DELAY,
@@ -55,6 +55,6 @@ def batch_of(messages: Sequence[RocketMessage]) -> bytes:
 def messages_of(topic: str, data: bytes) -> list[RocketMessage]:
     """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError."""
     try:
-        return [RocketMessage(topic, part.body, decoded(part.properties), part.flag) for part in messages_in(data)]
+        return [RocketMessage(topic, part.body, decoded(part.properties), part.flag) for part in split_batch(data)]
     except InputError as error:
         raise InputError(f"{topic}: {error}") from None

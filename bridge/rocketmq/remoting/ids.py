@@ -18,7 +18,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from bindings.archive.rocketmq.id import OffsetId, id_bytes
+from bindings.archive.rocketmq.id import OffsetId, parse_id
 
 __all__ = ["OffsetId", "UniqueId", "UniqueIds"]
 
@@ -39,7 +39,7 @@ class UniqueId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> UniqueId:
         """Raises InputError for what cannot be one."""
-        raw = id_bytes(text, "a unique id")
+        raw = parse_id(text, "a unique id")
         at = len(raw) - 12
         return cls(
             ip_address(raw[:at]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from bindings.archive.rocketmq.id import host_of, id_of
+from bindings.archive.rocketmq.id import format_host, format_id
 from bindings.archive.rocketmq.record import PACKED
 from bridge.rocketmq.remoting.properties import (
     DELAY,
@@ -179,17 +179,17 @@ class StoredMessage(_Told, _Stored):
     @property
     def born_host(self) -> str:
         """``ADDRESS:PORT``"""
-        return host_of(self.born_address)
+        return format_host(self.born_address)
 
     @property
     def store_host(self) -> str:
         """``ADDRESS:PORT``"""
-        return host_of(self.store_address)
+        return format_host(self.store_address)
 
     @property
     def offset_id(self) -> str:
         """Its place in all brokers' logs (`MessageDecoder.createMessageId`); see `bridge.rocketmq.remoting.ids`."""
-        return id_of(self.store_address, self.log_offset)
+        return format_id(self.store_address, self.log_offset)
 
     @property
     def message_id(self) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bindings.archive.rocketmq.record import properties_of
+from bindings.archive.rocketmq.record import parse_properties
 from exchange.errors import HashstarError
 
 __all__ = [
@@ -156,4 +156,4 @@ def encoded(properties: Mapping[str, str]) -> bytes:
 
 def decoded(raw: bytes) -> dict[str, str]:
     """`MessageDecoder.string2messageProperties`; bytes that are not UTF-8 are kept (PEP 383), as Java does not."""
-    return properties_of(raw)
+    return parse_properties(raw)

@@ -13,7 +13,16 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from bindings.archive.rocketmq.record import BATCH, LEAST, MAGICS, PACKED, V1, messages_in, properties_of, unpacked
+from bindings.archive.rocketmq.record import (
+    BATCH,
+    LEAST,
+    MAGICS,
+    PACKED,
+    V1,
+    parse_properties,
+    split_batch,
+    unpack_body,
+)
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import InputError
 
@@ -75,7 +84,7 @@ def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
         body, problem = data[body_at:topic_at], ""
         if system_flag & PACKED and body:
             try:
-                body = unpacked(body, system_flag)
+                body = unpack_body(body, system_flag)
                 system_flag &= ~PACKED
             except Exception as error:  # noqa: BLE001  whatever it is, it is of this body alone
                 problem = _reason(error)
@@ -83,7 +92,7 @@ def stored_records(data: bytes, broker: str) -> Iterator[list[StoredMessage]]:
             raw_topic = data[topic_at + width : names_at]
             topic = raw_topic.decode("utf-8", "surrogateescape")
         message = StoredMessage(
-            topic, body, properties_of(data[properties_at:end]), flag, broker, queue, offset, log_offset,
+            topic, body, parse_properties(data[properties_at:end]), flag, broker, queue, offset, log_offset,
             system_flag, born_time, born_address, store_time, store_address, reconsumed, prepared, size, problem,
         )  # fmt: skip
         yield _in_batch(message) if system_flag & BATCH == BATCH and not problem else [message]
@@ -96,10 +105,10 @@ def _in_batch(record: StoredMessage) -> list[StoredMessage]:
     try:
         return [
             record._replace(
-                body=part.body, properties=properties_of(part.properties), flag=part.flag, queue_offset=first + ahead,
-                size=len(part.body) + len(part.properties),
+                body=part.body, properties=parse_properties(part.properties), flag=part.flag,
+                queue_offset=first + ahead, size=len(part.body) + len(part.properties),
             )
-            for ahead, part in enumerate(messages_in(record.body, INNER_MOST))
+            for ahead, part in enumerate(split_batch(record.body, INNER_MOST))
         ]  # fmt: skip
     except Exception as error:  # noqa: BLE001  whatever it is, it is of this record alone
         return [record._replace(problem=_reason(error))]

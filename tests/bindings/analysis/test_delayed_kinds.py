@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.record import batch_of
+from bindings.archive.record import build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
@@ -78,7 +78,7 @@ def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
     counted = []
     for each in (topology, delayed(topology)):
         counter = Counter(each)
-        counter.add(batch_of(records))
+        counter.add(build_batch(records))
         counted.append(counter.result().exact())
     assert counted[0].facts == counted[1].facts
     assert counted[0].timeline == counted[1].timeline

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
@@ -51,7 +51,7 @@ def test_messages_are_counted_as_they_are_routed(seed: int) -> None:
     topology = jms(*rng.choices(SELECTORS, k=3))
     messages = [Message(rng.choice("tj"), rng.choice(("a.b", "b", "c")), rng.choice(HEADERS)) for _ in range(40)]
     counter = Counter(topology)
-    counter.add(batch_of([Record(message, None) for message in messages]))
+    counter.add(build_batch([Record(message, None) for message in messages]))
     found = {outcome: facts.messages for outcome, facts in counter.result().facts.items()}
     explorer = Explorer(topology)
     expected: dict[object, int] = {}

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.detect import FORMATS, detect
-from bindings.archive.formats.json_lines import line_of
-from bindings.archive.inspection import Inspection, inspected
+from bindings.archive.formats.json_lines import encode_line
+from bindings.archive.inspection import Inspection, inspect_splits
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad, Bias, Skipped
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.message import Message
@@ -46,7 +47,7 @@ def records(count: int) -> list[Record]:
 
 
 def lines(path: Path, count: int = 5) -> Path:
-    path.write_bytes(b"".join(map(line_of, records(count))))
+    path.write_bytes(b"".join(map(encode_line, records(count))))
     return path
 
 
@@ -74,7 +75,7 @@ def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: 
     archive = detect(str(tmp_path))
     assert list(archive.names) == list(written)
     assert [Path(other).name for other in archive.others] == ["readme"]
-    assert inspected(archive.plan()).records == len(written)
+    assert inspect_splits(archive.plan()).records == len(written)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 200, b"{}\n", b'{"routing": "a"}\n', b"PAR1", b"<xml/>"])
@@ -143,6 +144,12 @@ def test_a_mapping_that_is_none_is_bad_usage(tmp_path: Path) -> None:
     assert "is no place" in result.stderr
 
 
+def test_the_old_name_of_a_mapping_is_the_new_class_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="^Mapping is now FieldMapping;"):
+        from bindings.archive.mapping import Mapping
+    assert Mapping is FieldMapping
+
+
 def test_there_is_nothing_in_an_empty_folder_and_no_archive_where_there_is_no_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is nothing in it"):
         detect(str(tmp_path))
@@ -161,7 +168,7 @@ def test_no_content_makes_a_format_raise(tmp_path_factory: pytest.TempPathFactor
 
 
 ITEMS = st.lists(
-    st.lists(RECORDS, max_size=2).map(batch_of)
+    st.lists(RECORDS, max_size=2).map(build_batch)
     | st.builds(Bad, st.just("f"), st.integers(0, 9), st.sampled_from("abc"))
     | st.builds(Skipped, st.sampled_from("xy"), st.integers(1, 3)),
     max_size=6,

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bindings.archive.formats.detect import FORMATS, detect
-from bindings.archive.formats.json_lines import line_of
+from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.reading import NOT_READ
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command
 from bindings.commands.audit import audit_command
 from exchange.message import Message
@@ -58,7 +58,7 @@ def dumped(key: str) -> bytes:
 
 def parquet() -> bytes:
     sink = pa.BufferOutputStream()
-    rows = pa.Table.from_batches([batch_of([RECORD, RECORD])])
+    rows = pa.Table.from_batches([build_batch([RECORD, RECORD])])
     pq.write_table(rows, sink, row_group_size=1, write_page_checksum=True)
     return bytes(sink.getvalue().to_pybytes())
 
@@ -66,7 +66,7 @@ def parquet() -> bytes:
 TERMS: Final = text_entry("body").index("[<<")
 LOGGED: Final = message(0, "t", {"KEYS": "k"}, b"body")
 CASES: Final = [
-    two(line_of(RECORD), line_of(RECORD), "lines.jsonl", "JSON lines", 0),
+    two(encode_line(RECORD), encode_line(RECORD), "lines.jsonl", "JSON lines", 0),
     two(
         batch(0, [KafkaRecord(0, key=b"k", value=b"v" * 40)]), batch(1, [KafkaRecord(0, key=b"k", value=b"v")]),
         "t-0/00000000000000000000.log", "Kafka segment", 100,
@@ -211,7 +211,7 @@ def test_what_was_not_read_at_all_is_one_bad_record_of_every_command(
     spoil: Callable[[Path], None], tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "lines.jsonl").write_bytes(line_of(RECORD))
+    (tmp_path / "in" / "lines.jsonl").write_bytes(encode_line(RECORD))
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     (tmp_path / "bridge.toml").write_text(CONFIG)
     spoil(tmp_path)

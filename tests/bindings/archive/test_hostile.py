@@ -25,12 +25,12 @@ from bindings.archive.formats.parquet import Parquet
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingText
 from bindings.archive.mapped import Mapped
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Block
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.archive.rocketmq import index as rocketmq_index
 from bindings.archive.rocketmq.log import RocketmqLog
-from bindings.archive.unpacking import BLOCK_BYTES, unpacked
+from bindings.archive.unpacking import BLOCK_BYTES, read_unpacked
 from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES, NESTING, TABLE_ITEMS
@@ -41,8 +41,8 @@ from tests.support.archives.kafka_files import KafkaRecord, batch, varint
 from tests.support.archives.reads import read
 from tests.support.archives.rocketmq_files import blank, index, message, store
 
-KAFKA: Final = KafkaSegment(Mapping(routing_key="=k"))
-LOG: Final = RocketmqLog(Mapping(routing_key="=k"))
+KAFKA: Final = KafkaSegment(FieldMapping(routing_key="=k"))
+LOG: Final = RocketmqLog(FieldMapping(routing_key="=k"))
 GOOD: Final = b'{"exchange": "a", "routing_key": "b"}\n'
 
 
@@ -127,7 +127,7 @@ def test_a_line_that_is_too_long_is_passed_over_and_the_next_is_read(
 
 def test_a_gzipped_file_is_unpacked_in_pieces_however_small_it_is(tmp_path: Path) -> None:
     (tmp_path / "f.gz").write_bytes(gzip.compress(bytes(64 << 20)))
-    sizes = [len(piece) for piece in unpacked(str(tmp_path / "f.gz"))]
+    sizes = [len(piece) for piece in read_unpacked(str(tmp_path / "f.gz"))]
     assert sum(sizes) == 64 << 20
     assert max(sizes) <= BLOCK_BYTES
 
@@ -399,19 +399,19 @@ def test_a_store_with_times_out_of_range_is_inspected(tmp_path: Path) -> None:
 
 def test_an_index_made_of_candidates_is_looked_at_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    slow = rocketmq_index._is_so
+    slow = rocketmq_index._fits_chains
 
     def counted(*arguments: Any) -> bool:
         nonlocal looked
         looked += 1
         return slow(*arguments)
 
-    monkeypatch.setattr(rocketmq_index, "_is_so", counted)
+    monkeypatch.setattr(rocketmq_index, "_fits_chains", counted)
     data = bytearray(index(7, 1000, [("t#k", 5, 1000)] * 3))
     data[40:] = struct.pack(">iqii", 5, 5, 5, 5) * ((len(data) - 40) // 20)
     (tmp_path / "20260101000000000").write_bytes(data)
     with pytest.raises(InputError, match="its units are not where it says"):
-        rocketmq_index.index_file(str(tmp_path / "20260101000000000"))
+        rocketmq_index.open_index(str(tmp_path / "20260101000000000"))
     assert looked <= rocketmq_index.LAYOUTS
 
 
@@ -419,7 +419,7 @@ def test_an_index_made_of_candidates_is_looked_at_a_few_times(tmp_path: Path, mo
 
 
 def tampered(path: Path, kind: str, value: str | None) -> Path:
-    rows = batch_of([Record(Message("x", "k", {"h": 1}, {}, b"b")), Record(Message("x", "k", {"h": 2}, {}, b"b"))])
+    rows = build_batch([Record(Message("x", "k", {"h": 1}, {}, b"b")), Record(Message("x", "k", {"h": 2}, {}, b"b"))])
     headers = rows.column("headers")
     fields = pa.StructArray.from_arrays(
         [pa.array(["long", kind]), pa.array(["1", value])], fields=list(headers.type.item_type)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, line_of, read_lines
+from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, encode_line, read_lines
 from bindings.archive.reading import Bad, Block, Split
-from bindings.archive.record import Record, records_of
+from bindings.archive.record import Record, to_records
 from exchange.message import Message
 from tests.exchange.test_field_json import TEXT
 from tests.support.archives.reads import FILES, RECORDS, facts, read
@@ -44,20 +44,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @FILES
 @given(
-    st.lists(RECORDS.filter(lambda r: (r.time is None or abs(r.time) < SURE_TIMES) and is_text(line_of(r))), max_size=4)
+    st.lists(
+        RECORDS.filter(lambda r: (r.time is None or abs(r.time) < SURE_TIMES) and is_text(encode_line(r))), max_size=4
+    )
 )
 def test_what_is_written_is_read_again(folder: Path, records: list[Record]) -> None:
-    found = read(LINES, written(folder / "own.jsonl", [line_of(record) for record in records]))
+    found = read(LINES, written(folder / "own.jsonl", [encode_line(record) for record in records]))
     assert not found.bad
     assert [facts(record) for record in found.records] == [facts(record) for record in records]
 
 
 @FILES
-@given(st.lists(RECORDS.filter(lambda r: is_text(line_of(r._replace(time=None)))), min_size=1, max_size=4), st.data())
+@given(
+    st.lists(RECORDS.filter(lambda r: is_text(encode_line(r._replace(time=None)))), min_size=1, max_size=4), st.data()
+)
 def test_a_file_torn_anywhere_gives_the_whole_lines_before_and_tells_the_torn_one(
     folder: Path, records: list[Record], data: st.DataObject
 ) -> None:
-    lines = [line_of(record._replace(time=None)) for record in records]
+    lines = [encode_line(record._replace(time=None)) for record in records]
     cut = data.draw(st.integers(0, sum(map(len, lines))))
     path = folder / "torn.jsonl"
     path.write_bytes(b"".join(lines)[:cut])
@@ -133,8 +137,8 @@ def test_arrow_reads_a_block_as_python_does_or_not_at_all(
         return
     slow = list(read_lines(Split(str(path)), None, add_line))
     assert not [item for item in slow if isinstance(item, Bad)]
-    assert [facts(record) for record in records_of(fast)] == [
-        facts(record) for batch in slow for record in records_of(batch)
+    assert [facts(record) for record in to_records(fast)] == [
+        facts(record) for batch in slow for record in to_records(batch)
     ]
 
 
@@ -198,7 +202,7 @@ def test_a_bad_line_is_told_with_its_place_and_the_next_one_is_read(tmp_path: Pa
 def test_what_was_copied_from_another_system_has_keys_of_any_length(tmp_path: Path) -> None:
     """Kafka's keys become routing keys; a line with the place that it was copied from is read as it is."""
     record = Record(Message("x", "k" * 300), source="orders-0/00000000000000000000.log", offset=7)
-    found = read(LINES, written(tmp_path / "f", [line_of(record), line_of(record._replace(offset=8))]))
+    found = read(LINES, written(tmp_path / "f", [encode_line(record), encode_line(record._replace(offset=8))]))
     assert not found.bad
     assert [(each.message.routing_key, each.offset) for each in found.records] == [("k" * 300, 7), ("k" * 300, 8)]
 
@@ -238,5 +242,5 @@ def test_a_gzipped_file_torn_or_damaged_anywhere_gives_lines_of_its_beginning(
 @pytest.mark.parametrize("time", [9_100_000_000_000_000, 127_297_204_117_431_001, -30_294_875_306_477_111])
 def test_a_time_far_from_now_comes_back_to_the_microsecond(time: int, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_bytes(line_of(Record(Message("e", "k"), time)))
+    path.write_bytes(encode_line(Record(Message("e", "k"), time)))
     assert [record.time for record in read(JsonLines(), path).records] == [time]

@@ -8,7 +8,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from bindings.archive.formats.kafka_batches import CONTROL, TRANSACTION, Header, header_at, records_of
+from bindings.archive.formats.kafka_batches import CONTROL, TRANSACTION, Header, read_header, read_records
 from bindings.archive.formats.kafka_segment import KafkaSegment
 from exchange import InputError
 from tests.support.archives.kafka_files import KafkaRecord, batch, varint
@@ -87,7 +87,7 @@ def raw_batch(body: bytes) -> tuple[bytes, Header]:
     record = varint(len(body)) + body
     rest = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + record
     made = struct.pack(">qiibI", 0, len(rest) + 9, 0, 2, google_crc32c.value(rest)) + rest
-    return made, header_at(made)
+    return made, read_header(made)
 
 
 HEAD = b"\0" + varint(0) + varint(0)
@@ -114,12 +114,12 @@ HEAD = b"\0" + varint(0) + varint(0)
 def test_a_length_that_cannot_be_is_refused(body: bytes) -> None:
     made, header = raw_batch(body)
     with pytest.raises(InputError, match=r"a record|a header|a batch"):
-        records_of(made, header)
+        read_records(made, header)
 
 
 def test_so_is_a_batch_right_that_has_what_it_says() -> None:
     made, header = raw_batch(HEAD + varint(1) + b"k" + varint(-1) + varint(1) + varint(1) + b"n" + varint(-1))
-    records = records_of(made, header)
+    records = read_records(made, header)
     assert records.keys.lengths.tolist() == [1]
     assert records.header_keys.lengths.tolist() == [1]
     assert records.header_values.lengths.tolist() == [-1]

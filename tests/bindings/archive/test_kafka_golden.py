@@ -13,8 +13,8 @@ import pytest
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.kafka_segment import ABORTED, MARKER, NOT_ENDED, KafkaSegment
-from bindings.archive.inspection import inspected
-from bindings.archive.mapping import Mapping
+from bindings.archive.inspection import inspect_splits
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
 from tests.recorders import golden
@@ -22,7 +22,7 @@ from tests.recorders.kafka_log import CODECS, TOPICS
 from tests.support.archives.kafka_files import unmarked
 from tests.support.archives.reads import Read, read
 
-LITERAL = KafkaSegment(Mapping(routing_key="=k"))
+LITERAL = KafkaSegment(FieldMapping(routing_key="=k"))
 RECORDINGS = golden.names("kafka-log-")
 BEHIND_AN_OPEN_ONE = {"transactions": 2}
 """Records outside of transactions that consumers of what is committed get only once those before have ended."""
@@ -56,7 +56,7 @@ def found(record: Record) -> tuple[Any, ...]:
     return record.offset, record.time, key, value, sorted(headers.items(), key=repr)
 
 
-def all_of(folder: Path, split_bytes: int, mapping: Mapping = LITERAL.mapping) -> Read:
+def all_of(folder: Path, split_bytes: int, mapping: FieldMapping = LITERAL.mapping) -> Read:
     archive = detect(str(folder), mapping)
     assert (archive.names, archive.others) == (("Kafka segment",), ())
     parts = [read(form, path, split_bytes) for path, form in archive.files]
@@ -90,7 +90,7 @@ def test_a_topics_log_is_read_as_what_is_committed(
 @pytest.mark.parametrize("topic", [f"codec-{codec}" for codec in CODECS])
 def test_records_without_a_key_are_told(recording: dict[str, Any], logs: Path, topic: str) -> None:
     told = recording[topic]["records"]
-    result = all_of(logs / f"{topic}-0", 1000, Mapping())
+    result = all_of(logs / f"{topic}-0", 1000, FieldMapping())
     keys = [(each["offset"], bytes_of(each["key"])) for each in told]
     assert [(r.offset, r.message.routing_key.encode("utf-8", "surrogateescape")) for r in result.records] == [
         (offset, key) for offset, key in keys if key is not None
@@ -131,9 +131,9 @@ def test_a_segment_has_its_size_beforehand_and_zeros_at_the_end(logs: Path) -> N
 
 def test_segments_that_were_replaced_and_folders_that_are_no_more_are_no_archive(logs: Path) -> None:
     assert list((logs / "compacted-0").glob("*.log.deleted"))
-    before = inspected(detect(str(logs), LITERAL.mapping).plan()).records
+    before = inspect_splits(detect(str(logs), LITERAL.mapping).plan()).records
     (logs / "codec-none-0").rename(logs / f"codec-none-0.{'0a' * 16}-delete")
-    assert inspected(detect(str(logs), LITERAL.mapping).plan()).records == before - 42
+    assert inspect_splits(detect(str(logs), LITERAL.mapping).plan()).records == before - 42
 
 
 def test_splits_begin_where_the_index_says_or_where_batches_do(logs: Path) -> None:

@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.kafka_segment import KafkaSegment
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad, Skipped, Split
-from bindings.archive.record import records_of
+from bindings.archive.record import to_records
 from bridge.cli import hashstar
 from exchange.limits import BATCH_BYTES
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import FILES
 
-FORM = KafkaSegment(Mapping("=e", "=k"))
+FORM = KafkaSegment(FieldMapping("=e", "=k"))
 NAME = "00000000000000000000.log"
 LARGE = b"\xff\xff\xff\xff\x0f"
 """A block of snappy that would unpack to 4 GiB."""
@@ -60,7 +60,7 @@ def outcome(splits: Sequence[Split]) -> list[Any]:
             elif isinstance(item, Skipped):
                 found.append((item.reason, item.records))
             else:
-                found.extend((record.offset, record.message.body) for record in records_of(item))
+                found.extend((record.offset, record.message.body) for record in to_records(item))
     return found
 
 

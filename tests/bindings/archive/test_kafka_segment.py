@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.kafka_segment import KafkaSegment
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Split
 from bindings.archive.record import Record
 from bridge.interop import to_kafka
@@ -18,7 +18,7 @@ from exchange.errors import InputError
 from tests.support.archives.kafka_files import KafkaRecord, batch, facts, unmarked
 from tests.support.archives.reads import FILES, read
 
-LITERAL = KafkaSegment(Mapping(routing_key="=k"))
+LITERAL = KafkaSegment(FieldMapping(routing_key="=k"))
 
 
 def found(record: Record) -> tuple[Any, ...]:
@@ -133,11 +133,11 @@ def test_the_mapping_says_what_is_exchange_and_routing_key(path: Path) -> None:
     assert (first.message.exchange, first.message.routing_key) == ("orders.eu", "k\udcff")
     assert first.message.headers == {"rk": "c.d", "ex": "x"}
     assert [(each.offset, each.reason) for each in bad] == [(1, "a record without key, which is to be its routing key")]
-    (first,), bad = read(KafkaSegment(Mapping("header:ex", "header:rk")), path)[:2]
+    (first,), bad = read(KafkaSegment(FieldMapping("header:ex", "header:rk")), path)[:2]
     assert (first.message.exchange, first.message.routing_key) == ("x", "c.d")
     assert len(bad) == 2
     with pytest.raises(InputError, match="no place"):
-        Mapping("value")
+        FieldMapping("value")
 
 
 def test_a_tombstone_and_an_empty_value_differ_and_neither_key_nor_name_is_lost(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.kafka_batches import header_at
+from bindings.archive.formats.kafka_batches import read_header
 from exchange.field_values import type_and_value
 from tests.support.archives.containers import copied, inside
 from tests.support.archives.reads import read
@@ -59,7 +59,7 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> Iterator[tuple[str, 
 def codecs_in(segment: bytes) -> set[int]:
     """Of its batches: a producer that is kept waiting may send a first one so small that packing it gains nothing."""
     found, place = set[int](), 0
-    while place + 61 <= len(segment) and (header := header_at(segment, place)).length > 0:
+    while place + 61 <= len(segment) and (header := read_header(segment, place)).length > 0:
         found.add(header.attributes & 7)
         place += header.size
     return found

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bindings.archive.formats import parquet
 from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.reading import Bad, Bias, Split
-from bindings.archive.record import SCHEMA, Record, batch_of, records_of
+from bindings.archive.record import SCHEMA, Record, build_batch, to_records
 from exchange.field_values import Typed
 from exchange.message import Message
 from tests.support.archives.reads import FILES, RECORDS, facts, read
@@ -39,7 +39,7 @@ def test_what_is_written_is_read_again(
     folder = tmp_path_factory.mktemp("own")
     with ParquetWriter(folder, Bias.EVERYTHING, rows) as writer:
         for start in range(0, len(records), 2):
-            writer.write(batch_of(records[start : start + 2]))
+            writer.write(build_batch(records[start : start + 2]))
     found = [read(Parquet(), path, 1) for path in files(folder)]
     assert not any(each.bad for each in found)
     assert sorted(repr(facts(r)) for each in found for r in each.records) == sorted(repr(facts(r)) for r in records)
@@ -49,7 +49,7 @@ def test_days_have_folders_and_files_a_size(tmp_path: Path) -> None:
     batches = [[record(n, day) for n in range(3)] for day in (0, 1, None, 0)]
     with ParquetWriter(tmp_path, Bias.SURVIVORS, 3) as writer:
         for batch in batches:
-            writer.write(batch_of(batch))
+            writer.write(build_batch(batch))
         assert writer.rows == 12
         assert not [path for path in files(tmp_path) if path.name[0] != "." and "1970-01-02" in str(path)]
     assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == [
@@ -65,7 +65,7 @@ def test_more_days_than_files_are_open_are_written_all_the_same(tmp_path: Path) 
     records = [record(n, n % 30) for n in range(300)]
     with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
         for start in range(0, 300, 50):
-            writer.write(batch_of(records[start : start + 50]))
+            writer.write(build_batch(records[start : start + 50]))
     found = [r for path in files(tmp_path) for r in read(Parquet(), path).records]
     assert sorted(r.offset for r in found) == list(range(300))
 
@@ -73,7 +73,7 @@ def test_more_days_than_files_are_open_are_written_all_the_same(tmp_path: Path) 
 def test_an_interrupted_writer_leaves_no_half_file(tmp_path: Path) -> None:
     def interrupted() -> None:
         with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
-            writer.write(batch_of([record(1)]))
+            writer.write(build_batch([record(1)]))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -88,7 +88,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema = SCHEMA.with_metadata({parquet.FORMAT_KEY: parquet.VERSION})
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         for start in range(0, 40, 10):
-            writer.write_batch(batch_of([record(n) for n in range(start, start + 10)]))
+            writer.write_batch(build_batch([record(n) for n in range(start, start + 10)]))
     return path
 
 
@@ -107,13 +107,13 @@ def test_what_is_read_coded_says_the_same(tmp_path: Path) -> None:
         for n in range(300)
     ]
     with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
-        writer.write(batch_of(records))
+        writer.write(build_batch(records))
     (path,) = files(tmp_path)
     (batch,) = Parquet().read_coded(Split(str(path)))
     assert isinstance(batch, pa.RecordBatch)
     assert pa.types.is_dictionary(batch.column("routing_key").type)
     assert not pa.types.is_dictionary(batch.column("headers").type.item_type.field("value").type)
-    assert records_of(batch) == records_of(batch.cast(SCHEMA)) == records
+    assert to_records(batch) == to_records(batch.cast(SCHEMA)) == records
 
 
 @FILES
@@ -163,7 +163,7 @@ def test_parquet_of_others_is_read_by_the_names_of_its_columns(tmp_path: Path) -
 def test_parquet_without_exchange_is_no_archive(tmp_path: Path) -> None:
     pq.write_table(pa.table({"routing_key": ["a"]}), tmp_path / "f")
     assert not Parquet().recognises(b"PAR1", tmp_path / "f")
-    assert records_of(batch_of([])) == []
+    assert to_records(build_batch([])) == []
 
 
 def test_texts_of_others_need_be_no_utf8_and_may_have_a_nul(tmp_path: Path) -> None:

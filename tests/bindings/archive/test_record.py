@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.names import escaped, escaped_bytes, text_array, text_array_of_bytes, unescaped
-from bindings.archive.record import SCHEMA, Record, Rows, batch_of, records_of
+from bindings.archive.names import bytes_to_text_array, escape, escape_bytes, to_text_array, unescape
+from bindings.archive.record import SCHEMA, Record, Rows, build_batch, to_records
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.errors import InputError
 from exchange.field_values import Typed
@@ -22,11 +22,11 @@ from tests.support.archives.reads import FILES, NAMES, RECORDS, facts
 @FILES
 @given(st.lists(RECORDS, max_size=5))
 def test_records_come_back_with_types_and_values(records: list[Record]) -> None:
-    batch = batch_of(records)
+    batch = build_batch(records)
     batch.validate(full=True)
-    assert [facts(record) for record in records_of(batch)] == [facts(record) for record in records]
+    assert [facts(record) for record in to_records(batch)] == [facts(record) for record in records]
     for start in range(len(records)):  # a slice shares the buffers of the whole
-        assert [facts(record) for record in records_of(batch.slice(start, 2))] == [
+        assert [facts(record) for record in to_records(batch.slice(start, 2))] == [
             facts(record) for record in records[start : start + 2]
         ]
 
@@ -34,7 +34,7 @@ def test_records_come_back_with_types_and_values(records: list[Record]) -> None:
 @FILES
 @given(st.lists(RECORDS, max_size=3), st.sets(st.sampled_from(SCHEMA.names), min_size=1))
 def test_columns_that_are_not_wanted_change_nothing_in_the_others(records: list[Record], wanted: set[str]) -> None:
-    whole = batch_of(records)
+    whole = build_batch(records)
     rows = Rows("", sorted(wanted))
     for record in records:
         rows.add_record(record)
@@ -44,31 +44,31 @@ def test_columns_that_are_not_wanted_change_nothing_in_the_others(records: list[
 @FILES
 @given(RECORDS)
 def test_routing_needs_the_columns_of_keys_only(record: Record) -> None:
-    (row,) = batch_of([record]).select(["routing_key", "cc", "bcc"]).to_pylist()
-    keys = [unescaped(key) for key in (row["routing_key"], *row["cc"], *row["bcc"])]
+    (row,) = build_batch([record]).select(["routing_key", "cc", "bcc"]).to_pylist()
+    keys = [unescape(key) for key in (row["routing_key"], *row["cc"], *row["bcc"])]
     assert tuple(keys) == record.message.routing_keys()
 
 
 @FILES
 @given(NAMES)
 def test_a_name_comes_back_and_is_valid_unicode(name: str) -> None:
-    assert unescaped(escaped(name)) == name
-    escaped(name).encode()
+    assert unescape(escape(name)) == name
+    escape(name).encode()
 
 
 @FILES
 @given(NAMES, NAMES)
 def test_different_names_are_written_differently(one: str, other: str) -> None:
-    assert (escaped(one) == escaped(other)) == (one == other)
+    assert (escape(one) == escape(other)) == (one == other)
 
 
 @FILES
 @given(st.lists(st.none() | st.binary(max_size=4), max_size=4))
 def test_a_column_of_bytes_is_written_as_each_of_them(items: list[bytes | None]) -> None:
     column = pa.array([b"x", *items], pa.binary()).slice(1)
-    assert text_array_of_bytes(column).to_pylist() == [None if item is None else escaped_bytes(item) for item in items]
+    assert bytes_to_text_array(column).to_pylist() == [None if item is None else escape_bytes(item) for item in items]
     texts = [None if item is None else item.decode("utf-8", "surrogateescape") for item in items]
-    assert text_array(texts).to_pylist() == text_array_of_bytes(column).to_pylist()
+    assert to_text_array(texts).to_pylist() == bytes_to_text_array(column).to_pylist()
 
 
 WORDS = st.lists(st.sampled_from([b"a", b"", b"\xff", b"\0", b"\xc3", b"\xa4", b"\xc3\xa4"]), max_size=4)
@@ -85,7 +85,7 @@ def test_a_written_pattern_matches_the_written_keys_that_it_matches_unwritten(
         parts = [Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", binding)]
         return len(Router(Topology(*parts)).route(Message("x", key)).queues)
 
-    assert routed(escaped(key), escaped(binding)) == routed(key, binding)
+    assert routed(escape(key), escape(binding)) == routed(key, binding)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_no_broker_takes_is_no_record_and_leaves_none_behind(
     with pytest.raises(InputError):
         rows.add(message)
     rows.add(Message("x", "c", {"h": 4}, {"p": 5}))
-    assert [(r.message.routing_key, r.message.headers, r.message.properties) for r in records_of(rows.batch())] == [
+    assert [(r.message.routing_key, r.message.headers, r.message.properties) for r in to_records(rows.batch())] == [
         ("a", {"h": 1}, {"p": Typed("long", 2).value}),
         ("c", {"h": 4}, {"p": 5}),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.record import Record
 from bindings.archive.rocketmq.log import OWN_TOPICS, SYSTEM, RocketmqLog
 from tests.recorders import golden
@@ -20,7 +20,7 @@ from tests.recorders.rocketmq_log import FILE_BYTES, sends
 from tests.support.archives.reads import Read, read
 from tests.support.archives.rocketmq_files import recorded_store
 
-LOG = RocketmqLog(Mapping(routing_key="=k"))
+LOG = RocketmqLog(FieldMapping(routing_key="=k"))
 RECORDINGS = golden.names("rocketmq-log-")
 
 
@@ -108,7 +108,7 @@ def test_the_mapping_takes_tags_keys_and_properties(recording: dict[str, Any], l
         each for each in recording["held"] if each["topic"] == "orders" and each["place"] < FILE_BYTES
     ]  # fmt: skip
     for place, name in (("tag", "TAGS"), ("key", "KEYS"), ("header:größe", "größe")):
-        keys = [record.message.routing_key for record in read(RocketmqLog(Mapping("topic", place)), path).records]
+        keys = [record.message.routing_key for record in read(RocketmqLog(FieldMapping("topic", place)), path).records]
         values = [each["properties"][name] for each in held if name in each["properties"]]
         expected = [value.partition(" ")[0] for value in values] if place == "key" else values
         assert keys[: len(expected)] == expected

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.index import index_file, key_hash
+from bindings.archive.rocketmq.index import hash_key, open_index
 from exchange.errors import InputError
 from exchange.partition.hashing.java import string_hash
 from tests.support.archives.reads import FILES
@@ -41,7 +41,7 @@ def test_a_key_leads_to_all_that_have_its_hash_the_last_first(
     """How many slots there are is found out, too."""
     made = entries(told)
     path.write_bytes(index(slots, len(made) + 1 + room, made))
-    file = index_file(str(path))
+    file = open_index(str(path))
     assert (file.slots, file.units) == (slots, len(made))
     assert file.units_of()["place"].tolist() == [place for _, place, _ in made]
     for key in {key for key, _ in told}:
@@ -53,7 +53,7 @@ def test_the_number_of_slots_is_found_out_where_it_is_unusual_too(path: Path) ->
     made = entries([(f"k{n}", 7) for n in range(40)])
     for slots, units in ((10, 41), (10, 60), (5000, 20000), (1, 41), (3, 500), (1000, 41), (64, 256)):
         path.write_bytes(index(slots, units, made))
-        file = index_file(str(path))
+        file = open_index(str(path))
         assert file.slots == slots
         assert list(file.places("t", "k7")) == [7 * 8]
         assert list(file.places("u", "k7")) == []
@@ -68,7 +68,7 @@ def test_a_file_cut_off_anywhere_is_refused_or_tells_what_is_not_there(
     whole = index(slots, len(made) + 1, made)
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     with pytest.raises(InputError, match="no file of an index"):
-        index_file(str(path))
+        open_index(str(path))
 
 
 @FILES
@@ -83,7 +83,7 @@ def test_damage_leads_nowhere_and_never_round_in_a_circle(
             data[at] = byte
     path.write_bytes(data)
     try:
-        file = index_file(str(path))
+        file = open_index(str(path))
     except InputError:
         return
     for key, _ in told:
@@ -97,7 +97,7 @@ def test_a_number_that_is_too_high_is_told(path: Path) -> None:
     data = bytearray(index(1, 1300, made))
     data[40 + 4 + 1100 * 20 + 16 : 40 + 4 + 1101 * 20] = (1200).to_bytes(4, "big")  # before the 1100th
     path.write_bytes(data)
-    found = list(index_file(str(path)).places("t", "a"))
+    found = list(open_index(str(path)).places("t", "a"))
     assert found[:-1] == list(range(1200, 1099, -1))
     assert isinstance(found[-1], Bad)
 
@@ -107,18 +107,18 @@ def test_an_index_that_is_written_to_is_read_as_far_as_it_goes(path: Path) -> No
     made = entries([("a", 1), ("b", 1), ("a", 1), ("c", 1), ("b", 1)])
     before, after = index(5, 20, made[:2]), index(5, 20, made)
     path.write_bytes(before[:40] + after[40:])
-    file = index_file(str(path))
+    file = open_index(str(path))
     assert (file.slots, file.units) == (5, 2)
     assert [list(file.places("t", key)) for key in "abc"] == [[3, 1], [5, 2], [4]]
 
 
 def test_an_index_without_keys_finds_nothing(path: Path) -> None:
     path.write_bytes(index(16, 64, []))
-    assert list(index_file(str(path)).places("t", "a")) == []
+    assert list(open_index(str(path)).places("t", "a")) == []
 
 
 def test_a_hash_is_at_least_0_and_0_of_the_least_int() -> None:
     assert string_hash("t#ahcthpd\u1ad5") == -(2**31)
-    assert key_hash("t", "ahcthpd\u1ad5") == 0
-    assert key_hash("t", "Aa") == key_hash("t", "BB") == abs(string_hash("t#Aa"))
-    assert all(key_hash("t", str(n)) >= 0 for n in range(100))
+    assert hash_key("t", "ahcthpd\u1ad5") == 0
+    assert hash_key("t", "Aa") == hash_key("t", "BB") == abs(string_hash("t#Aa"))
+    assert all(hash_key("t", str(n)) >= 0 for n in range(100))

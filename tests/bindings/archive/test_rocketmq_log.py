@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.record import Record
 from bindings.archive.rocketmq.log import RocketmqLog
 from tests.support.archives.reads import FILES, read
 from tests.support.archives.rocketmq_files import blank, message, part
 
-LOG = RocketmqLog(Mapping(routing_key="=k"))
+LOG = RocketmqLog(FieldMapping(routing_key="=k"))
 BASE = 1 << 30
 
 TEXT = st.text("aäZ0.\udcff", max_size=4)
@@ -115,7 +115,7 @@ def test_bodies_are_unpacked_and_what_is_rocketmqs_own_is_skipped(path: Path) ->
     parts.append(message(place, "b", {}, b"body"))
     parts.append(message(place + len(parts[-1]), "b", {"TAGS": "t"}, b"junk", flag=0x101))
     path.write_bytes(b"".join(parts))
-    result = read(RocketmqLog(Mapping("tag", "key")), path)
+    result = read(RocketmqLog(FieldMapping("tag", "key")), path)
     (record,) = result.records
     assert (record.message.exchange, record.message.routing_key) == ("t", "k1")
     assert record.message.headers == {"KEYS": "k1 k2", "TAGS": "t", "own": "1"}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import numbered
-from bindings.archive.rocketmq.queue import ConsumeQueue, tag_code
+from bindings.archive.rocketmq.commit import list_numbered
+from bindings.archive.rocketmq.queue import ConsumeQueue, encode_tag
 from tests.support.archives.reads import FILES
 from tests.support.archives.rocketmq_files import batch_unit, unit
 
@@ -35,7 +35,7 @@ def written(folder: Path, data: bytes, file_bytes: int, base: int = 0) -> None:
 
 
 def read(folder: Path, *, batches: bool = False, extension: Path | None = None) -> tuple[list[Any], list[Bad]]:
-    queue = ConsumeQueue("t", 0, numbered(folder), () if extension is None else numbered(extension), batches)
+    queue = ConsumeQueue("t", 0, list_numbered(folder), () if extension is None else list_numbered(extension), batches)
     units: list[Any] = []
     bad: list[Bad] = []
     for item in queue.read():
@@ -122,4 +122,11 @@ def test_anything_at_all_is_read_without_an_exception(folder: Path, junk: bytes,
 
 
 def test_the_code_of_a_tag_is_javas_hash() -> None:
-    assert [tag_code(tag) for tag in (None, "", "a", "AaBB", "BBAa", "größe")] == [0, 0, 97, 2031744, 2031744, 98762257]
+    assert [encode_tag(tag) for tag in (None, "", "a", "AaBB", "BBAa", "größe")] == [
+        0,
+        0,
+        97,
+        2031744,
+        2031744,
+        98762257,
+    ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.rocketmq.commit import Stored
-from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import StoreInspection, TopicKind, inspect_store
 from bindings.archive.rocketmq.store import is_store, open_store
 from bindings.audit.spark.growth import Growth
@@ -68,7 +68,7 @@ def test_what_was_deleted_with_its_file_is_not_bad(tmp_path: Path) -> None:
     assert not found.problems.bad
     assert offsets(found) == {"a/0": (1, 3, 2), "a/1": (1, 1, 0), "b/0": (0, 2, 2)}
     assert sum(queue.deleted for topic in found.topics for queue in topic.queues) == 2
-    assert with_key(open_store(str(tmp_path)), "k1").deleted == 2
+    assert find_by_key(open_store(str(tmp_path)), "k1").deleted == 2
 
 
 def put(path: Path, at: int, data: bytes) -> None:
@@ -180,18 +180,18 @@ def test_light_queues_share_the_messages_of_others(tmp_path: Path) -> None:
 def test_a_key_finds_its_messages_and_passes_over_others_of_its_hash(tmp_path: Path) -> None:
     places = store(tmp_path, SENT)
     opened = open_store(str(tmp_path))
-    assert [each.place for each in with_key(opened, "k1").messages] == [places[0], places[1]]
-    assert [each.place for each in with_key(opened, "k1", None, 1001).messages] == [places[1]]
-    assert [each.place for each in with_key(opened, "k1", None, 0, 1000).messages] == [places[0]]
-    assert [each.place for each in with_key(opened, "U1").messages] == [places[0]]
-    of_b = with_key(opened, "BB", ("b",))
+    assert [each.place for each in find_by_key(opened, "k1").messages] == [places[0], places[1]]
+    assert [each.place for each in find_by_key(opened, "k1", None, 1001).messages] == [places[1]]
+    assert [each.place for each in find_by_key(opened, "k1", None, 0, 1000).messages] == [places[0]]
+    assert [each.place for each in find_by_key(opened, "U1").messages] == [places[0]]
+    of_b = find_by_key(opened, "BB", ("b",))
     assert ([each.place for each in of_b.messages], of_b.others) == ([places[4]], 1)
-    assert with_key(opened, "none") == ((), 0, 0, ())
+    assert find_by_key(opened, "none") == ((), 0, 0, ())
     (found,) = of_b.messages
     assert [part.body for part in found.parts()] == [b"body"]
-    assert with_id(opened, found.message_id.lower()).messages == (found,)
-    assert [each.place for each in with_id(opened, "U1").messages] == [places[0]]
-    assert with_id(opened, "0" * 32).messages == ()
+    assert find_by_id(opened, found.message_id.lower()).messages == (found,)
+    assert [each.place for each in find_by_id(opened, "U1").messages] == [places[0]]
+    assert find_by_id(opened, "0" * 32).messages == ()
 
 
 def test_what_the_index_names_and_is_not_there_is_told(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_what_the_index_names_and_is_not_there_is_told(tmp_path: Path) -> None:
     log = tmp_path / "commitlog" / f"{0:020}"
     log.write_bytes(log.read_bytes()[: places[4]])
     opened = open_store(str(tmp_path))
-    assert [each.offset for each in with_key(opened, "BB", ("b",)).problems] == [places[4]]
+    assert [each.offset for each in find_by_key(opened, "BB", ("b",)).problems] == [places[4]]
     assert inspect_store(opened).problems.bad["a unit of the index that points at no message"] == 1
 
 
@@ -245,7 +245,7 @@ def test_a_store_with_parts_missing_is_read_as_far_as_it_goes(tmp_path: Path) ->
         ("consumerOffset.json", "not what a broker writes"), ("topics.json", "cannot be read"),
     ]  # fmt: skip
     assert offsets(inspect_store(opened)) == WHOLE
-    assert len(with_key(opened, "k1").messages) == 2
+    assert len(find_by_key(opened, "k1").messages) == 2
 
 
 def test_a_young_store_misses_nothing(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_message_of_ipv6_tells_where_it_is(tmp_path: Path) -> None:
     assert isinstance(found, Stored)
     assert found.stored_host == "[7f7f:7f7f:7f7f:7f7f:7f7f:7f7f:7f7f:7f7f]:9"
     assert len(found.message_id) == 56
-    assert with_id(open_store(str(tmp_path)), found.message_id).messages == (found,)
+    assert find_by_id(open_store(str(tmp_path)), found.message_id).messages == (found,)
 
 
 def test_of_a_store_that_is_followed_the_log_is_taken(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, Stored
-from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import TopicKind, inspect_store
-from bindings.archive.rocketmq.queue import LAST_ADDRESS, Units, tag_code
+from bindings.archive.rocketmq.queue import LAST_ADDRESS, Units, encode_tag
 from bindings.archive.rocketmq.store import Store, open_store
 from bindings.commands.archive import archive_command
 from tests.recorders import golden
@@ -84,7 +84,7 @@ def test_units_lead_to_the_messages_with_their_offsets_tags_and_sizes(store: Sto
                     message = held[queue.topic, queue.queue, at]
                     assert (message["place"], message["stored size"]) == (place, size) or count > 1
                     if queue.topic != "SCHEDULE_TOPIC_XXXX":
-                        assert code == tag_code(message["properties"].get("TAGS")) or count > 1
+                        assert code == encode_tag(message["properties"].get("TAGS")) or count > 1
                     seen += 1
     assert seen == len(held)
 
@@ -100,15 +100,15 @@ def test_keys_find_the_messages_that_the_broker_found(store: Store, recording: d
     asked = [told for told in recording["answered"] if "key" in told]
     assert {each["key"] for each in asked} >= set(COLLIDING)
     for told in asked:
-        found = with_key(store, told["key"], (told["topic"],))
+        found = find_by_key(store, told["key"], (told["topic"],))
         assert not found.problems
         assert sorted(message.message_id for message in found.messages) == sorted(told["ids"])
-    assert with_key(store, "AaAa", ("alike",)).others == 10
+    assert find_by_key(store, "AaAa", ("alike",)).others == 10
 
 
 def test_every_message_is_found_by_both_its_ids(store: Store, recording: dict[str, Any]) -> None:
     for held in recording["held"]:
-        (message,) = with_id(store, held["id"]).messages
+        (message,) = find_by_id(store, held["id"]).messages
         told = held["topic"], held["queue"], held["place"], held["born"], held["stored"]
         assert (message.topic, message.queue, message.place, message.born, message.stored) == told
         assert f"/{message.born_host}" == held["born host"]
@@ -118,7 +118,7 @@ def test_every_message_is_found_by_both_its_ids(store: Store, recording: dict[st
             is_the_brokers = message.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC"
             assert (message.unique_id is None) == is_the_brokers
             if message.unique_id is not None:
-                assert message in with_id(store, message.unique_id, (message.topic,)).messages
+                assert message in find_by_id(store, message.unique_id, (message.topic,)).messages
 
 
 def test_what_is_delayed_still_waits(store: Store, recording: dict[str, Any]) -> None:

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.rocketmq.commit import Stored
-from bindings.archive.rocketmq.find import with_id, with_key
+from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import NOT_YET, StoreInspection, inspect_store
 from bindings.archive.rocketmq.store import Store, open_store
 from bridge.rocketmq.producer.producer import Producer
@@ -109,7 +109,7 @@ def all_are_there(store: Store, sent: Sent) -> list[Stored]:
     """Each message that was confirmed, found by the id that the broker gave it, with all that was sent."""
     found = []
     for each, result in sent:
-        (stored,) = with_id(store, result.offset_message_id).messages
+        (stored,) = find_by_id(store, result.offset_message_id).messages
         assert (stored.topic, stored.queue, stored.offset) == (
             each.topic, result.queue.queue_id, result.queue_offset,
         )  # fmt: skip
@@ -160,7 +160,7 @@ def test_files_tell_what_the_broker_answers(rocketmq_servers: list[Server], tmp_
             for key in ("key7", "Aa9"):
                 answer = await ask(RequestCode.QUERY_MESSAGE, topic="files", key=key, maxNum="64", **times)
                 answered = sorted(map(told, stored_messages(answer.body, "broker")), key=str)
-                matches = with_key(store, key, ("files",))
+                matches = find_by_key(store, key, ("files",))
                 assert sorted(map(told, matches.messages), key=str) == answered
                 assert len(answered) == (3 if key == "key7" else 1)
 
@@ -208,7 +208,7 @@ def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server],
     for server in rocketmq_servers:
         sent = Counter(name for told in told_by_java(server) for name in told["id"].split(","))
         log = containers.copied(server, f"{DATA}/commitlog", tmp_path)
-        archive = detect(str(log.rename(tmp_path / server.version)), Mapping("topic", "=k"))
+        archive = detect(str(log.rename(tmp_path / server.version)), FieldMapping("topic", "=k"))
         assert (archive.names, archive.others) == (("RocketMQ commit log",), ())
         results = [read(form, path, 1 << 20) for path, form in archive.files]
         assert not [bad for result in results for bad in result.bad]

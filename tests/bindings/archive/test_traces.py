@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats.connect import Connect
-from bindings.archive.formats.firehose import unwrapped
+from bindings.archive.formats.firehose import unwrap
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.queue_dump import QueueDump
 from bindings.archive.formats.rabtap import Rabtap
 from bindings.archive.formats.tracing import TracingJson, TracingText
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.record import Record
 from exchange.erlang_parser import Atom, parse
 from exchange.errors import InputError
@@ -175,7 +175,7 @@ def test_a_firehose_capture_in_json_lines_is_unwrapped(tmp_path: Path) -> None:
     assert [facts(r) for r in result.records] == [facts(Record(MESSAGE, TIME, "/", 5, True, ("q1",), str(path), 0))]
     assert (len(result.bad), list(result.skipped.values())) == (1, [1])
     with pytest.raises(InputError):
-        unwrapped(Message("amq.rabbitmq.trace", "publish.x", {"exchange_name": 1}))
+        unwrap(Message("amq.rabbitmq.trace", "publish.x", {"exchange_name": 1}))
 
 
 RABTAP: dict[str, Any] = {
@@ -241,7 +241,7 @@ def test_connect_pairs_values_with_keys_and_headers(tmp_path: Path) -> None:
     assert [(bad.offset, bad.reason) for bad in result.bad] == [
         (12, "the file of keys has fewer records than that of values")
     ]
-    by_header = read(Connect(Mapping(routing_key="header:rk")), path)
+    by_header = read(Connect(FieldMapping(routing_key="header:rk")), path)
     assert [r.message.routing_key for r in by_header.records] == ["a.b"]
 
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.json_lines import line_of
-from bindings.archive.inspection import inspected
-from bindings.archive.mapping import Mapping
+from bindings.archive.formats.json_lines import encode_line
+from bindings.archive.inspection import inspect_splits
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Format
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bridge.cli import hashstar
 from exchange.errors import InputError
 from exchange.message import Message
@@ -26,7 +26,7 @@ from tests.support.archives import rocketmq_files
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 
-PLACES = Mapping("=x", "=k")
+PLACES = FieldMapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)
 CONTENTS = {
     "00000000000000000000.log": batch(0, [KafkaRecord(0, key=b"k")]),
@@ -36,7 +36,7 @@ CONTENTS = {
     "rabtap-1.json": json.dumps(RABTAP).encode(),
     "msg-0000-headers+properties.json": b'{"properties": {"routing_key": "k"}, "headers": {}}',
     "orders+3+0000000010.json": b'{"v": 1}\n',
-    "lines.jsonl": line_of(RECORD),
+    "lines.jsonl": encode_line(RECORD),
 }
 """A file of each format but Parquet, with one record."""
 
@@ -49,7 +49,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if name in CONTENTS:
         path.write_bytes(CONTENTS[name])
     else:
-        pq.write_table(pa.Table.from_batches([batch_of([RECORD])]), path)
+        pq.write_table(pa.Table.from_batches([build_batch([RECORD])]), path)
     return path
 
 
@@ -111,7 +111,7 @@ def test_a_folder_may_hold_files_of_all_formats(tmp_path: Path) -> None:
     archive = detect(str(tmp_path), PLACES)
     assert len(archive.names) == len(CONTENTS)
     assert [Path(other).name for other in archive.others] == ["notes"]
-    assert inspected(archive.plan()).records == len(CONTENTS)
+    assert inspect_splits(archive.plan()).records == len(CONTENTS)
 
 
 def test_a_file_that_cannot_be_opened_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_a_path_without_any_archive_is_bad_input_and_junk_among_archives_a_bad_r
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "junk").write_text("junk")
     (tmp_path / "junk").write_text("junk")
-    (tmp_path / "mixed/lines.jsonl").write_bytes(line_of(RECORD))
+    (tmp_path / "mixed/lines.jsonl").write_bytes(encode_line(RECORD))
 
     def code(*arguments: str) -> int:
         return CliRunner().invoke(hashstar, arguments).exit_code

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive import fields as archive_fields
-from bindings.archive.fields import value_of, wrong_rows
+from bindings.archive.fields import decode_field, find_wrong_rows
 from exchange.errors import InputError
 
 TYPES = st.sampled_from(["longstr", "longstr", "long", "timestamp", "double", "bool", "array", "none", None])
@@ -37,10 +37,10 @@ def test_rows_are_wrong_where_one_of_their_values_is(
     for n, row in enumerate(rows[start:]):
         for kind, value in row or ():
             try:
-                value_of(kind, value)  # type: ignore[arg-type]
+                decode_field(kind, value)  # type: ignore[arg-type]
             except InputError as error:
                 expected[n] = str(error)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive_fields, "FLAGS", flags)
-        found = wrong_rows(array)
+        found = find_wrong_rows(array)
     assert found.keys() == expected.keys()

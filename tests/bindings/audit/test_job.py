@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.audit import planning, tasks
 from bindings.audit.account import Account
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
@@ -207,7 +207,7 @@ def test_a_failure_leaves_nothing_to_the_next_task(tmp_path: Path) -> None:
     order = tasks.order_of([COVERAGE], Selection())
     (task,) = planning.planned(detect(str(tmp_path)), 1)
     with suppress(ZeroDivisionError), tasks.counting(order) as counters:
-        counters[0].add(batch_of([Record(Message("amq.topic", "a"))]))
+        counters[0].add(build_batch([Record(Message("amq.topic", "a"))]))
         raise ZeroDivisionError
     for _ in range(2):
         assert tasks.perform([task], order).values[0].messages == 1

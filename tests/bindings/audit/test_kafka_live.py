@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad
-from bindings.archive.record import SCHEMA, Record, records_of
+from bindings.archive.record import SCHEMA, Record, to_records
 from bindings.audit.spark.kafka import Topic, read, run_on_topic, topic_at
 from bindings.audit.spark.streaming import follow
 from exchange import InputError, Message
@@ -184,7 +184,7 @@ def test_rows_of_the_connector_are_records_as_in_a_segment(start: int) -> None:
     ).slice(start)
     items = list(read(batch, SCHEMA.names))
     bad = [item for item in items if isinstance(item, Bad)]
-    records = [record for item in items if isinstance(item, pa.RecordBatch) for record in records_of(item)]
+    records = [record for item in items if isinstance(item, pa.RecordBatch) for record in to_records(item)]
     tombstone = {"x-kafka-topic": "orders", "x-kafka-key": "", "x-kafka-tombstone": True}
     expected = [
         Record(Message("orders", "a.b", {"x": "2"}, {}, b"body"), 0, None, 4, source="kafka:orders-0", offset=0),
@@ -197,7 +197,7 @@ def test_rows_of_the_connector_are_records_as_in_a_segment(start: int) -> None:
 
 def test_a_header_can_be_the_exchange_and_is_read_without_the_others() -> None:
     batch = rows({"key": b"k", "headers": [header("e", b"orders")]}, {"key": b"k"})
-    bad, records = read(batch, ["exchange", "routing_key"], Mapping("header:e"))
+    bad, records = read(batch, ["exchange", "routing_key"], FieldMapping("header:e"))
     assert isinstance(bad, Bad)
     assert isinstance(records, pa.RecordBatch)
     assert records.to_pylist() == [{"exchange": "orders", "routing_key": "k"}]

@@ -14,7 +14,7 @@ from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.inspection import OTHER, REASONS, SAMPLES
 from bindings.archive.reading import Bad, Split
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.audit import planning
 from bindings.audit.account import Account, Accounting
 from bindings.audit.planning import File, planned, splits_of, tasks_of
@@ -84,7 +84,7 @@ def test_a_selection_takes_what_it_says(
     rows: list[tuple[int | None, str | None]], vhost: str | None, since: int | None, until: int | None
 ) -> None:
     selection = Selection(vhost, since, until)
-    batch = batch_of([Record(Message("x", str(n)), time, name) for n, (time, name) in enumerate(rows)])
+    batch = build_batch([Record(Message("x", str(n)), time, name) for n, (time, name) in enumerate(rows)])
     expected, left_out = [], dict.fromkeys((OTHER_VHOST, UNTIMED, OUTSIDE), 0)
     for number, (time, name) in enumerate(rows):
         if vhost is not None and name not in (None, vhost):
@@ -105,7 +105,7 @@ def account_of(rng: Random) -> Account:
     made = Accounting()
     records = [Record(Message("x", "a"), rng.choice((None, rng.randrange(99)))) for _ in range(rng.randrange(4))]
     if records:
-        made.add(batch_of(records))
+        made.add(build_batch(records))
     for _ in range(rng.randrange(6)):
         made.skip(rng.choice("ab"), rng.randrange(1, 3))
         made.add_bad(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x"))

@@ -14,9 +14,9 @@ from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.formats.parquet import Parquet, ParquetWriter
-from bindings.archive.mapping import Mapping
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bias, Split
-from bindings.archive.record import SCHEMA, Record, batch_of
+from bindings.archive.record import SCHEMA, Record, build_batch
 from bindings.audit.spark.pruning import Wanted, pruned
 from exchange import Message
 from exchange.field_values import Typed
@@ -45,7 +45,7 @@ def source(spark: SparkSession, **options: str) -> Any:
 def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("parquet")
     with ParquetWriter(folder, Bias.EVERYTHING) as writer:
-        writer.write(batch_of(RECORDS))
+        writer.write(build_batch(RECORDS))
     return folder
 
 
@@ -144,9 +144,9 @@ def test_topics_that_are_not_wanted_are_left_out() -> None:
     ):  # fmt: skip
         assert pruned(form(), path, [Split(path)], wanted) == [Split(path)]
         assert pruned(form(), others, [Split(others)], wanted) == []
-        assert pruned(form(Mapping("header:x")), others, [Split(others)], wanted) == [Split(others)]
-        assert pruned(form(Mapping("=orders")), others, [Split(others)], wanted) == [Split(others)]
-        assert pruned(form(Mapping("=bills")), path, [Split(path)], wanted) == []
+        assert pruned(form(FieldMapping("header:x")), others, [Split(others)], wanted) == [Split(others)]
+        assert pruned(form(FieldMapping("=orders")), others, [Split(others)], wanted) == [Split(others)]
+        assert pruned(form(FieldMapping("=bills")), path, [Split(path)], wanted) == []
     assert pruned(Parquet(), "/nowhere", [Split("/nowhere")], wanted) == [Split("/nowhere")]
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.arrays import keys
 from bindings.counts.columnar.arrays.table import IntTable
 from bindings.counts.columnar.classes import automaton
@@ -112,10 +112,10 @@ def test_the_class_of_a_row_is_what_the_router_explains(seed: int, profile: Prof
     classifier = Classifier(topology, states=states)
     found = []
     for start in range(0, len(messages), chunk):
-        batch = batch_of([Record(message) for message in messages[start : start + chunk]])
+        batch = build_batch([Record(message) for message in messages[start : start + chunk]])
         found += [classifier.outcomes[number] for number in classifier.classify(batch).classes.tolist()]
     assert found == wanted
-    whole = classifier.classify(batch_of([Record(message) for message in messages])).classes.tolist()
+    whole = classifier.classify(build_batch([Record(message) for message in messages])).classes.tolist()
     assert [classifier.outcomes[number] for number in whole] == wanted
 
 
@@ -125,7 +125,7 @@ def test_the_columns_it_asks_for_are_enough(seed: int, profile: Profile) -> None
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
     classifier = Classifier(topology)
-    batch = batch_of([Record(message) for message in messages_for(rng, topology, 25)])
+    batch = build_batch([Record(message) for message in messages_for(rng, topology, 25)])
     part = batch.select(list(classifier.columns))
     first, second = classifier.classify(batch).classes, Classifier(topology).classify(part).classes
     assert first.tolist() == second.tolist()
@@ -155,7 +155,7 @@ def compare_topics(seed: int, states: int) -> None:
     texts = [
         topologies.words(rng, ("a", "b", "", "c", "*", "abcdefgh", "abcdefghi", "abcdefghijkl")) for _ in range(60)
     ]
-    batch = batch_of([Record(Message(rng.choice("tud"), key)) for key in texts]).slice(7)
+    batch = build_batch([Record(Message(rng.choice("tud"), key)) for key in texts]).slice(7)
     classifier = Classifier(topology, states=states)
     explorer = Explorer(topology)
     found = [classifier.outcomes[number] for number in classifier.classify(batch).classes.tolist()]
@@ -219,7 +219,7 @@ def test_patterns_that_blow_up_an_automaton_do_not_take_more_states_than_allowed
     classifier = Classifier(topology, states=500)
     rng = Random(5)
     keys = [".".join(f"w{rng.randrange(18)}" for _ in range(8)) for _ in range(3000)]
-    found = classifier.classify(batch_of([Record(Message("amq.topic", key)) for key in keys])).classes
+    found = classifier.classify(build_batch([Record(Message("amq.topic", key)) for key in keys])).classes
     assert classifier.states <= 500
     explorer = Explorer(topology)
     for number, key in zip(found.tolist()[:300], keys, strict=False):
@@ -233,7 +233,7 @@ def test_literal_bindings_take_no_states() -> None:
     numbers, verbs = range(19_990, 20_010), {"amq.direct": "created", "amq.topic": "paid"}
     asked = list(itertools.product(verbs, numbers, ["created", "paid"]))
     messages = [Message(name, f"device.{number}.{verb}") for name, number, verb in asked]
-    classes = classifier.classify(batch_of([Record(message) for message in messages])).classes
+    classes = classifier.classify(build_batch([Record(message) for message in messages])).classes
     found = [classifier.outcomes[number].queues for number in classes.tolist()]
     assert list(map(bool, found)) == [number < 20_000 and verbs[name] == verb for name, number, verb in asked]
     assert classifier.states <= 1
@@ -241,7 +241,7 @@ def test_literal_bindings_take_no_states() -> None:
 
 def test_two_exchanges_with_the_same_name_in_a_dictionary_column_are_one() -> None:
     topology = Topology((), [Queue("q")], [Binding.to_queue("amq.topic", "q", "a.#")])
-    batch = batch_of([Record(Message("amq.topic", "a.b")), Record(Message("amq.fanout", "a.b"))])
+    batch = build_batch([Record(Message("amq.topic", "a.b")), Record(Message("amq.fanout", "a.b"))])
     encoded = batch.set_column(2, "exchange", batch.column("exchange").dictionary_encode())
     classifier = Classifier(topology)
     assert [classifier.outcomes[n].queues for n in classifier.classify(encoded).classes.tolist()] == [("q",), ()]
@@ -259,7 +259,7 @@ def test_a_shape_keeps_the_words_that_bindings_name() -> None:
     assert classifier.shape("order.4711.created") == ("order", None, "created")
     assert classifier.shape("") == ()
     keys = ["order.1.created", "order.2.created", "order.1.paid", "order.1", "order", "order.q.created"]
-    shapes = classifier.classify(batch_of([Record(Message("amq.topic", key)) for key in keys])).shapes.tolist()
+    shapes = classifier.classify(build_batch([Record(Message("amq.topic", key)) for key in keys])).shapes.tolist()
     assert shapes[0] == shapes[1]
     assert len(set(shapes)) == 5
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.names import escaped
-from bindings.archive.record import Record, batch_of
+from bindings.archive.names import escape
+from bindings.archive.record import Record, build_batch
 from bindings.counts.changes import Changes, changes, summary
 from bindings.counts.columnar import comparing
 from bindings.counts.columnar.comparing import Comparer
@@ -99,7 +99,7 @@ def records_for(rng: Random, topology: Topology, number: int, *, placed: bool = 
 
 def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) -> Comparison:
     for start in range(0, len(records), chunk):
-        comparer.add(batch_of(records[start : start + chunk]))
+        comparer.add(build_batch(records[start : start + chunk]))
     return comparer.result()
 
 
@@ -109,7 +109,7 @@ def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]
     total = Comparison(fingerprint(before), fingerprint(after))
     for message, time, *_ in records:
         pair = (first.outcome(message), second.outcome(message))
-        key = registers_of([hash_of(escaped(message.routing_key).encode())])
+        key = registers_of([hash_of(escape(message.routing_key).encode())])
         change = change_of(*pair)
         facts = {} if change is None else {change: ChangeFacts(1, time, time, key)}
         moves = {}
@@ -143,7 +143,7 @@ def test_a_comparison_of_batches_is_the_one_message_by_message(
     words = {word for topology in (before, after) for word in named_words(topology)}
     for change, facts in found.changes.items():
         its = [r for r in records if change_of(first.outcome(r.message), second.outcome(r.message)) == change]
-        keys = sorted({hash_of(escaped(record.message.routing_key).encode()) for record in its})
+        keys = sorted({hash_of(escape(record.message.routing_key).encode()) for record in its})
         assert [witness.hash for witness in facts.witnesses] == keys[:MOST]
         for witness in facts.witnesses:
             assert change_of(first.outcome(witness.message), second.outcome(witness.message)) == change
@@ -287,7 +287,7 @@ def test_messages_that_were_counted_first_have_the_same_comparison(seed: int) ->
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, before, 20)]
     comparer = Comparer(before, after)
     assert comparer.by_key
-    comparer.add(counted_first(batch_of(made)))
+    comparer.add(counted_first(build_batch(made)))
     found, wanted = comparer.result(), slow_comparison(before, after, made)
     assert bare(found) == wanted
     assert all(facts.witnesses for facts in found.changes.values())

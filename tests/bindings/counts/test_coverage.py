@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.coverage import (
     Coverage,
@@ -38,7 +38,7 @@ CERTAIN = topologies.Kinds(
 def tally_for(topology: Topology, messages: list[Message], times: list[int] | None = None) -> Tally:
     counter = Counter(topology)
     records = [Record(message, times[n] if times else None) for n, message in enumerate(messages)]
-    counter.add(batch_of(records))
+    counter.add(build_batch(records))
     return counter.result()
 
 

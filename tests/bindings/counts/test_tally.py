@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.names import escaped
-from bindings.archive.record import Record, batch_of, records_of
+from bindings.archive.names import escape
+from bindings.archive.record import Record, build_batch, to_records
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.classes import key_groups as addresses
@@ -62,7 +62,7 @@ def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
     total = Tally(fingerprint(topology))
     for message, time, *_ in records:
         outcome = explorer.outcome(message)
-        value = hash_of(escaped(message.routing_key).encode())
+        value = hash_of(escape(message.routing_key).encode())
         facts = Facts(1, time, time, registers_of([value]), sampled([(value, message.routing_key)]))
         timeline = SlotCounts()
         if time is not None:
@@ -78,7 +78,7 @@ def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
 
 def tally_in_parts(counter: Counter, records: Sequence[Record], chunk: int) -> Tally:
     for start in range(0, len(records), chunk):
-        counter.add(batch_of(records[start : start + chunk]))
+        counter.add(build_batch(records[start : start + chunk]))
     return counter.result()
 
 
@@ -186,7 +186,7 @@ def test_messages_are_counted_by_partition(by: str) -> None:
     records = list(map(Record, messages))
     counter = Counter(topology)
     assert counter.by_key == (by in ("routing_key", "word 2", "word -1"))
-    counter.add(batch_of(records).select(list(counter.columns)))
+    counter.add(build_batch(records).select(list(counter.columns)))
     tally = counter.result()
     assert tally.exact() == slow_tally(topology, records)
     assert sum(tally.partitions.values()) == len(records)
@@ -212,7 +212,7 @@ def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> Non
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST, topologies.Kinds(types=("direct", "fanout", "topic", "x-modulus-hash")))
     made = [Record(Message(r.message.exchange, r.message.routing_key), r.time) for r in records_for(rng, topology, 20)]
-    batch = batch_of(made)
+    batch = build_batch(made)
     counter = Counter(topology)
     assert counter.by_key
     whole = grouped(batch)
@@ -244,7 +244,7 @@ def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: flo
     """Whether grouping is thought to be worth it, whether texts are coded, whatever else decides; all of the tally."""
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
-    batch = batch_of(records_for(rng, topology, 20))
+    batch = build_batch(records_for(rng, topology, 20))
     columns = [coded(column) if name != "properties" else column for name, column in zip(*named(batch), strict=True)]
     tallies = []
     with pytest.MonkeyPatch.context() as patch:
@@ -257,7 +257,7 @@ def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: flo
                 counter.add(some.slice(start, 16))
             tallies.append(counter.result())
     plain, *others = tallies
-    assert plain.exact() == slow_tally(topology, records_of(batch))
+    assert plain.exact() == slow_tally(topology, to_records(batch))
     for other in others:
         assert other.exact() == plain.exact()
         for outcome, facts in plain.facts.items():
@@ -271,7 +271,7 @@ def named(batch: pa.RecordBatch) -> tuple[list[str], list[pa.Array]]:
 
 
 def test_messages_that_no_slot_holds_are_not_counted_together() -> None:
-    batch = batch_of([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
+    batch = build_batch([Record(Message("amq.topic", "a"), -1)]).append_column("count", pa.array([2]))
     counter = Counter(Topology())
     counter.add(batch.append_column("last", pa.array([1], pa.timestamp("us", "UTC"))))
     with pytest.raises(InputError, match="very different times"):
@@ -326,7 +326,7 @@ def test_hot_keys_of_batches_keep_their_promise(seed: int, window: int) -> None:
         patch.setattr(counting, "WINDOW", window)
         counter = Counter(topology)
         for start in range(0, len(keys), 60):
-            counter.add(batch_of([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))
+            counter.add(build_batch([Record(Message("amq.topic", key)) for key in keys[start : start + 60]]))
         tally = counter.result()
     truth = Multiset(keys)
     for outcome, facts in tally.facts.items():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.names import escaped
-from bindings.archive.record import Record, batch_of
+from bindings.archive.names import escape
+from bindings.archive.record import Record, build_batch
 from bindings.counts import verification
 from bindings.counts.columnar import verifying
 from bindings.counts.columnar.queue_lists import QueueLists
@@ -62,7 +62,7 @@ def traced(rng: Random, topology: Topology, number: int) -> list[Record]:
 
 def verified(verifier: Verifier, records: Sequence[Record], chunk: int = 1_000) -> Verification:
     for start in range(0, len(records), chunk):
-        verifier.add(batch_of(records[start : start + chunk]))
+        verifier.add(build_batch(records[start : start + chunk]))
     return verifier.result()
 
 
@@ -152,7 +152,7 @@ def test_the_differences_found_are_those_that_were_made(
         its = [record for record, what in zip(records, truth, strict=True) if what == difference]
         times = [record.time for record in its if record.time is not None]
         assert (evidence.first, evidence.last) == ((min(times), max(times)) if times else (None, None))
-        keys = sorted({hash_of(escaped(record.message.routing_key).encode()) for record in its})
+        keys = sorted({hash_of(escape(record.message.routing_key).encode()) for record in its})
         assert [witness.hash for witness in evidence.witnesses] == keys[:MOST]
         for witness in evidence.witnesses:
             (record,) = [each for each in its if (each.source, each.offset) == (witness.source, witness.offset)]
@@ -234,7 +234,7 @@ def test_lists_of_queues_are_numbered_apart() -> None:
 
 
 def test_an_archive_that_does_not_know_where_messages_went_is_not_compared() -> None:
-    batch = batch_of([Record(Message("amq.fanout"))] * 3)
+    batch = build_batch([Record(Message("amq.fanout"))] * 3)
     verifier = Verifier(Topology())
     verifier.add(batch)
     verifier.add(batch.drop_columns(["routed_queues"]))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.verifying import Verifier
 from exchange import Message, Router, Topology
 from exchange.entities.profile import profile_for
@@ -43,7 +43,7 @@ def test_a_broker_that_was_traced_agrees_with_its_topology(
         messages = [topologies.message(rng, topology, PREFIX) for _ in range(200)]
         records = told(server, topology, messages, tmp_path / f"{number}.jsonl")
         verifier = Verifier(topology)
-        verifier.add(batch_of(records))
+        verifier.add(build_batch(records))
         found = verifier.result()
         assert (found.differences, found.compared) == ({}, len(messages))
         # The default exchange names queues that are not there.
@@ -65,7 +65,7 @@ def disagrees(rng: Random, topology: Topology, records: list[Record]) -> None:
     ]
     assert wrong
     verifier = Verifier(other)
-    verifier.add(batch_of(records))
+    verifier.add(build_batch(records))
     found = verifier.result()
     assert found.different == len(wrong)
     for difference, evidence in found.differences.items():

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.names import unescaped
-from bindings.archive.record import Record, batch_of
+from bindings.archive.names import unescape
+from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
 from bindings.counts.changes import changes
 from bindings.counts.columnar.comparing import Comparer
@@ -80,9 +80,9 @@ def compared(rng: Random) -> Report:
     queues = [*before.queues, "amq.gen-x", "stranger"]
     records = [Record(m, START, routed_queues=tuple(rng.sample(queues, rng.randrange(3)))) for m in messages]
     verifier = Verifier(before)
-    verifier.add(batch_of(records))
+    verifier.add(build_batch(records))
     comparer = Comparer(before, after)
-    comparer.add(batch_of(records))
+    comparer.add(build_batch(records))
     return reported(
         before, tally_of(before, messages), Sources("before"), NOW, settings=SETTINGS, findings=check(before),
         verification=verifier.result(),
@@ -293,7 +293,7 @@ def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
             name: table.schema for name, table in tables(report).items()
         }
         rows = found["bindings"].to_pylist()
-        assert [unescaped(row["routing_key"]) for row in rows] == [r.use.binding.routing_key for r in report.bindings]
+        assert [unescape(row["routing_key"]) for row in rows] == [r.use.binding.routing_key for r in report.bindings]
         assert sum(row["messages"] for row in found["queues"].to_pylist()) == report.summary.totals.copies
         assert found["partitions"].num_rows == sum(len(row.partitions) for row in report.queues)
         counted_in = found["timeline"].to_pylist()

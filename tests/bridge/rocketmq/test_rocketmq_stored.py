@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bindings.archive.rocketmq.record import BATCH, PACKED, V1, V2, unpacked
+from bindings.archive.rocketmq.record import BATCH, PACKED, V1, V2, unpack_body
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -212,7 +212,7 @@ def test_a_body_that_unpacks_to_more_than_any_producer_sends_is_a_message_with_a
 
 @pytest.mark.parametrize("how", [ZLIB, LZ4, ZSTD])
 def test_a_body_of_the_greatest_size_is_unpacked(how: int) -> None:
-    assert unpacked(bomb(how, BODY_BYTES), PACKED | how) == bytes(BODY_BYTES)
+    assert unpack_body(bomb(how, BODY_BYTES), PACKED | how) == bytes(BODY_BYTES)
 
 
 def test_a_body_that_is_cut_off_is_a_message_with_a_problem() -> None:

@@ -22,14 +22,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.formats.json_lines import line_of
-from bindings.archive.formats.kafka_batches import header_at
+from bindings.archive.formats.json_lines import encode_line
+from bindings.archive.formats.kafka_batches import read_header
 from bindings.archive.formats.parquet import ParquetWriter
-from bindings.archive.mapping import Mapping as Places
+from bindings.archive.mapping import FieldMapping as Places
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Skipped, Split
-from bindings.archive.record import Record, batch_of, readable_records
-from bindings.archive.rocketmq.log import BLANK, COMMITTED, OWN_TOPICS, TRANSACTION, Found, log_records
-from bindings.archive.rocketmq.record import BATCH, messages_in, unpacked
+from bindings.archive.record import Record, build_batch, to_records_or_bad
+from bindings.archive.rocketmq.log import BLANK, COMMITTED, OWN_TOPICS, TRANSACTION, LogRecord, read_log
+from bindings.archive.rocketmq.record import BATCH, split_batch, unpack_body
 from exchange.errors import InputError
 from tests.bindings.archive.test_traces import TRACED, text_entry
 from tests.recorders import golden
@@ -90,7 +90,7 @@ class Outcome(NamedTuple):
 
 def content(record: Record) -> str:
     """All of a record but where it was read."""
-    return line_of(record._replace(source="", offset=0)).decode()
+    return encode_line(record._replace(source="", offset=0)).decode()
 
 
 def damaged(original: Original, chance: random.Random) -> Copy:
@@ -163,7 +163,7 @@ def read(folder: Path, split_bytes: int) -> Outcome:
                 skipped += item.records
             else:
                 assert isinstance(item, pa.RecordBatch)
-                for record in readable_records(item):
+                for record in to_records_or_bad(item):
                     (bad if isinstance(record, Bad) else records).append(record)  # type: ignore[arg-type]
     return Outcome(records, skipped, bad)
 
@@ -280,7 +280,7 @@ def originals() -> list[Original]:
                 elif any(data) and path.parent.name == "commitlog":
                     found.append(_log(f"{name}/{path}", path, data))
     records = [record for original in found for record in _records_of(original)][:400]
-    lines = [line_of(record) for record in records]
+    lines = [encode_line(record) for record in records]
     found.append(_of_lines("JSON lines", "a.jsonl", lines))
     traced = [json.dumps(TRACED | {"exchange": f"x{n}"}).encode() + b"\n" for n in range(60)]
     found.append(_of_lines("tracing, JSON", "trace.log", traced))
@@ -291,7 +291,7 @@ def originals() -> list[Original]:
         for rows in (10, 400):
             target = Path(folder) / str(rows)
             with ParquetWriter(target, Bias.EVERYTHING) as writer:
-                writer.write(batch_of([record._replace(time=1) for record in records[:rows]]))
+                writer.write(build_batch([record._replace(time=1) for record in records[:rows]]))
             (path,) = target.rglob("*.parquet")
             data = path.read_bytes()
             unit = Unit(0, len(data), min(rows, len(records)))
@@ -312,7 +312,7 @@ def _of_lines(name: str, path: str, lines: Sequence[bytes]) -> Original:
 def _segment(name: str, path: Path, data: bytes) -> Original:
     units, offsets, place, is_read = [], {}, 0, True
     while place + 61 <= len(data) and data[place + 16] == 2:
-        header = header_at(data, place)
+        header = read_header(data, place)
         unit = Unit(place, place + header.size, header.records)
         units.append(unit)
         offsets[unit] = (header.base_offset, header.last_offset + 1)
@@ -325,12 +325,12 @@ def _segment(name: str, path: Path, data: bytes) -> Original:
 def _log(name: str, path: Path, data: bytes) -> Original:
     base = int(path.name)
     units = []
-    for place, found in log_records(data, base, Split(path.name)):
-        assert isinstance(found, Found)
+    for place, found in read_log(data, base, Split(path.name)):
+        assert isinstance(found, LogRecord)
         parts = 1
         is_own = found.topic.decode().startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED
         if found.flag & BATCH == BATCH and not is_own:
-            parts = len(messages_in(unpacked(found.body, found.flag)))
+            parts = len(split_batch(unpack_body(found.body, found.flag)))
         units.append(Unit(place, place + found.size, parts))
     return _with_contents(Original(name, str(path), data, law_of_places, tuple(units)))
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import FORMAT_KEY, VERSION
-from bindings.archive.record import SCHEMA, Record, batch_of
+from bindings.archive.record import SCHEMA, Record, build_batch
 from bindings.audit.local import Pass, here
 from bindings.audit.studies import CoverageStudy
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
@@ -168,6 +168,6 @@ def _commit_log(rng: Random, folder: Path, records: int) -> GrowingFile:
 def _parquet(rng: Random, folder: Path, records: int) -> GrowingFile:
     made = [Record(_message(rng), rng.randrange(10 * DAY) * 10**6) for _ in range(records)]
     sink = BytesIO()
-    table = pa.Table.from_batches([batch_of(made)], SCHEMA).replace_schema_metadata({FORMAT_KEY: VERSION})
+    table = pa.Table.from_batches([build_batch(made)], SCHEMA).replace_schema_metadata({FORMAT_KEY: VERSION})
     pq.write_table(table, sink, row_group_size=max(records // 3, 1), write_page_checksum=True)
     return GrowingFile(folder / "day=2026-11-21" / "part-00000.parquet", sink.getvalue())

@@ -10,10 +10,10 @@ from random import Random
 from typing import ClassVar
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.formats.json_lines import line_of
+from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import SPLIT_BYTES, Bad, Bias, Format, Item, Skipped, Split
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from exchange import Exchange, Message, Profile, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
@@ -63,12 +63,12 @@ def write_parquet(path: Path, records: Sequence[Record]) -> None:
     """Our own archive."""
     with ParquetWriter(path, Bias.EVERYTHING, file_rows=20) as writer:
         for start in range(0, len(records), 10):
-            writer.write(batch_of(records[start : start + 10]))
+            writer.write(build_batch(records[start : start + 10]))
 
 
 def write_lines(path: Path, records: Sequence[Record], bad: Sequence[bytes] = ()) -> None:
     """JSON lines, with other lines between them."""
-    lines = [line_of(record) for record in records]
+    lines = [encode_line(record) for record in records]
     for number, line in enumerate(bad):
         lines.insert(number * len(lines) // len(bad), line)
     path.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))

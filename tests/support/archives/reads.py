@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped
-from bindings.archive.record import SCHEMA, Record, records_of
+from bindings.archive.record import SCHEMA, Record, to_records
 from exchange.field_values import FieldTable
 from exchange.message import Message
 from tests.exchange.test_field_json import KEYS, TEXT, VALUES
@@ -46,7 +46,7 @@ def read(form: Format, path: Path | str, split_bytes: int = SPLIT_BYTES) -> Read
                 assert isinstance(item, pa.RecordBatch)
                 assert item.schema == SCHEMA
                 item.validate(full=True)
-                records += records_of(item)
+                records += to_records(item)
     return Read(records, bad, skipped)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 
 from bindings.archive.reading import Bad, Bias
-from bindings.archive.record import Record, batch_of
+from bindings.archive.record import Record, build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Outcome
@@ -93,7 +93,7 @@ def hand_made() -> Report:
 def tally_of(topology: Topology, messages: Iterable[Message], times: Sequence[int] = ()) -> Tally:
     """What is counted of messages."""
     counter = Counter(topology)
-    counter.add(batch_of([Record(each, times[n] if times else None) for n, each in enumerate(messages)]))
+    counter.add(build_batch([Record(each, times[n] if times else None) for n, each in enumerate(messages)]))
     return counter.result()
 
 

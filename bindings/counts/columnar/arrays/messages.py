@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.fields import tables_of
-from bindings.archive.names import unescaped
+from bindings.archive.fields import decode_tables
+from bindings.archive.names import unescape
 from exchange.message import Message
 
 __all__ = ["messages_of", "with_copies"]
@@ -26,8 +26,8 @@ def messages_of(
     part = batch.select([n for n in NEEDED if n in names]).take(pa.array(rows))
     texts = zip(part.column("exchange").to_pylist(), part.column("routing_key").to_pylist(), strict=True)
     none: list[dict[str, Any]] = [{} for _ in rows]
-    headers = tables_of(part.column("headers")) if "headers" in names else none
-    properties = tables_of(part.column("properties")) if "properties" in names else none
+    headers = decode_tables(part.column("headers")) if "headers" in names else none
+    properties = decode_tables(part.column("properties")) if "properties" in names else none
     if headers_only is not None:
         wanted = tuple(headers_only)
         headers = [{name: table[name] for name in wanted if name in table} for table in headers]
@@ -35,9 +35,9 @@ def messages_of(
         if name.lower() in names:
             for table, keys in zip(headers, part.column(name.lower()).to_pylist(), strict=True):
                 if keys and name not in table:
-                    table[name] = [unescaped(key) for key in keys]
+                    table[name] = [unescape(key) for key in keys]
     columns = zip(texts, headers, properties, strict=True)
-    return [Message(unescaped(exchange), unescaped(key), h, p) for (exchange, key), h, p in columns]
+    return [Message(unescape(exchange), unescape(key), h, p) for (exchange, key), h, p in columns]
 
 
 def with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.fields import tables_of
-from bindings.archive.names import has_nul, unescaped
+from bindings.archive.fields import decode_tables
+from bindings.archive.names import has_nul, unescape
 from bindings.counts.columnar.arrays.keys import plain
 from bindings.counts.columnar.arrays.table import IntArray
 from exchange.errors import InputError
@@ -40,9 +40,9 @@ def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitionin
     keys = plain(batch.column("routing_key")).take(places)
     if source.part == "word":
         encoded = keys.dictionary_encode()
-        words = [source.of(Message("", unescaped(key))) for key in encoded.dictionary.to_pylist()]
+        words = [source.of(Message("", unescape(key))) for key in encoded.dictionary.to_pylist()]
         return _chosen(partitioning, words).take(np.asarray(encoded.indices))
-    return _chosen(partitioning, [unescaped(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
+    return _chosen(partitioning, [unescape(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
 
 
 def _chosen(partitioning: Partitioning, keys: Any) -> IntArray:
@@ -58,5 +58,5 @@ def _carrying(column: pa.Array, part: str) -> list[Message]:
     """Messages with this part, and no other."""
     if part == "body":
         return [Message(body=body or b"") for body in column.to_pylist()]
-    tables: list[Mapping[str, Any]] = list(tables_of(column))
+    tables: list[Mapping[str, Any]] = list(decode_tables(column))
     return [Message(headers=table) if part == "header" else Message(properties=table) for table in tables]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.keys import CHUNK, chunks
 from bindings.counts.columnar.arrays.messages import messages_of, with_copies
 from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
@@ -139,7 +139,7 @@ class Classifier:
         return classes, shapes
 
     def _entries_of(self, addresses: Addresses) -> npt.NDArray[np.int64]:
-        codes = np.array([self._entry(unescaped(name)) for name in addresses.names], np.int64)
+        codes = np.array([self._entry(unescape(name)) for name in addresses.names], np.int64)
         return codes.take(addresses.exchanges) if len(codes) else codes
 
     def _entry(self, name: str) -> int:
@@ -230,4 +230,4 @@ _ABSENT: Final = object()
 
 
 def _text(column: Column, row: int) -> str:
-    return unescaped(column.data[column.offsets[row] : column.offsets[row + 1]].tobytes().decode())
+    return unescape(column.data[column.offsets[row] : column.offsets[row + 1]].tobytes().decode())

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.fields import value_of
-from bindings.archive.names import escaped, unescaped
+from bindings.archive.fields import decode_field
+from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.table import IntArray
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
@@ -87,7 +87,7 @@ class HeaderCodes:
     """The codes of one header's values."""
 
     def __init__(self, name: str, bindings: Iterable[Binding], profile: Profile) -> None:
-        self._name: Final = escaped(name)
+        self._name: Final = escape(name)
         self._profile: Final = profile
         wanted: dict[Hashable, int] = {}
         for binding in bindings:
@@ -108,7 +108,7 @@ class HeaderCodes:
     def _code(self, kind: str, text: str | None) -> int:
         code = self._known.get((kind, text))
         if code is None:
-            value: Any = value_of(kind, unescaped(text) if kind == "longstr" and text is not None else text)
+            value: Any = decode_field(kind, unescape(text) if kind == "longstr" and text is not None else text)
             code = self._wanted.get(comparable(value, self._profile, from_message=True), PRESENT_ONLY)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()

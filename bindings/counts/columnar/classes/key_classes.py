@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindings.archive.names import escaped
+from bindings.archive.names import escape
 from bindings.counts.columnar.arrays.keys import column_of_bytes
 from bindings.counts.columnar.arrays.table import KeyArray
 from bindings.counts.columnar.classes.automaton import BEYOND, Automaton
@@ -82,10 +82,10 @@ class KeySorts:
         self._learn_words(list(literals))
 
     def _learn_words(self, literals: Sequence[str]) -> None:
-        words = split(column_of_bytes([escaped(text).encode() for text in literals]))
+        words = split(column_of_bytes([escape(text).encode() for text in literals]))
         self._vocabulary.add(words)
         columns = self._automaton.columns
-        wild = [escaped(word).encode() for word in columns]
+        wild = [escape(word).encode() for word in columns]
         self._vocabulary.add_each(wild)
         self._column_of = np.zeros(len(self._vocabulary), np.int32)
         if wild:
@@ -122,5 +122,5 @@ class KeySorts:
         words = key.split(".") if key else []
         if not words:
             return ()
-        numbers = self._vocabulary.numbers_of([escaped(word).encode() for word in words])
+        numbers = self._vocabulary.numbers_of([escape(word).encode() for word in words])
         return tuple([word if number else None for word, number in zip(words, numbers.tolist(), strict=True)])

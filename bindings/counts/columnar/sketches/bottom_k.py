@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.sketch import SAMPLE, sampled
 
@@ -67,7 +67,7 @@ class Samples:
         found: dict[int, list[tuple[int, str]]] = {}
         columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
         for group, value, key in zip(*columns, strict=True):
-            found.setdefault(group, []).append((value, unescaped(key)))
+            found.setdefault(group, []).append((value, unescape(key)))
         return {group: sampled(some) for group, some in found.items()}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bindings.archive.names import unescaped
+from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.spans import counted
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.sketch import FREQUENT, Frequent, Item, merged
@@ -90,7 +90,7 @@ class Often:
         errors = np.zeros(len(starts), np.int64)
         errors[over] = counts[starts[over] + FREQUENT]
         kept = np.flatnonzero(np.arange(len(rows)) - np.repeat(starts, sizes) < FREQUENT)
-        items = map(self._item, map(unescaped, keys.take(pa.array(rows[kept])).to_pylist()))
+        items = map(self._item, map(unescape, keys.take(pa.array(rows[kept])).to_pylist()))
         for start, size, error in zip(starts.tolist(), sizes.tolist(), errors.tolist(), strict=True):
             some = counts[start : start + min(size, FREQUENT)].tolist()  # which is looked at first, as items go on
             # Two may have one text, so that each is a summary of its own.

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import Bias
-from bindings.archive.record import Record, Rows, batch_of, records_of
+from bindings.archive.record import Record, Rows, build_batch, to_records
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Outgoing
 from bridge.endpoints.archive import spool as spool_module
 from bridge.endpoints.archive.columns import folder_name, spooled
@@ -60,7 +60,7 @@ CHANGED["an object"] = object()  # a message keeps the mapping, and checks it on
 def records_in(path: Path) -> list[Record]:
     """All records of an archive, in the order of its files."""
     return [
-        record for form, split in detect(str(path)).plan() for item in form.read(split) for record in records_of(item)
+        record for form, split in detect(str(path)).plan() for item in form.read(split) for record in to_records(item)
     ]
 
 
@@ -82,7 +82,7 @@ def write_part(path: Path, messages: Sequence[Message], times: Sequence[int | No
     """An archive of these, which appears at once."""
     times = times or [NOON + n for n in range(len(messages))]
     with ParquetWriter(path.with_name(f".{path.name}"), Bias.EVERYTHING) as writer:
-        writer.write(batch_of([Record(m, t) for m, t in zip(messages, times, strict=True)]))
+        writer.write(build_batch([Record(m, t) for m, t in zip(messages, times, strict=True)]))
     path.with_name(f".{path.name}").rename(path)
 
 
@@ -168,7 +168,7 @@ def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], p
     content = ContentHeader.of(headers or None, properties)
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message), "queue")
-    [record] = records_of(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
+    [record] = to_records(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
     again = content_of(restored(record.message))
     assert again.properties() == properties
     assert type_and_value(again.headers()) == type_and_value(content.headers())
@@ -186,7 +186,7 @@ def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], p
 def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(content: ContentHeader) -> None:
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message, identity="id-1"), "queue")
-    [record] = records_of(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
+    [record] = to_records(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
     assert record.message.headers["hashstar-reason"]
     assert record.message.headers["x-hashstar-id"] == "id-1"
     again = restored(record.message)

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.reading import COPIES, Bias
-from bindings.archive.record import Record, batch_of, records_of
+from bindings.archive.record import Record, build_batch, to_records
 from bridge.cli import hashstar
 from bridge.endpoint import Delivery, Disconnected, Finding, Layout, Misfit, Outgoing
 from bridge.endpoints.archive import reading, replay
@@ -175,7 +175,7 @@ async def test_whatever_ends_the_making_of_parts_is_a_lost_connection_and_nothin
 
 def archived(message: Message) -> Record:
     """The row that a target makes of a message."""
-    [record] = records_of(rows_of(spooled([outgoing_of(message)], {"queue": ""}, NOON).batch))
+    [record] = to_records(rows_of(spooled([outgoing_of(message)], {"queue": ""}, NOON).batch))
     return record
 
 
@@ -444,7 +444,7 @@ async def test_an_archive_of_several_queues_says_that_it_has_copies(tmp_path: Pa
 def write_large(path: Path, count: int, size: int) -> None:
     with ParquetWriter(path.with_name(f".{path.name}"), Bias.EVERYTHING) as writer:
         for n in range(count):
-            writer.write(batch_of([Record(Message("in", "k", {"n": n}, {}, bytes(size)), NOON)]))
+            writer.write(build_batch([Record(Message("in", "k", {"n": n}, {}, bytes(size)), NOON)]))
     path.with_name(f".{path.name}").rename(path)
 
 
@@ -454,9 +454,9 @@ def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: 
 
     def watched(rows: Any) -> list[Record]:
         made.append(rows.num_rows)
-        return records_of(rows)
+        return to_records(rows)
 
-    monkeypatch.setattr("bindings.archive.record.records_of", watched)
+    monkeypatch.setattr("bindings.archive.record.to_records", watched)
     items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).items()
     chunks = [item for item in items if isinstance(item, replay.Chunk)]
     assert [number for chunk in chunks for number, _ in chunk.records] == list(range(100))
