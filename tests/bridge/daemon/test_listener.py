@@ -11,8 +11,8 @@ from http.client import HTTPConnection
 
 import pytest
 
+from bridge.daemon import listener
 from bridge.daemon.listener import Handler, HostCheck, Server, server_on
-from bridge.pump import listener
 
 SECONDS = 30.0
 
