@@ -1,22 +1,22 @@
-"""Sources and targets: what the pump asks of them, when, and what they tell it.
+"""The contract of sources and targets: what the pump asks of them, when, and what they report to it.
 
-A **source** is opened, read until it says `EndOfStream` or `Disconnected`, told what is settled, and closed. It is read
-again only when the pump has room. Deliveries of one *lane* (a queue's channel, a partition, a file) are settled in the
-order in which they were read, always as a prefix: ``settle(d)`` says that ``d`` and all that came before it in its
-lane are done with. What is not settled when a connection ends comes again, from the first of it on; so lanes of a
-source that is opened anew are new lanes.
+A **source** is opened, read until it raises `EndOfStream` or `Disconnected`, notified of what is settled, and closed.
+It is read again only when the pump has room. Deliveries of one *lane* (a queue's channel, a partition, a file) are
+settled in the order in which they were read, always as a prefix: ``settle(d)`` means that ``d`` and all deliveries
+before it in its lane are finished. When a connection ends, all deliveries from the first unsettled one on come again;
+so each time a source is opened, its lanes are new lanes.
 
-A **target** is opened with the `Receiver` that it reports to, and given messages with ``send``, in an order that it
-keeps for each place it writes to (a queue, a partition). ``send`` never waits and never fails: a target that cannot
-write yet keeps what it was given, and the pump's window bounds how much that is. For each message the target says
-once, later, on the thread of the event loop, whether it is `confirmed` or `failed`; or, of all that it has not
-answered yet, that the connection is `lost`. Then it is opened again and given these again, by the pump alone.
+A **target** is opened with the `Receiver` that it reports to, and given messages with ``send``. It keeps their order
+within each queue or partition that it writes to. ``send`` never waits and never fails: a target that cannot write yet
+keeps the messages, and the pump's window bounds how many these are. For each message the target reports once, later, on
+the thread of the event loop, that it is `confirmed` or has `failed`; or it reports, for all messages that it has not
+answered yet, that the connection is `lost`. The pump alone then opens it again and sends these messages again.
 
-Endpoints connect, read, write and close. They do not reconnect, retry, route or count: that is the pump's.
+Endpoints connect, read, write and close. They do not reconnect, retry, route or count: the pump does.
 
-What only a system can say (a queue or topic that is missing, a right, a number of partitions, a password) may change at
-any time, so it is always `Disconnected`, at the start as later: the pump tries again, and the bridge is not ready
-meanwhile. What the configuration alone decides is refused when it is read (`Misfit`, InputError).
+What only a system knows (a queue or topic that is missing, a permission, the number of partitions, a password) may
+change at any time. So it is always `Disconnected`, at the start as well as later: the pump tries again, and the bridge
+is not ready meanwhile. What the configuration alone decides is refused when it is read (`Misfit`, InputError).
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Disconnected(HashstarError):
 
 
 def disconnection(error: Exception) -> Disconnected:
-    """Return the error as the end of a connection.
+    """Return an error as the reason why a connection ended.
 
-    One that nobody expected has its type and its line of code in the reason: it is a mistake of ours or of a library's,
-    and the connection is made anew.
+    The reason of an unexpected error has its type and its line of code, as it is a mistake of ours or of a library; the
+    connection is made again all the same.
     """
     if isinstance(error, Disconnected):
         return error
@@ -71,46 +71,46 @@ def disconnection(error: Exception) -> Disconnected:
 
 
 def describe(error: Exception) -> str:
-    """Return an unexpected error in a line: its type, its text, the line of code that raised it."""
+    """Return an unexpected error as one line: its type, its text, the line of code that raised it."""
     frames = extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"unexpected {type(error).__name__}: {error}{where}"
 
 
 class EndOfStream(Exception):
-    """There will be no more deliveries."""
+    """The source has no more deliveries, now or later."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A message that was read, and where it stands."""
+    """A message that was read, and its position in its source."""
 
     message: Message
     lane: Hashable = None
-    """What it is settled with; see the head of this module."""
+    """The lane that it is settled in; see the head of this module."""
     position: Any = None
-    """Its place in the lane, as the source counts: a delivery tag, an offset."""
+    """Its position in the lane, as the source counts: a delivery tag, an offset."""
     identity: str | None = None
-    """The same whenever it is delivered, where its source can promise that."""
+    """A text that is equal each time the message is delivered; None if its source cannot promise one."""
     time: int | None = None
-    """When it was published, in microseconds since 1970, UTC, where the source knows: a signed 64-bit integer, see
-    `known_time`."""
+    """When it was published, in microseconds since 1970, UTC, a signed 64-bit integer (see `known_time`); None if the
+    source does not know."""
     redelivered: bool = False
     size: int = 0
-    """What it takes in memory, about, in bytes."""
+    """Approximate size in memory, in bytes."""
     origin: str = ""
-    """Where it was read, for people and dead letters: ``queue orders``, ``orders-3 at 1207``."""
+    """Where it was read, for logs and dead letters: ``queue orders``, ``orders-3 at 1207``."""
 
 
 GREATEST_TIME: Final = 2**63 - 1
-"""Of a `Delivery`, in microseconds since 1970."""
+"""Maximum time of a `Delivery`, in microseconds since 1970."""
 
 
 def known_time(microseconds: int) -> int | None:
-    """The time of a delivery, or None where it does not fit in 64 bits.
+    """Return the time of a delivery, or None if it does not fit in 64 bits.
 
-    Publishers choose it, and some write seconds where others read nanoseconds. The message keeps what it says in its
-    own property or header; only what the bridge itself knows of its time is gone.
+    Publishers choose it, and some write nanoseconds where others read seconds. The property or header of the message
+    stays as it is; only `Delivery.time` is unknown.
     """
     return microseconds if -GREATEST_TIME <= microseconds <= GREATEST_TIME else None
 
@@ -122,44 +122,44 @@ class Outgoing:
     message: Message
     delivery: Delivery
     queue: str = ""
-    """The topology's queue that got it."""
+    """The queue of the topology that it was routed to."""
     placement: Placement | None = None
-    """The partition, of a queue that is partitioned."""
+    """The partition that it gets, if the queue is partitioned."""
     number: int = 0
-    """Its place in the order in which the pump met it; one target is given equal keys in this order."""
+    """Its number in the order in which the pump routed the messages; those of one key are sent in this order."""
     attempts: int = 0
-    """How often the target has refused it."""
+    """Number of times that the target has refused it."""
     context: Any = field(default=None, repr=False)
-    """The pump's own."""
+    """Reserved for the pump: the `Pending` delivery."""
 
 
 class Failure(NamedTuple):
-    """Why a target does not take a message. The connection is well, other messages may pass."""
+    """Why a target does not take a message. The connection still works, and other messages may pass."""
 
     reason: str
-    """``nack``, ``returned: NO_ROUTE``, ``too large: ...``: short, so that it can be counted and be a header."""
+    """``nack``, ``returned: NO_ROUTE``, ``too large: ...``: short, as it becomes a label of metrics and a header."""
     final: bool = False
-    """Whether trying again is of no use, as something is wrong with the message itself."""
+    """Whether trying again is useless, because something is wrong with the message itself."""
     busy: bool = False
-    """Whether it is back-pressure: where the message goes to takes nothing now, whatever the message. It is no fault of
-    the message's: all that goes to its queue waits, and it never becomes a dead letter for the number of its tries."""
+    """Whether it is back-pressure: the queue takes no message now, whichever it is. All messages of the queue wait, and
+    none of them becomes a dead letter because of the number of its tries."""
 
 
 class Receiver(Protocol):
-    """What a target reports to; on the event loop's thread."""
+    """Receives the reports of a target, on the event loop's thread."""
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """These are as safe as the target makes them."""
+        """Take note that these messages are stored as safely as the target can."""
 
     def failed(self, message: Outgoing, failure: Failure) -> None:
-        """This one was refused."""
+        """Take note that this message was refused."""
 
     def lost(self, error: Disconnected) -> None:
-        """The connection is gone, and with it what was not answered."""
+        """Take note that the connection is gone; messages without an answer may or may not have been written."""
 
 
 class Misfit(Exception):
-    """An endpoint that is right in itself, and not in its bridge: the key of its table to change, and why."""
+    """An endpoint that is valid by itself but not in its bridge: the key of its table to change, and why."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)
@@ -168,14 +168,14 @@ class Misfit(Exception):
 
 
 class Finding(NamedTuple):
-    """What `Endpoint.check` found."""
+    """One result of `Endpoint.check`."""
 
     level: Literal["ok", "warning", "error"]
-    """An error keeps the endpoint from working, a warning will cost something one day."""
+    """An error keeps the endpoint from working; a warning will become a problem one day."""
     text: str
-    """What was found, and of what is wrong the way out: ``queue 'orders': there is none; declare it``."""
+    """The result and, if something is wrong, the way out: ``queue 'orders': there is none; declare it``."""
     key: str = ""
-    """The key of the endpoint's table that it is about, ``queue``; "" where it is about none."""
+    """The key of the endpoint's table that it is about, ``queue``; "" if it is about none."""
 
 
 class Place(NamedTuple):
@@ -184,96 +184,96 @@ class Place(NamedTuple):
     system: str
     """``rabbitmq``, ``kafka``, ``rocketmq``, ``archive``."""
     cluster: str
-    """What the configuration has to tell clusters apart: ``HOST:PORT/VHOST`` of the first address, or a folder."""
+    """What distinguishes clusters in the configuration: ``HOST:PORT/VHOST`` of the first address, or a folder."""
     name: str
     """``queue orders``, ``exchange orders``, ``topic orders``."""
 
 
 class Endpoint(ABC):
-    """What sources and targets have in common."""
+    """Base of sources and targets."""
 
     name: str
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing moves now although it is open: the broker is silent, or has blocked publishers; None: no reason
-        is known. It is looked at every second, on the event loop.
+        """Reason why nothing moves although it is open: the broker is silent, or has blocked publishers. None if no
+        reason is known. It is read every second, on the event loop.
         """
         return None
 
     @property
     def places(self) -> frozenset[Place]:
-        """What it reads or writes, as far as its configuration says: by these loops are found."""
+        """Places that it reads or writes, as far as its configuration names them; loops are found by them."""
         return frozenset()
 
-    def meet(self, layout: Layout) -> None:  # noqa: B027  most fit everywhere
-        """Look at the bridge it is to be part of, before anything is opened. Raises Misfit."""
+    def meet(self, layout: Layout) -> None:  # noqa: B027  most endpoints fit everywhere
+        """Check that it fits into its bridge, before anything is opened. Raises Misfit."""
 
     async def check(self) -> Sequence[Finding]:
-        """Look at what its system has for it, from outside and without a trace: no message is taken or given, no group
-        is joined, nothing is declared. What is wrong is an error finding, also that the system cannot be reached.
+        """Check what it needs of its system, without a trace: no message is read or written, no group is joined,
+        nothing is declared. Whatever is wrong is an error finding, even a system that cannot be reached.
         """
         return ()
 
 
 class Source(Endpoint):
-    """Where messages are read; one reader at a time."""
+    """A source of messages, which one reader at a time reads."""
 
     shared: ClassVar[bool] = True
-    """Whether another process that reads the same gets other messages, and not these once more."""
+    """Whether several processes that read it share its messages, rather than each get all of them."""
     transactional: bool = False
-    """Whether what is settled is told to its system by a target, with what that writes, and not by itself."""
+    """Whether a target reports to its system what is settled, in one transaction with what it writes."""
 
     @property
     def most_deliveries(self) -> int:
-        """The highest number of earlier deliveries among messages that its system is about to drop for it; 0: none."""
+        """Highest number of earlier deliveries of a message that its system will soon drop for them; 0 if none."""
         return 0
 
     @property
     def lag(self) -> int | None:
-        """Number of messages waiting at the system that were not read yet; None: unknown. It is looked at every second,
-        on the event loop, so it must not wait: return what was last heard.
+        """Number of messages that wait at the system and were not read yet; None if unknown. It is read every second,
+        on the event loop, so it must not wait: return the last known value.
         """
         return None
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, and have messages come. Raises Disconnected; then it is closed.
+        """Connect, and start to receive messages. Raises Disconnected; then it is closed.
 
-        The pump opens a source only while all its targets are open, and nothing that it gave before is under way.
+        The pump opens a source only while all its targets are open and no earlier delivery of it is under way.
         """
 
     @property
     def lost(self) -> Disconnected | None:
-        """Why its connection is gone, of one that is gone; also while nobody reads, as when the window is full."""
+        """Reason why its connection is gone, known even while nothing reads it; None if it is not gone."""
         return None
 
     @abstractmethod
     async def read(self, limit: int) -> Sequence[Delivery]:
-        """At least one delivery and at most ``limit``, waiting for the first; may be cancelled, losing nothing.
+        """Wait for the first delivery, and return it with others that are there, at most ``limit`` in all.
 
-        Raises EndOfStream, or Disconnected.
+        It can be cancelled without loss. Raises EndOfStream or Disconnected.
         """
 
     @abstractmethod
     def settle(self, delivery: Delivery) -> None:
-        """This delivery and all before it in its lane are done with; sources may gather some before they tell."""
+        """Settle this delivery and all before it in its lane; a source may gather some before it acknowledges them."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Tell what is settled, leave the rest to whoever reads next, disconnect. Never raises."""
+        """Acknowledge what is settled, leave the rest to the next reader, disconnect. Never raises."""
 
 
 class Target(Endpoint):
-    """Where messages are written."""
+    """A target that messages are written to."""
 
     transactional: bool = False
-    """Whether it tells sources' systems what is settled, in one transaction with what it writes."""
+    """Whether it reports to the systems of sources what is settled, in one transaction with what it writes."""
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
-        """What messages that are kept in order have in common.
+        """Return the key of a message: messages with equal keys are kept in order.
 
-        It is their queue, and the key of its partitioning where it is partitioned, else the routing key.
+        It is the queue with the key of its partitioning if it is partitioned, else with the routing key.
         """
         if outgoing.placement is None:
             return outgoing.queue, outgoing.message.routing_key
@@ -286,19 +286,19 @@ class Target(Endpoint):
 
     @abstractmethod
     def send(self, messages: Sequence[Outgoing]) -> None:
-        """Write these, in this order; see the head of this module."""
+        """Write these messages, in this order; see the head of this module."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnect at once; what is not confirmed may or may not have been written. Never raises."""
+        """Disconnect at once; messages without an answer may or may not have been written. Never raises."""
 
 
 class Layout(NamedTuple):
-    """A bridge as its endpoints see it."""
+    """The bridge that an endpoint is part of."""
 
     sources: Sequence[Source]
     targets: Mapping[str, Target]
     """Queue of the topology -> the target of its messages."""
     topology: Topology
     workers: int
-    """Processes that each run all of it."""
+    """Number of processes that each run the whole bridge."""

@@ -1,8 +1,9 @@
-"""A table of a TOML file that is read key by key, so that every mistake is told with its key and a way out.
+"""A table of a TOML file that is read key by key, so that every error names its key and a way out.
 
-Values are taken; what is left at the end nobody knows, and is an error that names the likeliest key. Text may hold
-``${NAME}`` for a variable of the environment; a secret may also be ``{ env = "NAME" }`` or ``{ file = "PATH" }``, and
-is never shown. What is allowed and will cost something one day is a warning, which `Table.warn` keeps.
+Reading a value removes it from the table. A key that is left at the end is unknown: an error that suggests the closest
+known key. Text may hold ``${NAME}`` for an environment variable; a secret may also be ``{ env = "NAME" }`` or
+``{ file = "PATH" }``, and is never printed. What is allowed but will become a problem one day is a warning, which
+`Table.warn` keeps.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from exchange.errors import InputError
 
-__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "Warned", "hide_logins", "read_address"]
+__all__ = ["ConfigError", "Mistakes", "Secret", "Table", "ConfigWarning", "hide_logins", "read_address"]
 
 T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 LOGIN: Final = re.compile(r"(?<=://)[^\s'\"]*@")
-"""User and password of an address in a sentence, up to its last ``@``: a password may hold ``/``, ``:`` and ``@``."""
+"""User and password of an address within text, up to the last ``@``: a password may hold ``/``, ``:`` and ``@``."""
 
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
-"""The same in a value that is shown, where a password may hold spaces and quotes too: hides rather too much."""
+"""The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
 
 SECRETIVE: Final = re.compile(r"passw|secret|token|pem$|\.key$", re.IGNORECASE)
-"""Names of values that are secrets wherever they stand, as librdkafka's ``sasl.password``."""
+"""Names whose values are secrets, such as librdkafka's ``sasl.password``."""
 
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def hide_logins(text: str) -> str:
-    """Return the text with user and password of each address in it replaced."""
+    """Return the text with user and password of each address replaced by asterisks."""
     return LOGIN.sub("***@", text)
 
 
 def read_address(table: Table, text: str, schemes: Collection[str], example: str, key: str = "url") -> Address:
-    """Return the address under a key of a table. Raises InputError with the key and an example, and none of it."""
+    """Parse the address under a key. Raises InputError with the key and an example, but never the address itself."""
     try:
         return parse_address(text, schemes, example)
     except InputError as error:
@@ -55,7 +56,7 @@ def read_address(table: Table, text: str, schemes: Collection[str], example: str
 
 
 class Secret(str):
-    """A text that is not shown, as it was when the configuration was read; `current` reads it again."""
+    """A text that is never printed, with its value when the configuration was read; `current` reads it again."""
 
     __slots__ = ("_read",)
     _read: Callable[[], str]
@@ -66,9 +67,9 @@ class Secret(str):
         return secret
 
     def current(self) -> str:
-        """Return it as its file or variable has it now. Raises Disconnected if that cannot be read.
+        """Read its file or variable again. Raises Disconnected if that cannot be read.
 
-        Endpoints call this whenever they connect, so that a secret that was rotated needs no restart.
+        Endpoints call this whenever they connect, so that a rotated secret needs no restart.
         """
         try:
             return self._read()
@@ -79,11 +80,11 @@ class Secret(str):
         return "'***'"
 
 
-class Warned(NamedTuple):
+class ConfigWarning(NamedTuple):
     """A warning about a key of a configuration."""
 
     table: str
-    """The table's place in the file, ``sources.orders``; "" for the file itself."""
+    """The name of the table, ``sources.orders``; "" for the top level of the file."""
     key: str
     text: str
 
@@ -92,7 +93,7 @@ class Warned(NamedTuple):
 
 
 class Mistakes:
-    """The mistakes of a configuration, of which each key has one: what follows from another is not shown."""
+    """The mistakes of a configuration: the first one of each key, as further ones often follow from it."""
 
     def __init__(self) -> None:
         self._errors: dict[tuple[str, ...], InputError] = {}
@@ -100,21 +101,21 @@ class Mistakes:
     def __len__(self) -> int:
         return len(self._errors)
 
-    def keep(self, error: InputError, part: str = "") -> None:
-        """Keep one more; a key has one of each part of its value."""
+    def keep(self, error: InputError, item: str = "") -> None:
+        """Keep a mistake, unless its key has one; a list or table may have one for each ``item`` of it."""
         where = error.where if isinstance(error, KeyMistake) else ("", str(error))
-        self._errors.setdefault((*where, part), error)
+        self._errors.setdefault((*where, item), error)
 
     @contextmanager
-    def kept(self, part: str = "") -> Iterator[None]:
-        """Keep what the block raises, and go on behind it."""
+    def collect(self, item: str = "") -> Iterator[None]:
+        """Keep the InputError that the block raises, and continue after the block."""
         try:
             yield
         except InputError as error:
-            self.keep(error, part)
+            self.keep(error, item)
 
-    def check(self) -> None:
-        """Raise the mistake that there is, or ConfigError for several."""
+    def raise_any(self) -> None:
+        """Raise the mistake if there is one, or ConfigError if there are several."""
         if len(self) == 1:
             raise next(iter(self._errors.values()))
         if self:
@@ -122,7 +123,7 @@ class Mistakes:
 
 
 class KeyMistake(InputError):
-    """What is wrong with a key of a table."""
+    """A mistake in the value of a key."""
 
     def __init__(self, text: str, where: tuple[str, str]) -> None:
         super().__init__(text)
@@ -138,7 +139,7 @@ class ConfigError(InputError):
 
 
 class Table:
-    """A table and where it is. Every method raises InputError for a value that is none of what it takes."""
+    """A table and its path in the file. Each method that reads a key raises InputError for a value of a wrong type."""
 
     def __init__(
         self, values: Mapping[str, Any], source: str, path: str = "", environment: Mapping[str, str] = os.environ
@@ -147,40 +148,40 @@ class Table:
         self._known: list[str] = []
         self._texts: dict[str, str] = {}
         self.source = source
-        """The file, for messages."""
+        """The file, for error messages."""
         self.path = path
-        """The table's place in it, for messages: ``targets.kafka``."""
+        """The path of the table in it, for error messages: ``targets.kafka``."""
         self._environment = environment
-        self.warnings: list[Warned] = []
-        """Those of this table and of all tables within."""
+        self.warnings: list[ConfigWarning] = []
+        """Warnings of this table and of all tables in it."""
         self.mistakes: Mistakes | None = None
-        """Keeps what is wrong with values that have a default, in place of raising it; of all tables within, too."""
+        """If set, keeps mistakes in values that have a default, instead of raising them; also those of tables in it."""
 
     def warn(self, key: str, text: str) -> None:
         """Keep a warning about a key."""
-        self.warnings.append(Warned(self.path, key, text))
+        self.warnings.append(ConfigWarning(self.path, key, text))
 
     def missing(self, key: str, way_out: str) -> InputError:
-        """Return the error of a required key that is not there: what was written in its place if that can be seen."""
-        left = [each for each in self._values if each not in self._known]
-        meant = get_close_matches(key, left, 1)
-        if meant:
-            return self.error(meant[0], f"is not known here (did you mean {key}?)")
+        """Build the error for a required key that is missing; if there is an unknown key close to it, it names that."""
+        unknown = [each for each in self._values if each not in self._known]
+        close = get_close_matches(key, unknown, 1)
+        if close:
+            return self.error(close[0], f"is not known here (did you mean {key}?)")
         return self.error(key, way_out)
 
-    def only(self, known: Collection[str]) -> None:
-        """Look at once whether all keys are among these. Raises InputError naming the first that is not."""
+    def check_keys(self, known: Collection[str]) -> None:
+        """Check that all keys are among these, before any is read. Raises InputError naming the first unknown one."""
         for key in self._values:
             if key not in known:
-                self._refuse(key, f"is not known here{_meant(key, known)}; known: {', '.join(known)}", True)
+                self._refuse(key, f"is not known here{_suggest(key, known)}; known: {', '.join(known)}", True)
 
     def error(self, key: str, problem: str) -> InputError:
-        """What is wrong with a key."""
+        """Build the error for a key."""
         where = f"[{self.path}] " if self.path else ""
         return KeyMistake(f"{self.source}: {where}{key}: {problem}", (self.path, key))
 
     def _refuse(self, key: str, problem: str, default: T | None) -> T:
-        """Keep the error of a wrong value and return the default; without one to go on with, raise the error."""
+        """Keep the error of a wrong value and return the default; raise the error if there is no default."""
         error = self.error(key, problem)
         if self.mistakes is None or default is None:
             raise error
@@ -188,193 +189,198 @@ class Table:
         return default
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text that is not empty. Without a default the key must be there."""
+        """Read a text that is not empty. The key is required if there is no default."""
         value = self._take(key, default)
         if not isinstance(value, str) or not (value or default == ""):
-            raise self.error(key, f'must be a text in quotes, and is {_shown(value)}: {key} = "..."')
-        self._texts[key] = self._expanded(key, value)
+            raise self.error(key, f'must be a text in quotes, and is {_describe(value)}: {key} = "..."')
+        self._texts[key] = self._expand(key, value)
         return self._texts[key]
 
-    def taken(self, key: str) -> str | None:
-        """A text that was taken before, for who needs it, too; None if it was not there."""
+    def reread_text(self, key: str) -> str | None:
+        """Return a text that was read before; None if the key was missing."""
         return self._texts.get(key)
 
-    def maybe(self, key: str) -> str | None:
-        """A text, or None if the key is not there."""
+    def maybe_text(self, key: str) -> str | None:
+        """Read a text; None if the key is missing."""
         return self.text(key) if self.has(key) else None
 
     def has(self, key: str) -> bool:
-        """Whether a key is there; asked or not, it is known from then on."""
+        """Return whether a key is there, and add it to the known keys."""
         if key not in self._known:
             self._known.append(key)
         return key in self._values
 
-    def path_of(self, written: str) -> Path:
-        """A path as it is meant: beside the file of the configuration, unless it says all."""
+    def resolve_path(self, written: str) -> Path:
+        """Return a path relative to the folder of the configuration; an absolute path stays as it is."""
         return Path(self.source).parent / written
 
     def file(self, key: str) -> str | None:
-        """The path of a file that can be read, or None if the key is not there."""
-        written = self.maybe(key)
+        """Read the path of a file, and check that the file can be read; None if the key is missing."""
+        written = self.maybe_text(key)
         if written is None:
             return None
+        path = self.resolve_path(written)
         try:
-            self.path_of(written).open("rb").close()
+            path.open("rb").close()
         except OSError as error:
             raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
-        return str(self.path_of(written))
+        return str(path)
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
-        """One of some words."""
+        """Read one of several words."""
         value = self.text(key, default)
         if value not in choices:
             return self._refuse(
-                key, f"must be one of {', '.join(choices)}, and is {value!r}{_meant(value, choices)}", default
+                key, f"must be one of {', '.join(choices)}, and is {value!r}{_suggest(value, choices)}", default
             )
         return value
 
     def integer(self, key: str, default: int | None = None, least: int = 0) -> int:
-        """A whole number."""
+        """Read a whole number."""
         value = self._take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            return self._refuse(key, f"must be a whole number, at least {least:,}, and is {_shown(value)}", default)
+            return self._refuse(key, f"must be a whole number, at least {least:,}, and is {_describe(value)}", default)
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A number above zero."""
+        """Read a number above zero."""
         value = self._take(key, default)
         number = _finite(value)
         if number is None or number <= 0:
-            return self._refuse(key, f"must be a number above zero, and is {_shown(value)}", default)
+            return self._refuse(key, f"must be a number above zero, and is {_describe(value)}", default)
         return number
 
     def maybe_number(self, key: str) -> float | None:
-        """A number above zero, or None if the key is not there."""
-        return self.number(key, 1.0) if self.has(key) else None  # the default goes with a mistake that is kept
+        """Read a number above zero; None if the key is missing."""
+        return self.number(key, 1.0) if self.has(key) else None  # the default serves only where the mistake is kept
 
     def number_or(self, key: str, word: str, default: str) -> float | None:
-        """A number above zero, or None for a word that stands for no number."""
+        """Read a number above zero; None for a word that stands for no number."""
         value = self._take(key, default)
         if value == word:
             return None
         number = _finite(value)
         if number is None or number <= 0:
-            self._refuse(key, f'must be a number above zero or "{word}", and is {_shown(value)}', default)
+            self._refuse(key, f'must be a number above zero or "{word}", and is {_describe(value)}', default)
             return None
         return number
 
     def moment(self, key: str) -> int | None:
-        """A date with a time, microseconds since 1970; without an offset, UTC. None if the key is not there."""
+        """Read a date and time as microseconds since 1970; UTC if it has no offset. None if the key is missing."""
         if not self.has(key):
             return None
         value = self._values.pop(key)
         if isinstance(value, date) and not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         if not isinstance(value, datetime):
-            raise self.error(key, f"must be a date, and is {_shown(value)}: {key} = 2026-11-21T08:00:00Z")
+            raise self.error(key, f"must be a date, and is {_describe(value)}: {key} = 2026-11-21T08:00:00Z")
         return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
     def is_list(self, key: str) -> bool:
-        """Whether the value is a list."""
+        """Return whether the value is a list."""
         return self.has(key) and isinstance(self._values[key], list)
 
     def seconds(self, key: str, default: float | None = None) -> float:
-        """A span of time: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
+        """Read a duration: a number of seconds, or a text such as ``"500 ms"``, ``"30 s"``, ``"5 m"``, ``"1 h"``."""
         return self._measure(key, default, UNITS, "a number of seconds or a text such as '30 s' or '5 m'")
 
     def size(self, key: str, default: int | None = None) -> int:
-        """A size: a number of bytes, or a text such as ``"64 MiB"``."""
+        """Read a size: a number of bytes, or a text such as ``"64 MiB"``."""
         return int(self._measure(key, default, SIZES, "a number of bytes or a text such as '64 MiB'"))
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Read true or false."""
         value = self._take(key, default)
         if not isinstance(value, bool):
-            return self._refuse(key, f"must be true or false, and is {_shown(value)}", default)
+            return self._refuse(key, f"must be true or false, and is {_describe(value)}", default)
         return value
 
     def texts(self, key: str, default: Collection[str] | None = None) -> list[str]:
-        """A list of texts; one text is a list of it."""
+        """Read a list of texts; a single text is a list of one."""
         value = self._take(key, default)
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list | tuple) or not all(isinstance(each, str) and each for each in listed):
-            raise self.error(key, f'must be a list of texts, and is {_shown(value)}: {key} = ["...", "..."]')
-        return [self._expanded(key, each) for each in listed]
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list | tuple) or not all(isinstance(each, str) and each for each in texts):
+            raise self.error(key, f'must be a list of texts, and is {_describe(value)}: {key} = ["...", "..."]')
+        return [self._expand(key, each) for each in texts]
 
     def secret(self, key: str) -> Secret | None:
-        """A text, or where to find it: ``{ env = "NAME" }``, ``{ file = "PATH" }``; None if the key is not there."""
+        """Read a secret: a text, ``{ env = "NAME" }`` or ``{ file = "PATH" }``; None if the key is missing."""
         if not self.has(key):
             return None
         value = self._values.pop(key)
         if isinstance(value, str):
-            return Secret(self._expanded(key, value))
+            return Secret(self._expand(key, value))
         if isinstance(value, dict) and len(value) == 1:
             [(how, where)] = value.items()
             if how == "env" and isinstance(where, str):
-                return self._secret(lambda: self._variable(key, where))
+                return self._make_secret(lambda: self._read_variable(key, where))
             if how == "file" and isinstance(where, str):
-                path = self.path_of(self._expanded(key, where))
-                return self._secret(lambda: self._content(key, where, path))
+                path = self.resolve_path(self._expand(key, where))
+                return self._make_secret(lambda: self._read_secret(key, where, path))
         raise self.error(key, 'must be a text, { env = "NAME" } or { file = "PATH" }')
 
-    def _secret(self, read: Callable[[], str]) -> Secret:
+    def _make_secret(self, read: Callable[[], str]) -> Secret:
         return Secret(read(), read)
 
-    def _content(self, key: str, written: str, path: Path) -> str:
-        """Return the secret in a file, without the end of its line."""
+    def _read_secret(self, key: str, written: str, path: Path) -> str:
+        """Read a secret from a file, without the newline at its end."""
         try:
-            found = path.read_text("utf-8").rstrip("\r\n")
+            text = path.read_text("utf-8").rstrip("\r\n")
         except OSError as error:
             raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise self.error(key, f"the file {written} is not UTF-8") from None
-        if not found:
+        if not text:
             raise self.error(key, f"the file {written} is empty")
-        return found
+        return text
 
     def table(self, key: str) -> Table:
-        """A table within; an empty one if the key is not there."""
+        """Read a table in this table; an empty one if the key is missing."""
         value = self._take(key, {})
         path = f"{self.path}.{key}" if self.path else key
         if not isinstance(value, dict):
-            raise self.error(key, f"must be a table, and is {_shown(value)}: [{path}]")
+            raise self.error(key, f"must be a table, and is {_describe(value)}: [{path}]")
         within = Table(value, self.source, path, self._environment)
         within.warnings = self.warnings
         within.mistakes = self.mistakes
         return within
 
     def maybe_table(self, key: str) -> Table | None:
-        """A table within, or None if the key is not there."""
+        """Read a table in this table; None if the key is missing."""
         return self.table(key) if self.has(key) else None
 
     def tables(self, key: str) -> dict[str, Table]:
-        """The tables of a table, by name: ``[sources.orders]``, ``[sources.billing]``."""
+        """Read a table of tables, such as ``[sources.orders]`` and ``[sources.billing]``, by name."""
         within = self.table(key)
         return {name: within.table(name) for name in list(within._values)}
 
     def mapping(self, key: str, read: Callable[[Any], T], what: str) -> dict[str, T]:
-        """A table of one kind of values, which are ``what``; ``read`` raises ValueError for what is none."""
+        """Read a table whose values are all of one kind; a list of texts stands for a table of each text to itself.
+
+        ``read`` converts a value, and raises ValueError for a wrong one; ``what`` describes a right one.
+        """
         value = self._take(key, {})
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = {each: each for each in value}
         if not isinstance(value, dict):
-            raise self.error(key, f"must be a table, and is {_shown(value)}: {what}")
-        found = {}
+            raise self.error(key, f"must be a table, and is {_describe(value)}: {what}")
+        values = {}
         for name, each in value.items():
             try:
-                found[name] = read(self._expanded(key, each) if isinstance(each, str) else each)
+                values[name] = read(self._expand(key, each) if isinstance(each, str) else each)
             except ValueError as error:
                 why = f": {error}" if str(error) else ""
-                shown = "'***'" if SECRETIVE.search(name) else _shown(each)
+                shown = "'***'" if SECRETIVE.search(name) else _describe(each)
                 raise self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}") from None
-        return found
+        return values
 
-    def done(self) -> None:
-        """All that is known was taken: what is left is a mistake."""
+    def refuse_unread(self) -> None:
+        """Refuse the keys that are left after all known ones were read."""
         for key in self._values:
-            self._refuse(key, f"is not known here{_meant(key, self._known)}; known: {', '.join(self._known)}", True)
+            self._refuse(key, f"is not known here{_suggest(key, self._known)}; known: {', '.join(self._known)}", True)
 
     def _take(self, key: str, default: Any) -> Any:
+        """Remove a value from the table and return it, or the default. Raises InputError if there is neither."""
         if self.has(key):
             return self._values.pop(key)
         if default is None:
@@ -390,12 +396,12 @@ class Table:
             number = _finite(value)
         if number is not None and number >= 0:
             return number
-        return self._refuse(key, f"must be {what}, and is {_shown(value)}", default)
+        return self._refuse(key, f"must be {what}, and is {_describe(value)}", default)
 
-    def _expanded(self, key: str, text: str) -> str:
-        return VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
+    def _expand(self, key: str, text: str) -> str:
+        return VARIABLE.sub(lambda match: self._read_variable(key, match[1]), text)
 
-    def _variable(self, key: str, name: str) -> str:
+    def _read_variable(self, key: str, name: str) -> str:
         try:
             return self._environment[name]
         except KeyError:
@@ -403,7 +409,7 @@ class Table:
 
 
 def _finite(value: Any) -> float | None:
-    """Return a number as a float, or None for what is none, for infinity, and beyond the range of a float."""
+    """Return a finite number as a float; None for any other value, and for a number beyond the range of floats."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
@@ -413,12 +419,12 @@ def _finite(value: Any) -> float | None:
     return float(value)
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if value is None:
         return "nothing"
     return "true" if value is True else "false" if value is False else WHOLE_LOGIN.sub("***@", repr(value))
 
 
-def _meant(word: str, words: Collection[str]) -> str:
+def _suggest(word: str, words: Collection[str]) -> str:
     close = get_close_matches(word, words, 1)
     return f" (did you mean {close[0]}?)" if close else ""

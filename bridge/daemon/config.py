@@ -21,7 +21,7 @@ from bridge.pump.filtering import filter_of
 from bridge.pump.loops import dead_letter_loop, feedback, near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet
-from bridge.table import Mistakes, Table, Warned
+from bridge.table import ConfigWarning, Mistakes, Table
 from exchange.entities.profile import RELEASES, profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -57,7 +57,7 @@ class Config:
     workers: int
     log_format: str
     log_level: str
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[ConfigWarning, ...] = ()
     """What the file alone shows that will cost something one day."""
 
     @property
@@ -89,10 +89,10 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     table = Table(read_toml(path), str(path), environment=environment)
     table.mistakes = mistakes = Mistakes()
     topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
-    table.only(KEYS)
-    with mistakes.kept():
+    table.check_keys(KEYS)
+    with mistakes.collect():
         topology = _topology(table, path.parent)
-    with mistakes.kept():
+    with mistakes.collect():
         policy = _policy(table.table("policy"))
     workers = table.integer("workers", 1, least=1)
     described, inlets = _read_sources(table, mistakes, policy, topology)
@@ -102,27 +102,27 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     if worker is not None and worker > 1:
         inlets = shared
     described_targets, writing, targets = _read_targets(table, mistakes, described, topology)
-    with mistakes.kept():
+    with mistakes.collect():
         ignored = frozenset(table.texts("ignore", ()))
-    with mistakes.kept():
+    with mistakes.collect():
         dead = table.maybe_table(DEAD_LETTERS)
         dead_letters = None if dead is None else dead_letter_target_of(dead)
-    with mistakes.kept():
+    with mistakes.collect():
         http = _http(table, worker or 1)
     has_coverage = table.flag("coverage", default=False)
     log_format = table.choice("log_format", ("text", "json"), "text")
     log_level = table.choice("log_level", ("debug", "info", "warning", "error"), "info")
-    table.done()
-    mistakes.check()  # from here on there is a topology
+    table.refuse_unread()
+    mistakes.raise_any()  # from here on there is a topology
     _check_queues(table, mistakes, topology, targets, ignored)
     layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
     for name, inlet in inlets.items():
-        with mistakes.kept():
+        with mistakes.collect():
             _introduce(inlet.source, described[name], layout)
     for name, target in writing.items():
-        with mistakes.kept():
+        with mistakes.collect():
             _introduce(target, described_targets[name], layout)
-    mistakes.check()
+    mistakes.raise_any()
     _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
     _look_for_rivals(table, inlets)
     if dead_letters is None:
@@ -154,12 +154,12 @@ def _read_sources(
     """Return the tables of all sources, and those of the sources that are right."""
     described: dict[str, Table] = {}
     inlets: dict[str, Inlet] = {}
-    with mistakes.kept():
+    with mistakes.collect():
         described = table.tables("sources")
         if not described:
             raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
     for name, each in described.items():
-        with mistakes.kept():
+        with mistakes.collect():
             inlets[name] = _inlet(name, each, policy, topology)
     return described, inlets
 
@@ -171,17 +171,17 @@ def _read_targets(
     described: dict[str, Table] = {}
     named: dict[str, Target] = {}
     targets: dict[str, Target] = {}
-    with mistakes.kept():
+    with mistakes.collect():
         described = table.tables("targets")
     for name, each in described.items():
-        with mistakes.kept():
+        with mistakes.collect():
             if name in sources or name == DEAD_LETTERS:
                 raise table.error(
                     f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them"
                 )
             named[name], queues = target_of(name, each)
             for queue in queues:
-                with mistakes.kept(queue):
+                with mistakes.collect(queue):
                     if topology is not None and queue not in topology.queues:
                         raise each.error("queues", f"the topology has no queue {queue!r}")
                     if queue in targets:
@@ -198,7 +198,7 @@ def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
             other = readers.setdefault(place, name)
             if place.system == "rabbitmq" and other != name:
                 problem = f"[sources.{other}] reads {place.name}, too: each gets some of its messages, in no order"
-                table.warnings.append(Warned(f"sources.{name}", "queue", problem))
+                table.warnings.append(ConfigWarning(f"sources.{name}", "queue", problem))
 
 
 def _look_for_loops(
@@ -226,7 +226,9 @@ def _look_for_loops(
                 "enter the topology at an exchange that does not lead there",
             )
         table.warnings.append(
-            Warned(f"targets.{name}", "queues", f"{problem}, unless {loop.unless}; [policy] max_hops ends such a loop")
+            ConfigWarning(
+                f"targets.{name}", "queues", f"{problem}, unless {loop.unless}; [policy] max_hops ends such a loop"
+            )
         )
     described = {f"targets.{name}": target for name, target in writing.items()}
     if dead_letters is not None:
@@ -234,7 +236,7 @@ def _look_for_loops(
     for name, target in described.items():
         if (near := near_exchange(inlets.values(), target)) is not None:
             table.warnings.append(
-                Warned(
+                ConfigWarning(
                     name,
                     "exchange" if name == DEAD_LETTERS else "queues",
                     f"{near[0].name} is in the RabbitMQ that [sources.{near[1]}] reads from: if its bindings lead to "
@@ -245,7 +247,7 @@ def _look_for_loops(
 
 def _topology(table: Table, folder: Path) -> Topology:
     where = table.text("topology")
-    vhost = table.maybe("vhost")
+    vhost = table.maybe_text("vhost")
     profile = _profile(table)
     if "://" not in where:
         where = str(folder / where)
@@ -268,7 +270,7 @@ def _topology(table: Table, folder: Path) -> Topology:
 
 def _profile(table: Table) -> str | None:
     """Return the profile that is named. Raises InputError for a name that is no release."""
-    name = table.maybe("profile")
+    name = table.maybe_text("profile")
     if name is None or profile_by_name(name) is not None:
         return name
     raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
@@ -297,12 +299,12 @@ def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a f
         table.integer("max_hops", base.max_hops, least=1),
         table.seconds("give_up_after") if table.has("give_up_after") else base.give_up_after,
     )
-    table.done()
+    table.refuse_unread()
     return policy
 
 
 def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
-    exchange, routing_key = table.maybe("exchange"), table.maybe("routing_key")
+    exchange, routing_key = table.maybe_text("exchange"), table.maybe_text("routing_key")
     if exchange and topology is not None and exchange not in topology.exchanges:
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
     own_policy = table.maybe_table("policy")
@@ -324,13 +326,13 @@ def _check_queues(
 ) -> None:
     """Keep the mistake of each queue that is ignored and must not be, or has nowhere to go."""
     for queue in sorted(ignored):
-        with mistakes.kept(queue):
+        with mistakes.collect(queue):
             if queue not in topology.queues:
                 raise table.error("ignore", f"the topology has no queue {queue!r}")
             if queue in targets:
                 raise table.error("ignore", f"queue {queue!r} has a target, {targets[queue].name}; it cannot be both")
     for queue in sorted(topology.queues):
-        with mistakes.kept(queue):
+        with mistakes.collect(queue):
             if queue not in targets and queue not in ignored:
                 raise table.error(
                     "targets",

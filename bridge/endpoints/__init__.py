@@ -39,7 +39,7 @@ def source_of(name: str, table: Table, policy: Policy) -> Source:
     """The source that a table describes. Raises InputError."""
     url, module = _module(table)
     source = cast(Source, module.source(name, url, table, policy))
-    table.done()
+    table.refuse_unread()
     return source
 
 
@@ -49,7 +49,7 @@ def target_of(name: str, table: Table) -> tuple[Target, Collection[str]]:
     target, queues = module.target(name, url, table)
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
-    table.done()
+    table.refuse_unread()
     return target, queues
 
 
@@ -57,7 +57,7 @@ def dead_letter_target_of(table: Table) -> Target:
     """The target of dead letters that a table describes. Raises InputError."""
     url, module = _module(table)
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
-    table.done()
+    table.refuse_unread()
     return target
 
 

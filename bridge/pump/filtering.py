@@ -45,7 +45,7 @@ class Filter:
 
 def filter_of(table: Table) -> Filter | None:
     """The filter that a source's table describes, with ``selector`` and ``tags``; None without. Raises InputError."""
-    selector, tags = table.maybe("selector"), table.maybe("tags")
+    selector, tags = table.maybe_text("selector"), table.maybe_text("tags")
     if selector is None and tags is None:
         return None
     key = "selector"

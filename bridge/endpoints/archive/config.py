@@ -26,13 +26,13 @@ __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "ta
 def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     """The source of a configuration; see `bridge.endpoints`."""
     path = _path(url, table)
-    kept = table.maybe("state")
+    kept = table.maybe_text("state")
     beside = path.parent / f".{path.name}.{name}.replay.json"
     speed = table.number_or("speed", "max", "max")
     return ArchiveSource(
         name,
         str(path),
-        None if kept == "off" else beside if kept is None else table.path_of(kept),
+        None if kept == "off" else beside if kept is None else table.resolve_path(kept),
         speed=speed,
         window=Window(table.moment("since"), table.moment("until")),
         follow=table.flag("follow", default=False),
@@ -44,7 +44,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
 
 def _mapping(table: Table) -> FieldMapping:
     """What records of Kafka and RocketMQ are in AMQP: what the source gives all of its messages need not be in them."""
-    exchange, routing_key = table.taken("exchange"), table.taken("routing_key")
+    exchange, routing_key = table.reread_text("exchange"), table.reread_text("routing_key")
     return FieldMapping(
         USUAL.exchange if exchange is None else f"={exchange}",
         USUAL.routing_key if routing_key is None else f"={routing_key}",
@@ -114,7 +114,7 @@ def _path(url: str, table: Table) -> Path:
         raise table.error("url", 'names no file or folder; write url = "archive:/var/lib/archive"')
     if "\0" in path or any(len(os.fsencode(part)) > MOST_NAME for part in path.split("/")):
         raise table.error("url", f"names no path: a name in it has more than {MOST_NAME} bytes, or a NUL")
-    return table.path_of(path)
+    return table.resolve_path(path)
 
 
 def _folder(value: Any) -> str:

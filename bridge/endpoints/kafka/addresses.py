@@ -40,7 +40,7 @@ def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
     hosts = address.hosts
-    user = table.maybe("user") or address.user
+    user = table.maybe_text("user") or address.user
     password = table.secret("password") or address.password or None
     tls = table.flag("tls", default=False)
     mechanism = table.choice("mechanism", MECHANISMS, "PLAIN")

@@ -30,7 +30,7 @@ __all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "
 
 def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
     """The source of a configuration; see `bridge.endpoints`."""
-    topic = table.maybe("topic")
+    topic = table.maybe_text("topic")
     topics = table.texts("topics") if topic is None else [topic]
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
@@ -59,7 +59,7 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
         made = KafkaTarget(name, settings, destinations)
     else:
         every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
-        own_id = table.maybe("transactional_id")
+        own_id = table.maybe_text("transactional_id")
         made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
     refuse_wrong(table, made.make_offline)
     return made, list(destinations)

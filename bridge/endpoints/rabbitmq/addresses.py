@@ -91,10 +91,10 @@ class Brokers(Sequence[pika.URLParameters]):
 
 def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
     """The brokers that a table of a configuration describes, in the order in which they are tried."""
-    user, password = table.maybe("user"), table.secret("password")
+    user, password = table.maybe_text("user"), table.secret("password")
     hosts = table.texts("hosts", ())
     ca_file, cert_file, key_file = table.file("ca_file"), table.file("cert_file"), table.file("key_file")
-    server_name = table.maybe("server_name")
+    server_name = table.maybe_text("server_name")
     try:
         first = broker_of(url, f"hashstar {name}", user, password)
     except InputError as error:
@@ -127,7 +127,7 @@ def cluster_of(parameters: pika.URLParameters) -> str:
 
 def management_of(table: Table) -> str | None:
     """Return the address of the management API that a table names, or None. Raises InputError."""
-    url = table.maybe("management")
+    url = table.maybe_text("management")
     if url is None:
         return None
     example = "http://HOST:PORT or https://HOST:PORT; user and password are AMQP's"

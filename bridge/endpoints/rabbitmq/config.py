@@ -44,7 +44,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     if prefetch > MOST_PREFETCH:
         raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
     begins = table.has("offset")
-    offsets, offset = table.maybe("offsets"), table.text("offset", "first")
+    offsets, offset = table.maybe_text("offsets"), table.text("offset", "first")
     if not OFFSET.fullmatch(offset):
         raise table.error("offset", f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}')
     if begins and offsets is None:
@@ -55,7 +55,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         table.text("queue"),
         prefetch=prefetch,
         exclusive=table.flag("exclusive", default=False),
-        offsets=None if offsets is None else table.path_of(offsets),
+        offsets=None if offsets is None else table.resolve_path(offsets),
         offset=int(offset) if offset.isdigit() else offset,
         window_bytes=policy.window_bytes,
         management=management_of(table),
@@ -70,12 +70,12 @@ def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]
 
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     """The target of dead letters of a configuration; see `bridge.endpoints`."""
-    queue, exchange = table.maybe("queue"), table.maybe("exchange")
+    queue, exchange = table.maybe_text("queue"), table.maybe_text("exchange")
     if queue is None and exchange is None:
         raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
     if queue is not None and exchange is not None:
         raise table.error("queue", "say either the queue that takes dead letters, or an exchange")
-    address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe("routing_key"))
+    address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe_text("routing_key"))
     if address.is_template:
         raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
     return RabbitmqTarget(name, brokers_of(name, url, table), {"": address}, management_of(table))

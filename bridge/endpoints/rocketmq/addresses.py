@@ -30,7 +30,7 @@ def settings_of(url: str, table: Table) -> ClientSettings:
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
     servers = ";".join(_with_port(host) for host in address.hosts.split(","))
-    access_key = table.maybe("access_key") or address.user
+    access_key = table.maybe_text("access_key") or address.user
     secret_key = table.secret("secret_key") or address.password
     token = table.secret("security_token")
     if access_key and not secret_key:

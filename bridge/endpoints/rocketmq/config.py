@@ -36,11 +36,11 @@ CONFIRM: Final = "confirm"
 def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     """The source of a configuration; see `bridge.endpoints`."""
     settings = settings_of(url, table)
-    topic = table.maybe("topic")
+    topic = table.maybe_text("topic")
     topics = table.texts("topics") if topic is None else [topic]
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
-    tags, sql = table.text("subscription", SUB_ALL), table.maybe("sql")
+    tags, sql = table.text("subscription", SUB_ALL), table.maybe_text("sql")
     if sql is not None and tags != SUB_ALL:
         raise table.error("sql", "is instead of a subscription to tags, and there are both")
     subscriptions: list[Subscription] = []

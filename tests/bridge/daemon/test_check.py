@@ -12,7 +12,7 @@ from bridge.daemon.probe import Report, as_object, as_text, check
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet
-from bridge.table import Warned
+from bridge.table import ConfigWarning
 from tests.bridge.daemon.test_config import RIGHT, read
 
 
@@ -35,7 +35,7 @@ class Looking(MemoryTarget):
         raise AssertionError("check opens nothing")
 
 
-def config(tmp_path: Path, *targets: Looking, warnings: Sequence[Warned] = ()) -> Config:
+def config(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = ()) -> Config:
     """A configuration with these targets."""
     return replace(
         read(tmp_path, RIGHT),
@@ -45,7 +45,7 @@ def config(tmp_path: Path, *targets: Looking, warnings: Sequence[Warned] = ()) -
     )
 
 
-def report(tmp_path: Path, *targets: Looking, warnings: Sequence[Warned] = (), offline: bool = False) -> Report:
+def report(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = (), offline: bool = False) -> Report:
     return asyncio.run(check(config(tmp_path, *targets, warnings=warnings), offline=offline, seconds=0.2))
 
 
@@ -56,7 +56,7 @@ def test_what_is_right_and_what_is_wrong_is_shown_by_endpoint_with_its_key(tmp_p
         Looking(
             "bad", [Finding("error", "topic 'b': there is none; create it", "queues.b"), Finding("warning", "slow")]
         ),
-        warnings=[Warned("", "dead_letters", "none"), Warned("sources.in.policy", "window", "small")],
+        warnings=[ConfigWarning("", "dead_letters", "none"), ConfigWarning("sources.in.policy", "window", "small")],
     )
     assert list(as_text(found)) == [
         str(tmp_path / "bridge.toml"),
@@ -104,7 +104,9 @@ def test_an_endpoint_that_does_not_answer_keeps_no_other_waiting(tmp_path: Path)
 
 
 def test_offline_nothing_is_asked(tmp_path: Path) -> None:
-    found = report(tmp_path, Looking("silent", None), warnings=[Warned("", "dead_letters", "none")], offline=True)
+    found = report(
+        tmp_path, Looking("silent", None), warnings=[ConfigWarning("", "dead_letters", "none")], offline=True
+    )
     assert list(as_text(found))[-1] == (
         "the file is right, and nothing was connected to: 1 source, 1 target, 1 warning"
     )
