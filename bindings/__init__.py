@@ -1,8 +1,43 @@
-"""What the bindings do: topologies as files, and how they behave. Imports `exchange` and nothing above it."""
+"""What the bindings do: topologies as files, and how they behave. Imports `exchange` and nothing above it.
+
+The public names are imported when they are first used: ``import bindings`` alone loads no module of the engine.
+"""
 
 import sys
 from importlib.machinery import ModuleSpec
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+from bindings.public_names import import_lazily
+
+if TYPE_CHECKING:
+    from bindings.audit.run import audit as audit
+    from bindings.audit.selection import Selection as Selection
+    from bindings.check.check import check as check
+    from bindings.check.finding import Finding as Finding
+    from bindings.report.gates import Limits as Limits
+    from bindings.report.gates import Settings as Settings
+    from bindings.report.model import Report as Report
+    from bindings.sources.definitions import Definitions as Definitions
+    from bindings.sources.document import Document as Document
+    from bindings.sources.open import load as load
+    from bindings.testing.virtual_broker import VirtualBroker as VirtualBroker
+
+MODULES: Final = {
+    # topologies
+    "load": "sources.open", "Definitions": "sources.definitions", "Document": "sources.document",
+    "VirtualBroker": "testing.virtual_broker",
+    # what is wrong with them
+    "check": "", "Finding": "check.finding",
+    # audits
+    "audit": "", "Selection": "audit.selection", "Settings": "report.gates", "Limits": "report.gates",
+    "Report": "report.model",
+}  # fmt: skip
+"""Public name -> the module of this package that defines it; "" if the name is that of a package that can be called."""
+
+__all__ = tuple(MODULES)
+
+
+__getattr__, __dir__ = import_lazily(__name__, MODULES)
 
 
 class _Moved:

@@ -217,7 +217,15 @@ class Endpoint(ABC):
 
 
 class Source(Endpoint):
-    """A source of messages, which one reader at a time reads."""
+    """A source of messages, which one reader at a time reads.
+
+    >>> class Numbers(MemorySource):  # to read from another system, inherit Source and write its four methods
+    ...     def __init__(self, count):
+    ...         super().__init__([Message("", "numbers", body=b"%d" % number) for number in range(count)])
+    ...         self.end()
+    >>> Numbers(3).lag
+    3
+    """
 
     shared: ClassVar[bool] = True
     """Whether several processes that read it share its messages, rather than each get all of them."""
@@ -265,7 +273,25 @@ class Source(Endpoint):
 
 
 class Target(Endpoint):
-    """A target that messages are written to."""
+    """A target that messages are written to.
+
+    >>> class Printer(Target):
+    ...     name = "printer"
+    ...     async def open(self, receiver):
+    ...         self.receiver = receiver
+    ...     def send(self, messages):
+    ...         print([outgoing.message.body for outgoing in messages])
+    ...         asyncio.get_running_loop().call_soon(self.receiver.confirmed, messages)
+    ...     async def close(self):
+    ...         pass
+    >>> source = MemorySource([Message("", "billing", body=b"{}")])
+    >>> source.end()
+    >>> topology = Topology(queues=[Queue("billing")])
+    >>> config = Config("example", topology, (Inlet(source),), {"billing": Printer()}, log_level="warning")
+    >>> asyncio.run(run(config))
+    [b'{}']
+    True
+    """
 
     transactional: bool = False
     """Whether it reports to the systems of sources what is settled, in one transaction with what it writes."""

@@ -131,7 +131,13 @@ class KeyMistake(InputError):
 
 
 class ConfigError(InputError):
-    """All mistakes of a configuration, in the order of their sections."""
+    """All mistakes of a configuration, in the order of their sections.
+
+    >>> error = ConfigError(InputError("targets: there are none"), InputError("workers: must be at least 1"))
+    >>> print(error)
+    targets: there are none
+    workers: must be at least 1
+    """
 
     def __init__(self, *mistakes: InputError) -> None:
         super().__init__("\n".join(map(str, mistakes)))

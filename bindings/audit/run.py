@@ -105,12 +105,12 @@ class Traffic:
 
 
 def audit(
-    topology: Topology | str,
+    topology: Topology | Path,
     archives: Path | Sequence[Path],
     *,
     vhost: str | None = None,
     profile: str | None = None,
-    compare: Topology | str | None = None,
+    compare: Topology | Path | None = None,
     verify: bool = False,
     selection: Selection | None = None,
     mapping: FieldMapping = USUAL,
@@ -118,16 +118,21 @@ def audit(
     spark: SparkSession | None = None,
     keep_bad: str | None = None,
     max_bad: int | None = None,
+    step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Report:
     """Audit archives against a topology, and return the report.
 
-    A topology that is given as text is opened by `open_source`: a path, ``-`` or a broker's address; ``vhost`` and
-    ``profile`` are for those. ``archives`` are files and folders, and with a session of Spark also topics,
+    A topology that is given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost``
+    and ``profile`` are for those. ``archives`` are files and folders, and with a session of Spark also topics,
     ``kafka://HOST:PORT/TOPIC``. Without a session all is counted in this process, with the same result. By default the
-    messages of the topology's own virtual host are taken.
+    messages of the topology's own virtual host are taken. ``step`` is as in `count`.
 
     Raises InputError for what cannot be read, and `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad``
     records are bad; ``keep_bad`` is a new folder for these.
+
+    >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
+    >>> [(row.exchange, row.messages) for row in report.unroutable]
+    [('documents', 5), ('amq.topic', 4)]
     """
     subject = _opened(topology, vhost, profile)
     if compare is not None:
@@ -137,14 +142,14 @@ def audit(
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
-    passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad)
+    passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
     return build_report(subject, traffic.described, passed, taken, settings)
 
 
-def _opened(topology: Topology | str, vhost: str | None, profile: str | None) -> Subject:
+def _opened(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
     if isinstance(topology, Topology):
         return Subject(topology)
-    return Subject.from_source(open_source(topology, vhost), vhost, profile)
+    return Subject.from_source(open_source(os.fspath(topology), vhost), vhost, profile)
 
 
 def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> Traffic:

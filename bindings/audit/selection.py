@@ -23,7 +23,13 @@ UNTIMED: Final = "without a time, which a window asks for"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to take; by default everything."""
+    """The records of an archive that an audit takes; by default all.
+
+    >>> third = Selection("/shop", since=1_793_664_000_000_000)  # 2026-11-03
+    >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", selection=third)
+    >>> report.audited.records.counted
+    13
+    """
 
     vhost: str | None = None
     since: int | None = None

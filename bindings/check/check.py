@@ -44,6 +44,9 @@ def check(
 
     ``optional`` are codes of optional rules that are to be looked for. Where one exchange has very many findings of a
     code, the first ones are told and the number of the others.
+
+    >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
+    ["no binding leads to queue 'billing'"]
     """
     subject = Subject(topology)
     families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]

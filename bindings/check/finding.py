@@ -38,7 +38,12 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is found about a topology."""
+    """One thing that is found about a topology.
+
+    >>> [finding] = check(Topology(queues=[Queue("billing")]))
+    >>> finding.code, finding.rule.severity, finding.message
+    ('HS204', 'note', "no binding leads to queue 'billing'")
+    """
 
     code: str
     """A key of `RULES`."""

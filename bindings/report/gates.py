@@ -68,7 +68,13 @@ def most(text: str) -> Most | None:
 
 
 class Limits(NamedTuple):
-    """What is insisted on; None where nothing is."""
+    """The thresholds of an audit; None where there is none.
+
+    >>> settings = Settings(Limits(fail_under=Decimal(90)))
+    >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", settings=settings)
+    >>> report.gates[0].message
+    'binding coverage is 66.7 % (8 of 12 bindings), wanted is 90 %'
+    """
 
     fail_under: Decimal | None = None
     """Per cent of the eligible bindings that must be hit."""
@@ -126,7 +132,12 @@ class IgnoreUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to judge what was counted."""
+    """The thresholds of an audit, for everything and by exchange and queue, and the bindings that it ignores.
+
+    >>> settings = Settings(exchanges=(("orders*", Limits(fail_under=Decimal(70))),), stale_days=7)
+    >>> audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", settings=settings).passed
+    True
+    """
 
     limits: Limits = NO_LIMITS
     exchanges: tuple[tuple[str, Limits], ...] = ()

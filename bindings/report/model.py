@@ -289,7 +289,14 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything an audit tells."""
+    """The result of an audit: one value, from which all forms are made.
+
+    >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
+    >>> [row.use.binding.routing_key for row in report.bindings if row.state == "dead"]
+    ['', '', 'order.*.refunded', 'order.ap.paid']
+    >>> report.summary.totals.routed, report.exit_code
+    (151, 0)
+    """
 
     made: int
     """When."""

@@ -46,6 +46,12 @@ class Definitions:
     Exports of one virtual host leave the field "vhost" out; what does not say its virtual host is in
     ``default_vhost``: the one given when loading, else the export's own "original_vhost_name", else "/". That choice
     is not written back. Equal when they are the same JSON, lists in the same order, and the default is the same.
+
+    >>> definitions = Definitions.load("examples/demo/definitions.json")
+    >>> definitions.vhosts, definitions.rabbitmq_version
+    (('/',), '4.1.4')
+    >>> len(definitions.topology("/").bindings)
+    33
     """
 
     default_vhost: str = "/"

@@ -44,7 +44,12 @@ KINDS: Mapping[type, str] = {Exchange: "exchange", Queue: "queue", Policy: "poli
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """Virtual hosts with their topologies and expectations; immutable. Equal when they say the same."""
+    """Virtual hosts with their topologies and expectations; immutable. Equal when they say the same.
+
+    >>> document = Document.loads("exchange orders: topic")
+    >>> print(document.definitions().topology().exchanges["orders"].type)
+    topic
+    """
 
     sections: Mapping[str, Section]
     """By virtual host, at least one."""

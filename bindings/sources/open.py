@@ -139,6 +139,10 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
 
 
 def load(where: str, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-    """The topology of a source, see `open_source`; ``vhost`` and ``profile`` as in `Source.topology`."""
+    """The topology of a source, see `open_source`; ``vhost`` and ``profile`` as in `Source.topology`.
+
+    >>> load("examples/orders/orders.bindings").vhost
+    '/shop'
+    """
     source = open_source(where, vhost)
     return source.topology(vhost, profile)

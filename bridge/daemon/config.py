@@ -41,22 +41,27 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration that is right in itself; what it needs of others is not known yet."""
+    """A configuration that is right in itself; what it needs of others is not known yet.
+
+    >>> config = Config("example", Topology(), (Inlet(MemorySource()),), {})
+    >>> config.policy.window, config.workers
+    (2000, 1)
+    """
 
     path: str
     topology: Topology
-    policy: Policy
     inlets: tuple[Inlet, ...]
     targets: Mapping[str, Target]
     """Queue of the topology -> the target of its messages."""
-    dead_letters: Target | None
-    ignored: frozenset[str]
-    http: Http | None
-    coverage: bool
+    policy: Policy = Policy()  # noqa: RUF009  a frozen value
+    dead_letters: Target | None = None
+    ignored: frozenset[str] = frozenset()
+    http: Http | None = None
+    coverage: bool = False
     """Whether bindings are counted while it runs."""
-    workers: int
-    log_format: str
-    log_level: str
+    workers: int = 1
+    log_format: str = "text"
+    log_level: str = "info"
     warnings: tuple[ConfigWarning, ...] = ()
     """What the file alone shows that will cost something one day."""
 
@@ -85,6 +90,11 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
 
     Raises InputError naming the key, and the way out; ConfigError with all mistakes if there are several. What needs
     right endpoints, as queues without a target, is looked at once all of them are.
+
+    >>> environment = {"DEMO_ARCHIVE": "a-day-of-messages", "DEMO_INTO": "by-partition"}
+    >>> config = read_config(Path("examples/demo/bridge.toml"), environment)
+    >>> [inlet.source.name for inlet in config.inlets], sorted(config.targets)
+    (['month'], ['orders.by-region', 'orders.mistaken', 'readings.by-device'])
     """
     table = Table(read_toml(path), str(path), environment=environment)
     table.mistakes = mistakes = Mistakes()
@@ -134,9 +144,9 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     return Config(
         str(path),
         topology,
-        policy,
         tuple(inlets.values()),
         targets,
+        policy,
         dead_letters,
         ignored,
         http,

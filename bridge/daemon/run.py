@@ -53,6 +53,15 @@ async def run(
     itself if the bridge cannot be stopped.
 
     Raises InputError if the configuration is wrong or the address for HTTP is taken.
+
+    >>> source, target = MemorySource([Message("", "billing", body=b"{}")]), MemoryTarget()
+    >>> source.end()
+    >>> topology = Topology(queues=[Queue("billing")])
+    >>> config = Config("example", topology, (Inlet(source),), {"billing": target}, log_level="warning")
+    >>> asyncio.run(run(config))
+    True
+    >>> [outgoing.message.body for outgoing in target.messages]
+    [b'{}']
     """
     if not isinstance(config, Config):
         config = read_config(Path(config), worker=worker)

@@ -17,7 +17,13 @@ __all__ = ["MemorySource", "MemoryTarget"]
 
 
 class MemorySource(Source):
-    """A queue in this process. ``put`` adds messages; after ``end`` the stream ends when all are read."""
+    """A queue in this process. ``put`` adds messages; after ``end`` the stream ends when all are read.
+
+    >>> source = MemorySource([Message("orders", "order.eu.created")])
+    >>> source.put(Message("orders", "order.eu.paid"))
+    >>> source.unsettled
+    2
+    """
 
     def __init__(self, messages: Iterable[Message] = (), name: str = "memory") -> None:
         self.name = name
@@ -91,6 +97,9 @@ class MemoryTarget(Target):
 
     ``fault`` may answer for a message with a `Failure`, or with a `Disconnected` that it then breaks with, before or
     after it has kept the message.
+
+    >>> MemoryTarget("billing").messages
+    []
     """
 
     def __init__(

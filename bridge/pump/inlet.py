@@ -48,7 +48,12 @@ LOOK: Final = 0.25
 
 @dataclass(slots=True, eq=False)
 class Inlet:
-    """A source, and where its messages enter the topology."""
+    """A source, and where its messages enter the topology.
+
+    >>> inlet = Inlet(MemorySource(), exchange="orders")
+    >>> inlet.enter(Message("amq.direct", "order.eu.created")).exchange
+    'orders'
+    """
 
     source: Source
     exchange: str | None = None

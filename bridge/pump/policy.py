@@ -56,7 +56,11 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All of it, for a pump."""
+    """All of it, for a pump.
+
+    >>> Policy(window=100, one_at_a_time=True).tries
+    5
+    """
 
     window: int = 2_000
     """Messages of a source that are not settled, at most."""

@@ -23,7 +23,6 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, InputError, Queue, Router, Topology
 from tests.bridge.daemon.test_metrics import parsed
@@ -41,16 +40,9 @@ def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Me
     config = Config(
         "bridge.toml",
         TOPOLOGY,
-        Policy(),
         inlets,
         targets,
-        None,
-        frozenset(),
-        Http(host, port, names),
-        False,
-        1,
-        "text",
-        "info",
+        http=Http(host, port, names),
     )
     metrics = Metrics()
     pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
