@@ -74,6 +74,10 @@ MOVED: Final = {
     ("bindings", "bindings.testing"): "virtual_broker",
     ("bridge", "bridge.pump"): "outlet window order policy filtering dead_letters inlet gate loops reach",
     ("bridge", "bridge.endpoints"): "kafka rabbitmq archive",
+    ("bridge.kafka", "bridge.endpoints.kafka.consumer"): "membership>member consuming>source fetching topic_ids",
+    ("bridge.kafka", "bridge.endpoints.kafka.producer"): (
+        "producing>plain transactions>transactional transacting>transaction watching records>writer"
+    ),
     ("bridge.rocketmq", "bridge.endpoints.rocketmq"): "reading>source writing>target placing addresses checking lane",
     ("bridge.rocketmq", "bridge.rocketmq.remoting"): (
         "channel connections codes errors acl client properties message batch stored ids admin pulse"

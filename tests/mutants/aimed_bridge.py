@@ -285,14 +285,14 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/endpoints/kafka/membership.py",
-        "bridge/endpoints/kafka/test_kafka_member.py bridge/endpoints/kafka/test_kafka_transacting.py",
+        "bridge/endpoints/kafka/consumer/assignment.py",
+        "bridge/endpoints/kafka/test_kafka_member.py",
         (
             "what is taken away uses up the window",
             (
                 "            lane = self.lanes.pop((each.topic, each.partition), None)\n"
                 "            if lane is not None:\n"
-                "                self._uncommitted -= len(lane.offsets)"
+                "                self.uncommitted -= len(lane.offsets)"
             ),
             (
                 "            lane = self.lanes.pop((each.topic, each.partition), None)\n"
@@ -307,8 +307,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/endpoints/kafka/transactions.py",
-        "bridge/endpoints/kafka/test_kafka_transactions.py bridge/endpoints/kafka/test_kafka_transacting.py",
+        "bridge/endpoints/kafka/producer/transaction.py",
+        "bridge/endpoints/kafka/test_kafka_transactions.py",
         (
             "a transaction is whole without its last delivery",
             "outgoing.delivery.position < offsets.get(",
@@ -316,13 +316,13 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "after an abort messages come in reverse",
-            "state.waiting.extendleft(reversed([outgoing for outgoing in state.inside if outgoing.number not in bad]))",
-            "state.waiting.extendleft([outgoing for outgoing in state.inside if outgoing.number not in bad])",
+            "self.waiting.extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))",
+            "self.waiting.extendleft([outgoing for outgoing in self.inside if outgoing.number not in bad])",
         ),
         (
             "a transaction ends in the midst of a delivery",
-            "if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:",
-            "if len(inside) >= self._messages:",
+            "if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:",
+            "if len(inside) >= self.most_messages:",
         ),
     ),
 ]

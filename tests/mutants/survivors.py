@@ -215,13 +215,17 @@ SURVIVORS: Final[list[Mutant]] = [
         ("a header may reach behind the table", "                if behind > end:", "                if False:"),
     ),
     *of(
-        "bridge/endpoints/kafka/membership.py",
+        "bridge/endpoints/kafka/consumer/assignment.py",
         "bridge/endpoints/kafka/test_kafka_member.py",
         (
             "a message is committed that was not settled",
             "        offset = delivery.position + 1\n        self._fresh",
             "        offset = delivery.position + 2\n        self._fresh",
         ),
+    ),
+    *of(
+        "bridge/endpoints/kafka/consumer/member.py",
+        "bridge/endpoints/kafka/test_kafka_member.py",
         (
             "offsets that are back are not noticed",
             "if message.offset() < lane.next:",
@@ -229,11 +233,11 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bridge/endpoints/kafka/transactions.py",
+        "bridge/endpoints/kafka/producer/transaction.py",
         "bridge/endpoints/kafka/test_kafka_transactions.py",
         (
             "a transaction has no bound",
-            "if len(inside) >= self._messages and outgoing.delivery is not inside[-1].delivery:",
+            "if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:",
             "if False:",
         ),
     ),

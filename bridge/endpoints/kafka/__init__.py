@@ -1,1 +1,1 @@
-"""What bridges need to know of Kafka's clients."""
+"""Kafka through librdkafka: topics as sources (`consumer`) and as targets (`producer`), and what both need."""

@@ -11,30 +11,30 @@ from confluent_kafka import KafkaException, Producer
 from bridge.endpoint import Place
 from bridge.table import Secret, Table, read_address
 
-__all__ = ["QUIET", "Settings", "offline", "place_of", "refuse_wrong", "settings_of"]
+__all__ = ["QUIET", "Settings", "check_settings", "current_settings", "offline", "place_of", "settings_of"]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms of SASL that a table may name."""
 
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-"""librdkafka's settings, or what gives them anew for each connection, as secrets change."""
+"""Settings of librdkafka, or a function that returns them anew for each connection, as secrets change."""
 
 FILES: Final = {"ca_file": "ssl.ca.location", "cert_file": "ssl.certificate.location", "key_file": "ssl.key.location"}
-"""Key of a table -> the setting that it is."""
+"""Key of a table -> setting of librdkafka."""
 
 EXAMPLE: Final = "kafka://HOST:PORT, several hosts with commas between"
 
 ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""Settings without which a client connects to nothing."""
 
 QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that are made and dropped, and has no parent
-"""Where the lines go of clients that are only made to see whether they can be."""
+"""Logger of clients whose lines concern no one: those made to check their settings, and those that only ask."""
 
 
 def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
-    """Return a function that gives the settings, with the password as it is then. Raises InputError.
+    """Return a function that returns the settings, with the password as it is then. Raises InputError.
 
-    The function raises Disconnected if the password cannot be read.
-
-    Settings in the table's ``librdkafka`` win, but for what the bridge depends on.
+    The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win.
     """
     address = read_address(table, url, ("kafka",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
@@ -65,12 +65,17 @@ def settings_of(url: str, table: Table) -> Callable[[], dict[str, Any]]:
         return {**settings, **login, **secret, **own}
 
     for name, value in own.items():
-        _refuse_setting(table, name, value)
+        _check_setting(table, name, value)
     return current
 
 
-def refuse_wrong(table: Table, make: Callable[[], object]) -> None:
-    """Raise InputError with its key for settings that contradict each other, which ``make`` makes a client of."""
+def current_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings as of now. Raises Disconnected where a secret cannot be read any more."""
+    return dict(settings() if callable(settings) else settings)
+
+
+def check_settings(table: Table, make: Callable[[], object]) -> None:
+    """Raise InputError with its key for settings that contradict each other; ``make`` makes a client with them."""
     try:
         make()
     except KafkaException as error:
@@ -89,7 +94,7 @@ def place_of(settings: Mapping[str, Any], topic: str) -> Place:
     return Place("kafka", str(settings["bootstrap.servers"]).partition(",")[0].strip(), f"topic {topic}")
 
 
-def _refuse_setting(table: Table, name: str, value: Any) -> None:
+def _check_setting(table: Table, name: str, value: Any) -> None:
     """Raise InputError for a setting that librdkafka does not know, or whose value it does not take."""
     if name in ADDRESSES:
         return

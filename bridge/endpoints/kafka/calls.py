@@ -1,6 +1,6 @@
-"""Calls that wait, made on a thread of their own, one after another: librdkafka's that ask a broker.
+"""Calls of librdkafka that wait for a broker, made on a thread of their own, one after another.
 
-The thread is a daemon's: a broker that never answers does not keep the process from ending. As calls are in line,
+It is a daemon thread: a broker that never answers does not keep the process from ending. As calls are made in order,
 closing a client waits for the call that still uses it.
 """
 
@@ -18,42 +18,42 @@ T = TypeVar("T")
 
 
 class Calls:
-    """A line of calls. ``end`` it when nothing more will be called."""
+    """A thread and the queue of its calls. `end` it after the last call."""
 
     def __init__(self) -> None:
-        self._line: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         Thread(target=self._run, name="hashstar-kafka", daemon=True).start()
 
     def _run(self) -> None:
-        while (call := self._line.get()) is not None:
+        while (call := self._queue.get()) is not None:
             call()
             del call  # and with it what it was called with: a client is destroyed by its last reference
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """What the function will return or raise."""
+        """Have the function called on the thread, and return the future of its result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def tell(answer: Any, error: BaseException | None) -> None:
+        def resolve(result: Any, error: BaseException | None) -> None:
             if future.done():
                 return
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(answer)
+                future.set_result(result)
 
         def run() -> None:
-            answer, problem = None, None
+            result, problem = None, None
             try:
-                answer = function()
+                result = function()
             except BaseException as error:  # noqa: BLE001  it is raised where it was called
                 problem = error
             if not loop.is_closed():
-                loop.call_soon_threadsafe(tell, answer, problem)
+                loop.call_soon_threadsafe(resolve, result, problem)
 
-        self._line.put(run)
+        self._queue.put(run)
         return future
 
     def end(self) -> None:
-        """After the calls in line the thread ends."""
-        self._line.put(None)
+        """End the thread after the calls that are queued."""
+        self._queue.put(None)

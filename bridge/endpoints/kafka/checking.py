@@ -1,4 +1,4 @@
-"""What ``hashstar bridge check`` finds at Kafka: it asks for metadata only. No group is joined and no topic is made."""
+"""What ``hashstar bridge check`` finds at Kafka: it only asks. No group is joined and no topic is made."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from bridge.endpoint import Disconnected, Finding
+from bridge.endpoints.kafka.asking import fetch_committed, fetch_metadata, make_admin, make_asking_consumer
 from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.errors import Reasons, told
-from bridge.endpoints.kafka.topics import Partitioned, Topic, admin_of, agreed, metadata_of
+from bridge.endpoints.kafka.errors import Reasons, text_of
+from bridge.endpoints.kafka.topics import Partitioned, check_partitions
+from exchange.display import count_noun
 from exchange.errors import HashstarError
 
-__all__ = ["found_at_source", "found_at_target", "found_within"]
+__all__ = ["check_source", "check_target", "run_check"]
 
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
@@ -24,12 +26,12 @@ ANSWER: Final = 4.0
 """Seconds that brokers may take to answer a question."""
 
 
-async def found_within(look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
-    """Return what a look finds, which waits for brokers; that they do not answer in time is an error."""
+async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+    """Run a check that waits for brokers, on a thread, and return its findings; no answer in time is an error."""
     calls = Calls()
     try:
         async with asyncio.timeout(WITHIN):
-            return await calls.call(look)
+            return await calls.call(check)
     except TimeoutError:
         return [
             Finding("error", f"the brokers have not answered in {WITHIN:.0f} s: are they up, and reachable?", "url")
@@ -40,47 +42,39 @@ async def found_within(look: Callable[[], Sequence[Finding]]) -> Sequence[Findin
         calls.end()
 
 
-def found_at_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Finding]:
-    """Return what there is for a source, and what it is not allowed; waits for answers. Raises HashstarError."""
-    reasons = Reasons()
-    try:
-        admin = admin_of({name: value for name, value in settings.items() if name != "statistics.interval.ms"}, reasons)
-        metadata = metadata_of(admin, reasons)
-    except KafkaException as error:
-        raise reasons.why(error) from None
+def check_source(settings: Mapping[str, Any], topics: Sequence[str]) -> list[Finding]:
+    """Check topics, group and rights of a source; wait for answers. Raises HashstarError."""
+    own = {name: value for name, value in settings.items() if name != "statistics.interval.ms"}
+    admin, metadata = _connect(own)
     named = [topic for topic in topics if not topic.startswith("^")]
-    found = list(_topics(admin, named, AclOperation.READ, "read"))
+    findings = list(_check_topics(admin, named, AclOperation.READ, "read"))
     for pattern in [topic for topic in topics if topic.startswith("^")]:
         try:
             matching = [topic for topic in metadata.topics if re.match(pattern, topic)]
         except re.error:
             continue  # librdkafka has regular expressions of its own
         if matching:
-            found.append(Finding("ok", f"{len(matching)} topic(s) match {pattern!r}", "topics"))
+            matches = "topic matches" if len(matching) == 1 else "topics match"
+            findings.append(Finding("ok", f"{len(matching)} {matches} {pattern!r}", "topics"))
         else:
-            found.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
-    found += _group(admin, str(settings["group.id"]))
-    return found
+            findings.append(Finding("warning", f"no topic matches {pattern!r} yet", "topics"))
+    findings += _check_group(admin, settings)
+    return findings
 
 
-def found_at_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned: Partitioned) -> list[Finding]:
-    """Return what there is for a target, as `found_at_source`; and whether topics fit the topology."""
-    reasons = Reasons()
-    try:
-        admin = admin_of(settings, reasons)
-        metadata_of(admin, reasons)
-    except KafkaException as error:
-        raise reasons.why(error) from None
+def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned: Partitioned) -> list[Finding]:
+    """Check topics and rights of a target, and that its topics fit the topology; as `check_source`."""
+    admin, _ = _connect(settings)
     counts: dict[str, int] = {}
-    found = list(_topics(admin, topics, AclOperation.WRITE, "write", counts))
-    for queue, (topic, count) in partitioned.items():
+    findings = list(_check_topics(admin, topics, AclOperation.WRITE, "write", counts))
+    for queue, (topic, wanted) in partitioned.items():
         if topic in counts:
             try:
-                agreed({topic: Topic(counts[topic], None)}, {queue: (topic, count)})
+                check_partitions(topic, counts[topic], queue, wanted)
             except Disconnected as problem:
-                found.append(Finding("error", str(problem), f"queues.{queue}"))
+                findings.append(Finding("error", str(problem), f"queues.{queue}"))
     if not counts:  # librdkafka takes no empty list
-        return found
+        return findings
     limits = admin.describe_configs(
         [ConfigResource(ConfigResource.Type.TOPIC, name) for name in counts], request_timeout=ANSWER
     )
@@ -89,17 +83,27 @@ def found_at_target(settings: Mapping[str, Any], topics: Sequence[str], partitio
             limit = int(answer.result(2 * ANSWER)["max.message.bytes"].value)
         except (KafkaException, KeyError, TypeError, ValueError):
             text = f"topic {resource.name!r}: how large a message may be is not shown to this user"
-            found.append(Finding("ok", f"{text}; librdkafka's own limit holds", "queues"))
+            findings.append(Finding("ok", f"{text}; librdkafka's own limit holds", "queues"))
         else:
             text = f"topic {resource.name!r}: messages of up to {limit:,} bytes; a larger one is a dead letter"
-            found.append(Finding("ok", text, "queues"))
-    return found
+            findings.append(Finding("ok", text, "queues"))
+    return findings
 
 
-def _topics(
+def _connect(settings: Mapping[str, Any]) -> tuple[AdminClient, Any]:
+    """Return an AdminClient and the metadata of its cluster. Raises HashstarError."""
+    reasons = Reasons()
+    try:
+        admin = make_admin(settings, reasons)
+        return admin, fetch_metadata(admin, reasons)
+    except KafkaException as error:
+        raise reasons.explain(error) from None
+
+
+def _check_topics(
     admin: AdminClient, names: Sequence[str], operation: AclOperation, verb: str, counts: dict[str, int] | None = None
 ) -> Iterator[Finding]:
-    """Yield what is found of topics; ``counts`` gets their numbers of partitions."""
+    """Yield findings about topics; ``counts`` gets their numbers of partitions."""
     if not names:
         return
     key = "topics" if operation is AclOperation.READ else "queues"
@@ -114,7 +118,7 @@ def _topics(
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 yield Finding("error", f"there is no topic {name!r} that this user can see; create it", key)
             else:
-                yield Finding("error", f"topic {name!r}: {told(error)}", key)
+                yield Finding("error", f"topic {name!r}: {text_of(error)}", key)
             continue
         if counts is not None:
             counts[name] = len(topic.partitions)
@@ -124,22 +128,30 @@ def _topics(
         away = [each.id for each in topic.partitions if each.leader is None]
         if away:
             yield Finding("warning", f"topic {name!r}: partitions {', '.join(map(str, away))} have no leader now", key)
-        yield Finding("ok", f"topic {name!r}: {len(topic.partitions)} partition(s)", key)
+        yield Finding("ok", f"topic {name!r}: {count_noun(len(topic.partitions), 'partition')}", key)
 
 
-def _group(admin: AdminClient, group: str) -> Iterator[Finding]:
-    [answer] = admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=ANSWER
-    ).values()
+def _check_group(admin: AdminClient, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    group = str(settings["group.id"])
+    consumer = make_asking_consumer(settings)
     try:
-        found = answer.result(2 * ANSWER)
+        # First through a consumer, whatever the partition: only an AdminClient tells members and rights, and one that
+        # finds no coordinator may end the process (see `make_asking_consumer`). Now there is one.
+        fetch_committed(consumer, [("hashstar", 0)])
+        [answer] = admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=ANSWER
+        ).values()
+        description = answer.result(2 * ANSWER)
     except KafkaException as problem:
-        if problem.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:  # as newer brokers say of one that nobody used yet
+        error: KafkaError = problem.args[0]
+        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # the answer of newer brokers for one that was never used
             yield Finding("ok", f"group {group!r}: new", "group")
-            return
-        yield Finding("error", f"group {group!r}: {told(problem.args[0])}", "group")
+        else:
+            yield Finding("error", f"group {group!r}: {text_of(error)}", "group")
         return
-    if found.authorized_operations and AclOperation.READ not in found.authorized_operations:
+    finally:
+        consumer.close()
+    if description.authorized_operations and AclOperation.READ not in description.authorized_operations:
         yield Finding("error", f"group {group!r}: this user may not read with it; allow READ", "group")
         return
-    yield Finding("ok", f"group {group!r}: {len(found.members)} member(s)", "group")
+    yield Finding("ok", f"group {group!r}: {count_noun(len(description.members), 'member')}", "group")

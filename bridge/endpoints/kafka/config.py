@@ -1,6 +1,6 @@
 """Kafka: topics as sources, with a consumer group, and as targets, with an idempotent producer or in transactions.
 
-`bridge.endpoints.kafka` has how; this is how a configuration tells of it::
+Tables of a configuration::
 
     [sources.orders]                       [targets.audit]
     url = "kafka://HOST:9092,HOST:9092"    url = "kafka://HOST:9092"
@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.endpoint import Target
-from bridge.endpoints.kafka.addresses import refuse_wrong, settings_of
-from bridge.endpoints.kafka.consuming import KafkaSource
-from bridge.endpoints.kafka.producing import KafkaTarget
-from bridge.endpoints.kafka.records import Destination
-from bridge.endpoints.kafka.transactions import TransactionalTarget
+from bridge.endpoints.kafka.addresses import check_settings, settings_of
+from bridge.endpoints.kafka.consumer.source import KafkaSource
+from bridge.endpoints.kafka.producer.plain import KafkaTarget
+from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
+from bridge.endpoints.kafka.producer.writer import Destination
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.errors import HashstarError
@@ -29,7 +29,7 @@ __all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
-    """The source of a configuration; see `bridge.endpoints`."""
+    """Build the source of a configuration; see `bridge.endpoints`."""
     topic = table.maybe_text("topic")
     topics = table.texts("topics") if topic is None else [topic]
     if not topics:
@@ -46,13 +46,15 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
         window_bytes=policy.window_bytes,
         transactional=transactional,
     )
-    refuse_wrong(table, made.make_offline)
+    check_settings(table, made.make_offline)
     return made
 
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
-    """The target of a configuration, and its queues; see `bridge.endpoints`."""
-    destinations = table.mapping("queues", destination_of, 'the name of a topic, or { topic = "...", key = "word 2" }')
+    """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
+    destinations = table.mapping(
+        "queues", parse_destination, 'the name of a topic, or { topic = "...", key = "word 2" }'
+    )
     settings = settings_of(url, table)
     made: KafkaTarget | TransactionalTarget
     if not table.flag("transactional", default=False):
@@ -61,19 +63,19 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
         every, messages = table.seconds("transaction_time", 0.1), table.integer("transaction_messages", 1_000, least=1)
         own_id = table.maybe_text("transactional_id")
         made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
-    refuse_wrong(table, made.make_offline)
+    check_settings(table, made.make_offline)
     return made, list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
-    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
     made = KafkaTarget(name, settings_of(url, table), {"": Destination(table.text("topic"))})
-    refuse_wrong(table, made.make_offline)
+    check_settings(table, made.make_offline)
     return made
 
 
-def destination_of(value: Any) -> Destination:
-    """A destination as a configuration has it. Raises ValueError."""
+def parse_destination(value: Any) -> Destination:
+    """Return a destination from its form in a configuration. Raises ValueError."""
     if isinstance(value, str):
         return Destination(value)
     if not isinstance(value, dict) or not {"topic"} <= {*value} <= {"topic", "key"}:

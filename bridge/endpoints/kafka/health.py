@@ -1,7 +1,7 @@
-"""Whether a client's brokers are there and answer, by librdkafka's statistics and by what it is told of connections.
+"""Whether a client's brokers are connected and answer, by librdkafka's statistics.
 
-librdkafka keeps on trying by itself and raises nothing while its brokers are stopped, paused, cut off or full, so
-somebody must look. A request that has no answer, a broker that is not connected, a partition without a leader and a
+librdkafka keeps on trying by itself and raises nothing while its brokers are stopped, paused, cut off or full: only
+its statistics show it. A request that has no answer, a broker that is not connected, a partition without a leader and a
 group without a coordinator are all normal for a moment; what lasts for `PATIENCE` seconds is trouble.
 """
 
@@ -17,10 +17,10 @@ MEASURE_EVERY: Final = 1.0
 """Seconds between statistics."""
 
 PATIENCE: Final = 5.0
-"""Seconds after which what lasts is trouble."""
+"""Seconds that a problem must last to be trouble."""
 
 FORGOTTEN: Final = 3.0
-"""Seconds without a broker that could be connected to, after which there will be none."""
+"""Seconds without the address of any broker, after which librdkafka is taken to have none for ever."""
 
 NO_BROKER: Final = "librdkafka knows no broker any more, as one that was being stopped or started named none"
 
@@ -28,51 +28,51 @@ CONNECTED: Final = frozenset({"UP", "UPDATE"})
 """States of a broker that is connected."""
 
 Problem = tuple[Hashable, str]
-"""What it is told apart by from others, and its text, which stays the same as long as it lasts."""
+"""A key, by which a problem is distinguished from others, and its text; both stay the same as long as it lasts."""
 
 
 class Health:
-    """Remembers since when what is wrong has been so. ``reason`` gives the last error of a connection, or ""."""
+    """Remembers since when each problem has lasted. ``reason`` returns the last error of a connection, or ""."""
 
     def __init__(self, reason: Callable[[], str]) -> None:
         self._reason = reason
         self._since: dict[Hashable, float] = {}
         self.trouble: str | None = None
-        """What has been wrong for long; None: nothing."""
-        self._known = float("inf")
+        """Problem that has lasted for long, if there is one."""
+        self._addressed_at = float("inf")
+        """When librdkafka last had the address of a broker, in seconds."""
         self.is_abandoned = False
         """Whether the client must be made anew. A broker that is being stopped or started may answer that there are no
-        brokers; librdkafka takes it for the truth, and has none left from which it would hear of others (its issue
-        5301)."""
+        brokers; librdkafka believes it, and has none left that could name others (its issue 5301)."""
 
     def look(self, statistics: str, now: float, assigned: Iterable[tuple[str, int]] = ()) -> Mapping[str, Any]:
-        """Take in the JSON that librdkafka gives to its ``stats_cb``, and return it decoded.
+        """Look at the JSON that librdkafka gives to its ``stats_cb``, and return it decoded.
 
         ``now`` is in seconds; ``assigned`` are the partitions that a consumer reads.
         """
-        found: Mapping[str, Any] = json.loads(statistics)
-        if _addressed(found):
-            self._known = now
-        self._known = min(self._known, now)
-        self.is_abandoned = now - self._known >= FORGOTTEN
-        problems = dict(self._problems(found, assigned))
+        decoded: Mapping[str, Any] = json.loads(statistics)
+        if _addressed_brokers(decoded):
+            self._addressed_at = now
+        self._addressed_at = min(self._addressed_at, now)
+        self.is_abandoned = now - self._addressed_at >= FORGOTTEN
+        problems = dict(self._problems(decoded, assigned))
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
         self.trouble = problems[lasting[0]] if lasting else None
-        return found
+        return decoded
 
-    def _problems(self, found: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> Iterator[Problem]:
-        brokers = _addressed(found)
+    def _problems(self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> Iterator[Problem]:
+        brokers = _addressed_brokers(statistics)
         if not any(each["state"] in CONNECTED for each in brokers):
             reason = self._reason()
             yield "down", f"no broker is connected{': ' if reason else ''}{reason}"
         for each in brokers:
-            # An answer changes the count, and with it what this is told apart by.
+            # Each answer changes the count of answers, and with it the key: only a broker without any answer lasts.
             if each["state"] in CONNECTED and each["waitresp_cnt"] > 0:
                 yield (each["name"], each["rx"]), f"broker {each['name']} does not answer"
         states = {each["nodeid"]: each for each in brokers}
         for topic, partition in assigned:
-            known = found["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))
+            known = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))
             if known is None:
                 continue
             leader = states.get(known["leader"])
@@ -83,10 +83,10 @@ class Health:
                     ("leader", topic, partition),
                     f"{leader['name']}, which leads {topic}-{partition}, is not connected",
                 )
-        if "cgrp" in found and found["cgrp"]["state"] != "up":
+        if "cgrp" in statistics and statistics["cgrp"]["state"] != "up":
             yield "group", "the group has no coordinator that is connected"
 
 
-def _addressed(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the brokers that have an address. That of a group's coordinator is one of theirs."""
-    return [each for each in found["brokers"].values() if each["source"] in ("configured", "learned")]
+def _addressed_brokers(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the brokers that have an address. A group's coordinator is listed beside them, with one of theirs."""
+    return [each for each in statistics["brokers"].values() if each["source"] in ("configured", "learned")]

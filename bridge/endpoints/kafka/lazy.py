@@ -1,6 +1,6 @@
-"""Messages of records that are put into AMQP when somebody looks: a route by key, and a target in Kafka, need not.
+"""Messages of records whose content header is made only when it is needed: neither a route by key nor Kafka needs it.
 
-What the router asks of every message, whether it has headers and CC or BCC is among them, is known of a record without.
+The router asks every message whether it has headers, and CC or BCC among them; a record answers both without one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from exchange.message import Message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
 
-CODES: Final = frozenset({"CC", "BCC"})
+COPIES: Final = frozenset({"CC", "BCC"})
+"""Headers that messages of records never have."""
 
 
 class RecordHeaders(Headers):
-    """The headers of a record's message: there are some always, and those that the router asks for never are."""
+    """The headers of a record's message: it always has some, and never CC or BCC."""
 
     __slots__ = ("_made", "record")
 
@@ -30,7 +31,7 @@ class RecordHeaders(Headers):
 
     @property
     def content(self) -> ContentHeader:  # type: ignore[override]  # read only, as it should be
-        """The content header of the message, made when it is asked for."""
+        """Content header of the message, made when it is first asked for."""
         if self._made is None:
             self._made = ContentHeader(header_of(self.record))
         return self._made
@@ -39,7 +40,7 @@ class RecordHeaders(Headers):
         return True
 
     def __contains__(self, key: object) -> bool:
-        return key not in CODES and super().__contains__(key)
+        return key not in COPIES and super().__contains__(key)
 
 
 class RecordProperties(Properties):
@@ -53,18 +54,18 @@ class RecordProperties(Properties):
 
     @property
     def content(self) -> ContentHeader:  # type: ignore[override]  # as above
-        """That of the headers."""
+        """Content header of the message, as its headers have it."""
         return self.headers.content
 
 
 def message_of_record(record: Record) -> Message:
-    """As `bridge.interop.to_amqp` of a record that is a guest in AMQP."""
+    """Return the message that `bridge.interop.to_amqp` makes of a record that Kafka's own producers wrote."""
     headers = RecordHeaders(record)
     return assembled(record.topic, routing_key_for(record.key), headers, RecordProperties(headers), record.value or b"")
 
 
 def record_of(message: Message) -> Record | None:
-    """The record that a message of `message_of_record` is of; None for other messages."""
+    """Return the record of a message that `message_of_record` made; None for all other messages."""
     headers, properties = message.headers, message.properties
     if type(headers) is RecordHeaders and type(properties) is RecordProperties and properties.headers is headers:
         return headers.record

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Message as Found
 
 from bridge.endpoint import known_time
-from bridge.endpoints.kafka.records import Reader
+from bridge.endpoints.kafka.consumer.reader import Reader
 from bridge.endpoints.rabbitmq.reading import RabbitmqSource
 from bridge.endpoints.rocketmq.lane import Lane
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
@@ -38,7 +38,7 @@ def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])
 def test_of_a_record_of_kafka(stamp: int, known: bool) -> None:
     found = Found(topic="t", partition=0, offset=1, key=b"k", value=b"v", headers=None, timestamp=(1, stamp))
-    delivery = Reader("k", "t", 0).delivery(found, "lane")
+    delivery = Reader("k", "t", 0).make_delivery(found, "lane")
     assert delivery.time == (stamp * 1_000 if known else None)
     assert delivery.message.headers["x-kafka-timestamp"] == stamp
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.lazy import message_of_record
-from bridge.endpoints.kafka.records import Destination, Writer
+from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.kafka.topics import Topic
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
@@ -130,7 +130,7 @@ def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
     writer = Writer({"queue": Destination("t")}, {"t": Topic(1, None)})
     message = message_of("shop", "key", ContentHeader.of({"CC": ["other"], "n": 5}), b"v")
     for hops in range(1, 7, 3):
-        record, _ = writer.record(outgoing(message))  # to Kafka
+        record, _ = writer.make_record(outgoing(message))  # to Kafka
         assert dict(record.headers)["x-hashstar-hops"] == b"%d" % hops
         assert [name for name, _ in record.headers].count("x-hashstar-hops") == 1
         message = to_amqp(record)
@@ -159,7 +159,7 @@ def test_a_record_that_went_from_kafka_to_kafka_has_one_hop_more_and_is_else_the
     writer = Writer({"queue": Destination("t")}, {"t": Topic(1, None)})
     for before, after in (([], b"1"), ([("x-hashstar-hops", b"4")], b"5")):
         record = Record("s", b"k", None, [("a", None), *before], 7, False, 0, 9)
-        written, _ = writer.record(outgoing(message_of_record(record)))
+        written, _ = writer.make_record(outgoing(message_of_record(record)))
         assert written.headers == [("a", None), ("x-hashstar-id", b"id/1"), ("x-hashstar-hops", after)]
         assert (written.key, written.value, written.timestamp) == (b"k", None, 7)
 

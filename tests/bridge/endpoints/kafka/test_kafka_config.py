@@ -10,7 +10,7 @@ import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget, source
-from bridge.endpoints.kafka.topics import Topic, agreed
+from bridge.endpoints.kafka.topics import Topic, check_topics
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange import InputError, Message
@@ -116,19 +116,19 @@ def test_files_for_tls_are_those_beside_the_configuration(tmp_path: Path) -> Non
 
 def test_a_topic_with_other_partitions_than_its_queue_is_told() -> None:
     topics = {"orders": Topic(3, None)}
-    agreed(topics, {"all": ("orders", 3)})
+    check_topics(topics, {"all": ("orders", 3)})
     with pytest.raises(
         Disconnected, match="topic 'orders' has 3 partitions, and the topology spreads queue 'all' over 4"
     ):
-        agreed(topics, {"all": ("orders", 4)})
+        check_topics(topics, {"all": ("orders", 4)})
 
 
 def test_a_pair_in_two_clusters_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def cluster_of(settings: Any, _: object) -> str:
+    def fetch_cluster_id(settings: Any, _: object) -> str:
         return str(settings["bootstrap.servers"])
 
-    monkeypatch.setattr("bridge.endpoints.kafka.transactions.cluster_of", cluster_of)
-    monkeypatch.setattr("bridge.endpoints.kafka.transactions.topics_of", lambda *_: {})
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.fetch_cluster_id", fetch_cluster_id)
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_: {})
     target = read(tmp_path, changed(("kafka://h", "kafka://elsewhere"))).targets["all"]
 
     async def opened() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.endpoints.kafka.fetching import LONG, PATIENCE, STUCK, Fetching, Joining, lag_of
+from bridge.endpoints.kafka.consumer.fetching import LONG, PATIENCE, STUCK, Fetching, Joining, lag_of
 
 OURS = [("orders", 0), ("orders", 1)]
 

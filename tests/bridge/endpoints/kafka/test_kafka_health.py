@@ -13,12 +13,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.config import KafkaSource
-from bridge.endpoints.kafka.errors import Reasons, told
+from bridge.endpoints.kafka.consumer.member import Member
+from bridge.endpoints.kafka.errors import LOG, Reasons, text_of
 from bridge.endpoints.kafka.health import FORGOTTEN, NO_BROKER, PATIENCE, Health
-from bridge.endpoints.kafka.membership import Member
-from bridge.endpoints.kafka.producing import Producing
-from bridge.endpoints.kafka.records import Writer
-from bridge.endpoints.kafka.transacting import Transacting, hear, persisting
+from bridge.endpoints.kafka.producer.plain import Producing
+from bridge.endpoints.kafka.producer.transaction import Transacting
+from bridge.endpoints.kafka.producer.transaction_calls import poll_errors, retry_call
+from bridge.endpoints.kafka.producer.writer import Writer
 from tests.support.bridge.behaviour import Told, on_a_loop
 
 OURS = [("orders", 0)]
@@ -92,24 +93,24 @@ def test_a_client_whose_brokers_are_all_down_is_not_abandoned() -> None:
 @on_a_loop
 async def test_abandoned_clients_end_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    for module in ("membership", "producing", "transacting"):
+    for module in ("consumer.member", "producer.target", "producer.transaction_calls"):
         monkeypatch.setattr(f"bridge.endpoints.kafka.{module}.monotonic", lambda: clock[0])
     own = {"group.id": "g", "statistics.interval.ms": 0}
     member = Member("kafka", own, Reasons(), window=10, transactional=False)
-    producer, told, writer = Producer({}), Told(), Writer({}, {})
-    producing = Producing(producer, told, writer, Reasons())
-    transacting = Transacting(producer, told, writer, Reasons(), 10.0)
+    told, writer = Told(), Writer({}, {})
+    producing, transacting = Producing(told, writer, Reasons()), Transacting(told, writer, Reasons(), 10.0, 1_000)
+    producing.producer = transacting.producer = Producer({})
     for clock[0] in (0.0, FORGOTTEN - 0.1, FORGOTTEN):
-        assert (member.lost, producing.trouble, transacting.reasons.trouble) == (None, None, None)
-        for client in (member._measured, producing.measured, transacting.measured):
-            client(statistics(COORDINATOR, group="query-coord"))
-    assert str(member.lost) == str(producing.trouble) == str(transacting.reasons.trouble) == NO_BROKER
+        assert (member.lost, producing.reasons.trouble, transacting.reasons.trouble) == (None, None, None)
+        for report in (member._on_statistics, producing.on_statistics, transacting.on_statistics):
+            report(statistics(COORDINATOR, group="query-coord"))
+    assert str(member.lost) == str(producing.reasons.trouble) == str(transacting.reasons.trouble) == NO_BROKER
     producing.poll()
     assert [str(each) for each in told.losses] == [NO_BROKER]
     with pytest.raises(Disconnected, match="knows no broker any more"):
-        hear(transacting)
+        poll_errors(transacting)
     with pytest.raises(Disconnected, match="knows no broker any more"):
-        persisting(transacting, unanswered)
+        retry_call(transacting, unanswered)
     member.consumer.close()
 
 
@@ -132,9 +133,9 @@ def test_a_line_of_librdkafkas_is_written_once_a_minute_and_says_how_often_it_wa
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("bridge.endpoints.kafka.errors._written", {})
+    monkeypatch.setattr("bridge.endpoints.kafka.errors._logged", {})
     monkeypatch.setattr("bridge.endpoints.kafka.errors.monotonic", lambda: now)
-    caplog.set_level(logging.DEBUG, "bridge.endpoints.kafka")
+    caplog.set_level(logging.DEBUG, LOG.name)
     for second in range(100):
         now = float(second)
         client = f"hashstar#producer-{second}"  # one that was lost is made anew
@@ -152,7 +153,7 @@ def test_a_port_of_another_system_is_said_to_be_none_of_kafkas() -> None:
         "127.0.0.1:5672/bootstrap: Receive failed: Invalid response size 1095586128 (0..100000000): increase "
         "receive.message.max.bytes"
     )
-    assert "no Kafka broker; is this its port?" in told(KafkaError(KafkaError._TRANSPORT, text))
+    assert "no Kafka broker; is this its port?" in text_of(KafkaError(KafkaError._TRANSPORT, text))
 
 
 BY_PEER = "h:9092/bootstrap: Disconnected: connection closed by peer: receive 0 after POLLIN (after 3ms in state UP)"
@@ -170,7 +171,7 @@ def reasons_of(*events: str) -> Reasons:
             reasons.log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#consumer-1", f"[thrd:{event[:6]}]: {event}")
         if event not in (BY_PEER, QUERY):
             code = KafkaError._ALL_BROKERS_DOWN if event == ALL else KafkaError._TRANSPORT
-            reasons.heard(KafkaError(code, event))
+            reasons.note_error(KafkaError(code, event))
     return reasons
 
 
@@ -194,7 +195,7 @@ def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_re
     events: list[str], last: str
 ) -> None:
     for code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-        text = str(reasons_of(*events).why(KafkaException(KafkaError(code, "Failed to get metadata"))))
+        text = str(reasons_of(*events).explain(KafkaException(KafkaError(code, "Failed to get metadata"))))
         assert f": {last}; " in text
         assert text.endswith(" whether they expect TLS, a password or a client certificate at this port")
 
@@ -210,8 +211,8 @@ def test_a_connection_that_brokers_close_is_explained_in_whatever_order_it_is_re
 def test_what_is_no_closed_connection_is_not_explained_as_one(code: int, text: str) -> None:
     reasons = reasons_of(BY_PEER)
     if code == KafkaError._TRANSPORT:
-        reasons.heard(KafkaError(code, text))
-    assert str(reasons.why(KafkaException(KafkaError(code, text)))).endswith(f": {text}")
+        reasons.note_error(KafkaError(code, text))
+    assert str(reasons.explain(KafkaException(KafkaError(code, text)))).endswith(f": {text}")
 
 
 @on_a_loop

@@ -12,9 +12,9 @@ from confluent_kafka import Message as Found
 from confluent_kafka import TopicPartition
 
 from bridge.endpoint import Delivery
-from bridge.endpoints.kafka import membership
+from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.member import Member
 from bridge.endpoints.kafka.errors import Reasons
-from bridge.endpoints.kafka.membership import Lane, Member
 from tests.support.virtual_loop import run_virtually
 
 
@@ -55,28 +55,31 @@ class Scene:
         self.consumer: Any = self.member.consumer
 
     def assign(self, *partitions: int) -> None:
-        self.member._assigned(self.consumer, [TopicPartition("orders", each) for each in partitions])
+        self.member._on_assign(self.consumer, [TopicPartition("orders", each) for each in partitions])
         for each in partitions:
             self.lane(each).checked = True
 
     def take_away(self, *partitions: int) -> None:
-        self.member._revoked(self.consumer, [TopicPartition("orders", each) for each in partitions])
+        self.member._on_revoke(self.consumer, [TopicPartition("orders", each) for each in partitions])
 
     def lane(self, partition: int = 0) -> Lane:
-        return self.member.lanes["orders", partition]
+        return self.member.assignment.lanes["orders", partition]
 
     def read(self, limit: int = 100) -> list[Delivery]:
         return self.member.take(limit)
 
+    def settle(self, delivery: Delivery) -> None:
+        self.member.assignment.settle(delivery)
+
     def answer(self) -> None:
-        """The broker's answer to the last commit."""
+        """Have the broker answer the last commit."""
         offsets = [TopicPartition(topic, n, offset) for (topic, n), offset in self.consumer.commits[-1].items()]
-        self.member._heard(None, offsets)
+        self.member.assignment.on_commit(None, offsets)
 
 
 @pytest.fixture(autouse=True)
 def _without_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "Consumer", Consumer)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.Consumer", Consumer)
 
 
 def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -93,16 +96,16 @@ def test_exactly_what_is_settled_is_committed() -> None:
     async def play() -> None:
         scene = Scene()
         scene.assign(0, 1)
-        scene.member._work(scene.member._commit())
+        scene.member._start(scene.member.assignment.keep_committing())
         scene.consumer.put(4, 5, 6)
         scene.consumer.put(9, partition=1)
         found = scene.read()
-        scene.member.settle(found[0])
-        scene.member.settle(found[1])
+        scene.settle(found[0])
+        scene.settle(found[1])
         await asyncio.sleep(1)
         assert scene.consumer.commits[0] == {("orders", 0): 6}
         scene.answer()
-        scene.member.settle(found[3])
+        scene.settle(found[3])
         await asyncio.sleep(1)
         assert scene.consumer.commits[-1] == {("orders", 1): 10}
         scene.answer()
@@ -118,7 +121,7 @@ def test_what_is_settled_is_committed_when_a_partition_is_taken_away() -> None:
         scene = Scene()
         scene.assign(0)
         scene.consumer.put(4, 5, 6)
-        scene.member.settle(scene.read()[1])
+        scene.settle(scene.read()[1])
         scene.take_away(0)
         assert scene.consumer.commits == [{("orders", 0): 6}]
 
@@ -129,11 +132,11 @@ def test_no_more_is_given_than_the_window_beyond_what_was_committed() -> None:
     async def play() -> None:
         scene = Scene(window=4)
         scene.assign(0)
-        scene.member._work(scene.member._commit())
+        scene.member._start(scene.member.assignment.keep_committing())
         scene.consumer.put(*range(20))
         found = scene.read()
         assert positions(found) == [0, 1, 2, 3]
-        scene.member.settle(found[1])
+        scene.settle(found[1])
         assert scene.read() == []  # settled, and not committed
         await asyncio.sleep(1)
         scene.answer()
@@ -151,7 +154,7 @@ def test_what_is_taken_away_is_given_back_to_the_window() -> None:
             scene.consumer.put(0, 1, 2, 3)
             assert positions(scene.read()) == [0, 1, 2, 3]
             scene.take_away(0)
-            assert scene.member._uncommitted == 0
+            assert scene.member.assignment.uncommitted == 0
 
     played(play)
 
@@ -171,11 +174,11 @@ def test_where_offsets_are_back_nothing_of_before_is_settled_or_committed() -> N
         new = scene.lane().kept
         assert positions(new) == [0, 1]
         assert not lane.current
-        scene.member.settle(old[1])
+        scene.settle(old[1])
         assert scene.lane().settled == -1
-        assert scene.member._uncommitted == 2
+        assert scene.member.assignment.uncommitted == 2
         scene.lane().checked = True
-        scene.member.settle(new[0])
+        scene.settle(new[0])
         assert scene.lane().settled == 1
 
     played(play)
@@ -188,8 +191,8 @@ def test_what_a_transaction_has_is_done_with_up_to_its_offset(offset: int) -> No
         scene.assign(0)
         scene.consumer.put(0, 1, 2)
         scene.read()
-        scene.member._done_with(scene.lane(), offset)
+        scene.member.assignment.note_committed(scene.lane(), offset)
         assert list(scene.lane().offsets) == [0, 1, 2][offset:]
-        assert scene.member._uncommitted == 3 - offset
+        assert scene.member.assignment.uncommitted == 3 - offset
 
     played(play)

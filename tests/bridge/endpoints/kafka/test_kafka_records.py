@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.config import KafkaTarget
+from bridge.endpoints.kafka.consumer.reader import Reader
 from bridge.endpoints.kafka.lazy import RecordHeaders, message_of_record, record_of
-from bridge.endpoints.kafka.records import Destination, Reader, Writer
+from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.kafka.topics import Topic
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.interop.marks import HOPS
@@ -51,7 +52,7 @@ def record_in(found: Found) -> Record:
 
 
 def delivery_of(found: Found) -> Delivery:
-    return Reader("read", "orders", 3).delivery(found, "lane")
+    return Reader("read", "orders", 3).make_delivery(found, "lane")
 
 
 @settings(deadline=None)
@@ -87,7 +88,7 @@ def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_iden
         home = to_kafka(with_identity(to_amqp(record_in(found)), delivery.identity), "copy", b"")
     except Unmappable:
         return
-    record, _ = writer.record(Outgoing(message, delivery, "queue", number=7))
+    record, _ = writer.make_record(Outgoing(message, delivery, "queue", number=7))
     marked = home._replace(headers=[*home.headers, ("x-hashstar-hops", b"1")])
     assert record._replace(headers=list(record.headers)) == marked
 
@@ -135,7 +136,7 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
             way = Partitioning.parse(f"kafka.murmur2 over 7 by {partitioning}")
             choice = way.choose(message)
             outgoing.placement = Placement("queue", choice.partition, None, way.key.of(message), 1, "", way)
-        written, partition = writer.record(outgoing)
+        written, partition = writer.make_record(outgoing)
         assert (written.key, list(written.headers)) == (key, [("n" * 300, b"1"), (HOPS, b"1")])
         decisive = key if partitioning != "word 1" else key.split(b".")[0]
         assert partition == murmur2.choose(decisive, Partitions.of(7)).partition
@@ -163,7 +164,9 @@ def test_a_record_that_cannot_be_read_is_refused_alone() -> None:
         def __getattr__(self, name: str) -> Any:
             return lambda: super(Called, self).__getattr__(name)
 
-    delivery = Reader("read", "orders", 3).refused(Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad"))
+    delivery = Reader("read", "orders", 3).make_refused(
+        Called(), "lane", UnicodeDecodeError("utf-8", b"a", 0, 1, "bad")
+    )
     assert (delivery.message.body, delivery.position) == (b"v", 9)
     with pytest.raises(Unmappable, match="cannot be read"):
         assert "CC" in delivery.message.headers
@@ -173,4 +176,4 @@ def test_a_name_that_the_client_does_not_survive_is_the_messages_own_fault() -> 
     message = to_amqp(Record("orders", b"k", b"v", [("\udcff", b"1")], None, False, 0, 9))
     writer = Writer({"queue": Destination("copy")}, {"copy": Topic(1, None)})
     with pytest.raises(ValueError, match="surrogates"):
-        writer.record(Outgoing(message, Delivery(message), "queue"))
+        writer.make_record(Outgoing(message, Delivery(message), "queue"))

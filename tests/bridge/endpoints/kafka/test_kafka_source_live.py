@@ -19,8 +19,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
+from bridge.endpoints.kafka.asking import fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.config import Destination, KafkaSource, KafkaTarget, TransactionalTarget
-from bridge.endpoints.kafka.topic_ids import committed, make_asking
 from bridge.endpoints.memory import MemoryTarget
 from bridge.interop import to_kafka
 from bridge.pump.pump import Inlet, Pump
@@ -231,7 +231,7 @@ class Observer(Silent):
     def state_of(self, source: KafkaSource, target: KafkaTarget) -> str:
         """What stands in the way of messages, as far as it is known."""
         member = source.member
-        lanes = [] if member is None else member.lanes.values()
+        lanes = [] if member is None else member.assignment.lanes.values()
         kept = [(each.topic, each.partition, each.checked, each.settled, each.committed) for each in lanes]
         heard = "closed" if member is None else f"{member._joining._state}, last heard {member._reasons.latest!r}"
         return (
@@ -253,7 +253,7 @@ def in_order(found: Sequence[Any], count: int, keys: int) -> int:
 
 @on_a_loop
 async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.membership.UNREAD", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.UNREAD", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100)])
     source = source_of(topics, topic, settings={"max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000})
@@ -278,8 +278,8 @@ async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_
     assert first.member is not None
     first.member._pause()
     await second.open()
-    while len(first.member.lanes) > 1:  # the other one sees to it that the group is served
-        first.member._serve()
+    while len(first.member.assignment.lanes) > 1:  # the other one sees to it that the group is served
+        first.member._poll_only()
         await asyncio.sleep(0.01)
     await nothing_more(first)
     await second.close()
@@ -293,7 +293,7 @@ async def test_a_partition_that_was_paused_and_taken_away_is_read_when_it_comes_
 async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_no_others(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.fetching.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
     topic = topics.make(3)  # two of them empty
     topics.put(topic, [(b"k", b"v")] * 40)
     source = source_of(topics, topic, window=10, settings={"statistics.interval.ms": 100})
@@ -317,7 +317,7 @@ async def test_partitions_that_librdkafka_has_forgotten_end_the_connection_and_n
 async def test_a_transaction_that_keeps_partitions_from_being_read_is_told_of(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.fetching.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.fetching.PATIENCE", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"k", b"v")] * 40)
     writer = Producer({**topics.settings, "transactional.id": topic})
@@ -349,7 +349,7 @@ async def test_memory_is_bounded_while_nothing_is_settled(topics: Topics) -> Non
     with suppress(TimeoutError):
         await asyncio.wait_for(source.read(10), 3)
     assert source.member is not None
-    assert 0 < len(source.member._unread) < 30
+    assert 0 < len(source.member.assignment.unread) < 30
     while len(found) < 300:
         source.settle(found[-1])
         for lane in {delivery.lane for delivery in found[-10:]}:
@@ -435,8 +435,8 @@ async def test_of_a_topic_that_is_made_anew_while_nobody_reads_it_no_message_is_
     await source.open()
     source.settle((await read_all_of(source, 10))[-1])
     await source.close()
-    asker = make_asking({**topics.settings, "group.id": f"group-{topic}"})
-    [old] = committed(asker, [(topic, 0)])
+    asker = make_asking_consumer({**topics.settings, "group.id": f"group-{topic}"})
+    [old] = fetch_committed(asker, [(topic, 0)])
     asker.close()
     assert old.offset == 10
     await made_anew(topics, topic, 1)
@@ -616,7 +616,7 @@ async def test_a_check_finds_what_is_there_and_leaves_no_trace(topics: Topics) -
     source = KafkaSource("read", {**topics.settings, "group.id": group}, [topic, "hashstar-none", f"^{topic}.*", "^zz"])
     found = await source.check()
     assert [each.level for each in found] == ["ok", "error", "ok", "warning", "ok"]
-    assert f"topic '{topic}': 3 partition(s)" in found[0].text
+    assert f"topic '{topic}': 3 partitions" in found[0].text
     assert "there is no topic 'hashstar-none'" in found[1].text
     asked = [each.group_id for each in topics.admin.list_consumer_groups().result(30).valid]
     assert group not in asked

@@ -18,15 +18,15 @@ ASKING = """
 import sys
 from threading import Thread
 from confluent_kafka import KafkaException
-from bridge.endpoints.kafka.fetching import why_not
-from bridge.endpoints.kafka.topic_ids import Asker
+from bridge.endpoints.kafka.consumer.fetching import explain_idle
+from bridge.endpoints.kafka.consumer.topic_ids import Asker
 
 url, topic = sys.argv[1:]
 
 def ask(number):
     settings = {"bootstrap.servers": url, "group.id": f"group-{number}"}
     if number % 3 == 0:
-        print(why_not(settings, topic, 0))
+        print(explain_idle(settings, topic, 0))
         return
     asker = Asker(settings)
     while True:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
+
+import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
 from bridge.endpoints.kafka.errors import Reasons
-from bridge.endpoints.kafka.membership import Lane
-from bridge.endpoints.kafka.records import Destination, Writer
+from bridge.endpoints.kafka.producer.transaction import Transacting
+from bridge.endpoints.kafka.producer.transaction_calls import call_within
+from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
+from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.kafka.topics import Topic
-from bridge.endpoints.kafka.transacting import Transacting
-from bridge.endpoints.kafka.transactions import TransactionalTarget
 from bridge.pump.window import Window
 from exchange import Message
 from tests.support.bridge.behaviour import on_a_loop
@@ -33,17 +37,6 @@ class Producer:
 
     def abort_transaction(self, _: float) -> None:
         self.aborted += 1
-
-
-class Owner:
-    """The member that the partition is assigned to."""
-
-    name = "m"
-    transactional = True
-    closed = False
-
-    def __init__(self) -> None:
-        self.lanes: dict[tuple[str, int], Lane] = {}
 
 
 class Answers:
@@ -66,13 +59,13 @@ class Scene:
     """A target with a transaction, and a partition whose deliveries have a copy for each of two queues."""
 
     def __init__(self, messages: int = 1_000) -> None:
-        self.target = TransactionalTarget("k", {}, DESTINATIONS, messages=messages)
-        self.producer, self.answers = Producer(), Answers()
-        producer: Any = self.producer
-        writer = Writer(DESTINATIONS, {"out": Topic(1, None)})
-        self.state = Transacting(producer, self.answers, writer, Reasons(), 10.0)
-        member: Any = Owner()
-        self.lane = member.lanes["in", 0] = Lane(member, "in", 0)
+        self.target = TransactionalTarget("k", {}, DESTINATIONS)
+        self.answers, writer = Answers(), Writer(DESTINATIONS, {"out": Topic(1, None)})
+        self.state = Transacting(self.answers, writer, Reasons(), 10.0, messages)
+        producer: Any = Producer()
+        self.producer = self.state.producer = producer
+        assignment = Assignment("m", 1_000, transactional=True)
+        self.lane = assignment.lanes["in", 0] = Lane(assignment, "in", 0)
         self.window = Window(1_000, 1 << 30, lambda _: None)
 
     def copies(self, count: int, queues: str = "ab") -> list[Outgoing]:
@@ -95,13 +88,13 @@ class Scene:
 async def test_a_transaction_takes_so_many_messages_and_all_copies_of_its_last_delivery() -> None:
     scene = Scene(messages=3)
     scene.state.waiting += scene.copies(5)
-    scene.target._take(scene.state)
+    scene.state.take()
     assert scene.inside == [0, 1, 2, 3]
     assert len(scene.state.waiting) == 6
-    scene.target._take(scene.state)
+    scene.state.take()
     assert scene.inside == [0, 1, 2, 3]
     scene.state.inside = []
-    scene.target._take(scene.state)
+    scene.state.take()
     assert scene.inside == [4, 5, 6, 7]
     assert scene.producer.produced == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
 
@@ -111,14 +104,14 @@ async def test_a_transaction_is_whole_when_all_copies_of_all_its_deliveries_are_
     """Committed without one, the copy would be lost: the offset is behind it."""
     scene = Scene()
     copies = scene.copies(3)
-    scene.target._take(scene.state)
+    scene.state.take()
     whole = []
     for outgoing in copies:
         scene.state.waiting.append(outgoing)
-        scene.target._take(scene.state)
-        whole.append(scene.target._whole(scene.state))
+        scene.state.take()
+        whole.append(scene.state.is_whole())
     assert whole == [False, True] * 3
-    [offsets] = scene.target._offsets(scene.state).values()
+    [offsets] = scene.state.offsets().values()
     assert offsets == {scene.lane: 3}
 
 
@@ -127,10 +120,10 @@ async def test_what_is_committed_ends_before_the_first_delivery_that_is_not_whol
     scene = Scene()
     copies = scene.copies(3)
     scene.state.waiting += [*copies[:2], copies[2], *copies[4:]]
-    scene.target._take(scene.state)
-    [offsets] = scene.target._offsets(scene.state).values()
+    scene.state.take()
+    [offsets] = scene.state.offsets().values()
     assert offsets == {scene.lane: 1}
-    assert not scene.target._whole(scene.state)
+    assert not scene.state.is_whole()
 
 
 @on_a_loop
@@ -138,7 +131,7 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_the_ref
     scene = Scene()
     copies = scene.copies(3)
     scene.state.waiting += copies[:5]
-    scene.target._take(scene.state)
+    scene.state.take()
     scene.state.waiting.append(copies[5])
     scene.state.refused.append((copies[2], Failure("too large", final=True)))
     calls = Calls()
@@ -155,7 +148,22 @@ async def test_after_an_abort_messages_come_again_in_their_order_without_the_ref
 async def test_what_is_of_a_partition_that_was_taken_away_is_written_by_its_next_owner() -> None:
     scene = Scene()
     scene.state.waiting += scene.copies(2)
-    scene.lane.member.lanes.clear()
-    scene.target._take(scene.state)
+    scene.lane.assignment.lanes.clear()
+    scene.state.take()
     assert scene.producer.produced == []
     assert not scene.state.waiting
+
+
+@on_a_loop
+async def test_a_producer_that_does_not_come_back_from_a_call_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.transaction_calls.CLOSING", 0.1)
+    calls, hangs = Calls(), Event()
+
+    def hang() -> None:
+        hangs.wait()
+
+    with pytest.raises(Disconnected, match="has not come back"):
+        await call_within(calls, hang, 0.1)
+    hangs.set()
+    await call_within(calls, lambda: None, 30.0)
+    calls.end()

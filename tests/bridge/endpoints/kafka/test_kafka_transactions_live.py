@@ -215,7 +215,7 @@ async def test_what_brokers_refuse_is_a_dead_letter_and_the_others_arrive_once(t
 async def test_what_is_only_a_dead_letter_is_committed_and_at_the_end_at_once(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.transactions.IDLE", 60.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.producer.transactional.IDLE", 60.0)
     copy = Copy(topics, 1, {"max.message.bytes": "3000"})
     await asyncio.to_thread(copy.put, 3, 200_000)
     dead = MemoryTarget("dead")
@@ -313,7 +313,7 @@ async def test_a_message_of_another_source_loses_the_target(topics: Topics) -> N
 
 
 @on_a_loop
-async def test_a_member_that_was_put_out_of_its_group_has_no_place_to_commit_with(topics: Topics) -> None:
+async def test_a_member_that_was_put_out_of_its_group_has_no_metadata_to_commit_with(topics: Topics) -> None:
     copy = Copy(topics, 1)
     await asyncio.to_thread(copy.put, 5)
     source = copy.source(**{"session.timeout.ms": 3_000, "max.poll.interval.ms": 3_000})
@@ -321,12 +321,12 @@ async def test_a_member_that_was_put_out_of_its_group_has_no_place_to_commit_wit
     try:
         member = source.member
         assert member is not None
-        assert member.place() is None
-        while member.place() is None:
+        assert member.assignment.group_metadata() is None
+        while member.assignment.group_metadata() is None:
             await source.read(10)
         time.sleep(6)  # noqa: ASYNC251  as a loop that hangs; nothing is heard of what happens meanwhile
-        assert member.lanes
-        assert member.place() is None
+        assert member.assignment.lanes
+        assert member.assignment.group_metadata() is None
     finally:
         # A consumer that is not closed may hang as it is collected, in whatever test runs then.
         await source.close()

@@ -1,8 +1,8 @@
-"""Topics as a source: a consumer group, which `bridge.endpoints.kafka.membership` keeps its place in.
+"""Topics as a source: a member of a consumer group.
 
 librdkafka reconnects by itself, so a source is disconnected only by what does not pass: a right that is missing, a
-topic that is gone, an exile from the group. A pump that does not read for long, paused or waiting for its targets,
-must not be exiled for it: the group is served all the same.
+topic that is gone, a group that put the member out. A pump may not read for long, as it is paused or waits for its
+targets; the member stays in its group meanwhile.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Layout, Misfit, Place, Source
-from bridge.endpoints.kafka.addresses import QUIET, Settings, offline, place_of
+from bridge.endpoints.kafka.addresses import QUIET, Settings, current_settings, offline, place_of
+from bridge.endpoints.kafka.asking import fetch_metadata
 from bridge.endpoints.kafka.calls import Calls
-from bridge.endpoints.kafka.checking import found_at_source, found_within
+from bridge.endpoints.kafka.checking import check_source, run_check
+from bridge.endpoints.kafka.consumer.assignment import Lane
+from bridge.endpoints.kafka.consumer.member import Member
 from bridge.endpoints.kafka.errors import CONNECTING, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.health import MEASURE_EVERY
-from bridge.endpoints.kafka.membership import Lane, Member
-from bridge.endpoints.kafka.topics import checked, metadata_of
+from bridge.endpoints.kafka.topics import count_partitions
 
 __all__ = ["KafkaSource"]
 
-IDLE_FIRST: Final = 0.001
-IDLE_MOST: Final = 0.02
-"""Seconds between looks for news while there are none."""
+FIRST_WAIT: Final = 0.001
+LONGEST_WAIT: Final = 0.02
+"""Seconds between polls while there are no messages."""
 
 CLOSING: Final = 10.0
 """Seconds that leaving the group may take."""
@@ -34,13 +36,13 @@ CLOSING: Final = 10.0
 DEFAULTS: Final[Mapping[str, Any]] = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
-    # A member that died is missed sooner than by the default of 45 s: its partitions stand still until then.
+    # A member that died is noticed sooner than by the default of 45 s: its partitions are not read until then.
     "session.timeout.ms": 10_000,
-    # A member hears at its heartbeats that others come and go, and all wait for the last to hear: by default 3 s.
+    # A member learns of joins and leaves at its heartbeats, by default every 3 s, and all wait for the last to learn.
     "heartbeat.interval.ms": 1_000,
     **CONNECTING,
-    # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers, and what was asked of a
-    # coordinator meanwhile is mostly never answered: commits, for which it waits before it joins its group again.
+    # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers. Commits sent meanwhile would
+    # mostly never be answered, and it waits for them before it joins its group again.
     "metadata.recovery.strategy": "none",
     # A partition that is added is read from within this time.
     "topic.metadata.refresh.interval.ms": 10_000,
@@ -51,12 +53,12 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 FETCH_MOST: Final = 50 << 20
 """Maximum number of bytes of one answer, unless the window is smaller."""
 FETCH_LEAST: Final = 1_000_000
-"""What librdkafka asks for at least: its ``message.max.bytes``."""
+"""Minimum number of bytes of one answer: librdkafka's ``message.max.bytes``."""
 QUEUE_MOST: Final = 64 << 20
-"""Maximum number of bytes that librdkafka keeps, unless the window is smaller."""
+"""Maximum number of bytes that librdkafka fetches ahead, unless the window is smaller."""
 
 TRANSACTIONAL: Final[Mapping[str, Any]] = {"isolation.level": "read_committed"}
-"""Of a source whose offsets are in transactions. The level also keeps it from beginning at an offset while a
+"""Settings of a source whose offsets are in transactions. The level also keeps it from beginning at an offset while a
 transaction that may move it is open."""
 
 
@@ -89,18 +91,17 @@ class KafkaSource(Source):
         self._window = window
         self._calls: Calls | None = None
         self.member: Member | None = None
-        """While it is open."""
+        """Set while the source is open."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of librdkafka, as of now. Raises InputError where a secret cannot be read any more."""
-        own = self._settings() if callable(self._settings) else self._settings
+        """Settings of librdkafka, as of now. Raises Disconnected where a secret cannot be read any more."""
         return {
             **DEFAULTS,
-            # Half of the window is read ahead: what is fetched comes beside what is under way.
+            # Half of the window is fetched ahead, in addition to what is under way.
             "queued.max.messages.kbytes": max(1, min(QUEUE_MOST, self._window_bytes // 2) >> 10),
             "fetch.max.bytes": max(FETCH_LEAST, min(FETCH_MOST, self._window_bytes // 4)),
-            **own,
+            **current_settings(self._settings),
             "enable.auto.offset.store": False,
             "enable.auto.commit": False,
             "enable.partition.eof": self._until_end,
@@ -128,7 +129,7 @@ class KafkaSource(Source):
         return frozenset([place_of(self.settings, topic) for topic in self._topics])
 
     async def check(self) -> Sequence[Finding]:
-        return await found_within(lambda: found_at_source(self.settings, self._topics))
+        return await run_check(lambda: check_source(self.settings, self._topics))
 
     def meet(self, layout: Layout) -> None:
         if not self.transactional:
@@ -155,28 +156,28 @@ class KafkaSource(Source):
                 self.name, self.settings, reasons, window=self._window, transactional=self.transactional,
                 read_bytes=self._window_bytes // 8,
             )  # fmt: skip
-            found = await self._calls.call(lambda: metadata_of(member.consumer, reasons))
-            checked(found, [topic for topic in self._topics if not topic.startswith("^")])
+            metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
+            count_partitions(metadata, [topic for topic in self._topics if not topic.startswith("^")])
             member.join(self._topics)
         except KafkaException as error:
-            raise reasons.why(error) from None
+            raise reasons.explain(error) from None
 
     async def read(self, limit: int) -> Sequence[Delivery]:
-        wait = IDLE_FIRST
+        wait = FIRST_WAIT
         while True:
             member = self.member
             if member is None:
                 raise Disconnected(f"{self.name}: closed")
-            if found := member.take(limit):
-                return found
+            if deliveries := member.take(limit):
+                return deliveries
             if self._until_end and member.at_end:
                 raise EndOfStream
             await asyncio.sleep(wait)
-            wait = min(wait * 2, IDLE_MOST)
+            wait = min(wait * 2, LONGEST_WAIT)
 
     def settle(self, delivery: Delivery) -> None:
         lane: Lane = delivery.lane  # type: ignore[assignment]  # which is of this source
-        lane.member.settle(delivery)
+        lane.assignment.settle(delivery)
 
     async def close(self) -> None:
         member, self.member = self.member, None

@@ -1,9 +1,9 @@
-"""Whether librdkafka fetches from the partitions that it was assigned, as its statistics tell, and why not.
+"""Whether librdkafka fetches from its partitions, by its statistics, and why not.
 
-Before it fetches from a partition it asks the group's coordinator where to begin. While a transaction is open that will
-say so the coordinator does not tell, and some transactions are never ended. To some answers of a coordinator that was
-restarted just now librdkafka 2.16 never asks again (its issue 5586). Either way the member keeps its place in the group
-and its partitions, and nothing is ever read. Nobody is told, so somebody must look.
+Before librdkafka fetches from a partition it asks the group's coordinator where to begin. The coordinator does not
+answer while a transaction is open that may change the offset, and some transactions are never ended. After some answers
+of a coordinator that was restarted just now librdkafka 2.16 never asks again (its issue 5586). Either way the member
+keeps its membership and its partitions, nothing is ever read, and no error is reported: only the statistics show it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.endpoints.kafka.topic_ids import committed, make_asking
+from bridge.endpoints.kafka.asking import fetch_committed, make_asking_consumer
 
-__all__ = ["PATIENCE", "Fetching", "Joining", "lag_of", "why_not"]
+__all__ = ["PATIENCE", "Fetching", "Joining", "explain_idle", "lag_of"]
 
 PATIENCE: Final = 30.0
-"""Seconds after which a partition that is not fetched from is told of. A transaction may be open that will move the
-offset to begin with, and is waited for: by default that of a bridge that was killed ends after 10 s."""
+"""Seconds after which a partition that is not fetched from ends the connection. An open transaction may still move the
+offset to begin with, and is waited for: that of a bridge that was killed ends after 10 s by default."""
 
 IDLE: Final = frozenset({"none", "stopped"})
-"""States of a partition of which nothing is being fetched, and nothing asked."""
-
+"""States of a partition in which librdkafka fetches nothing and asks nothing."""
 
 STEADY: Final = "steady"
-"""The state of a member that has its partitions, or knows that there are none for it."""
+"""State of a member that has its partitions, or knows that there are none for it."""
 
 GIVING_UP: Final = frozenset({
     "wait-unassign-call", "wait-unassign-to-complete", "wait-incr-unassign-to-complete",
@@ -35,10 +34,10 @@ GIVING_UP: Final = frozenset({
 wait for ever for one that a restarted broker never answered; nothing is assigned then, and nothing is reported."""
 
 STUCK: Final = 10.0
-"""Seconds after which a member in such a state is given up."""
+"""Seconds in such a state after which the connection ends."""
 
 LONG: Final = 15.0
-"""Seconds after which waiting for the group is reported; the other members may take minutes to join."""
+"""Seconds of waiting for the group after which it is reported; the other members may take minutes to join."""
 
 
 class Fetching:
@@ -50,9 +49,9 @@ class Fetching:
     def idle_for_long(
         self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
     ) -> tuple[str, int] | None:
-        """One of the assigned partitions that was idle at all looks for `PATIENCE` seconds; None: there is none.
+        """Return an assigned partition that was idle at all looks for `PATIENCE` seconds; None: there is none.
 
-        ``statistics`` is what librdkafka gives to its ``stats_cb``, decoded, and ``now`` in seconds.
+        ``statistics`` are librdkafka's, decoded; ``now`` is in seconds.
         """
         topics: Mapping[str, Any] = statistics["topics"]
         idle = [each for each in assigned if _state(topics, *each) in IDLE]
@@ -61,18 +60,18 @@ class Fetching:
 
 
 class Joining:
-    """Remembers since when a member has been in a state of its group in which nothing is assigned to it."""
+    """Remembers since when a member has been in a state in which its group assigns nothing to it."""
 
     def __init__(self) -> None:
         self._state = STEADY
         self._since = 0.0
         self.trouble: str | None = None
-        """What it has been waiting for since long; None: it waits for nothing, or not for long."""
+        """How long it has waited for its partitions, if that is long."""
         self.is_stuck = False
-        """Whether it waits for itself: to give up partitions, while the coordinator is there to be told."""
+        """Whether librdkafka waits for itself: it gives up partitions although the coordinator is there."""
 
     def look(self, statistics: Mapping[str, Any], now: float) -> None:
-        """Take in what librdkafka gives to its ``stats_cb``, decoded; ``now`` is in seconds."""
+        """Take in librdkafka's statistics, decoded; ``now`` is in seconds."""
         group = statistics.get("cgrp", {"state": "init", "join_state": STEADY})
         state = group["join_state"] if group["state"] == "up" else STEADY
         if state != self._state:
@@ -84,17 +83,17 @@ class Joining:
 
 
 def lag_of(statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]]) -> int | None:
-    """Return how many messages of these partitions were not read, by librdkafka's statistics; None: not known yet."""
+    """Return the number of unread messages of these partitions, by librdkafka's statistics; None: not known yet."""
     lags = []
     for topic, partition in assigned:
-        found = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))
-        if found is not None and found["consumer_lag"] >= 0:
-            lags.append(int(found["consumer_lag"]))
+        known = _partition(statistics["topics"], topic, partition)
+        if known is not None and known["consumer_lag"] >= 0:
+            lags.append(int(known["consumer_lag"]))
     return sum(lags) if lags else None
 
 
-def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:
-    """Why a partition is not fetched from; waits for the answer of the group's coordinator.
+def explain_idle(settings: Mapping[str, Any], topic: str, partition: int) -> str:
+    """Return why a partition is not fetched from; wait for the answer of the group's coordinator.
 
     ``settings`` are the consumer's.
     """
@@ -114,12 +113,12 @@ def why_not(settings: Mapping[str, Any], topic: str, partition: int) -> str:
 def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) -> bool:
     """Return whether an open transaction may move the offset; wait for the answers.
 
-    If so, the coordinator answers those who do not care for it, and not those who wait for its end.
+    If so, the coordinator answers clients that read uncommitted offsets, and no others.
     """
     for isolation in ("read_uncommitted", "read_committed"):
-        consumer = make_asking(settings, isolation)
+        consumer = make_asking_consumer(settings, isolation)
         try:
-            committed(consumer, [(topic, partition)])
+            fetch_committed(consumer, [(topic, partition)])
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT):
                 return isolation == "read_committed"
@@ -130,6 +129,11 @@ def _is_in_transaction(settings: Mapping[str, Any], topic: str, partition: int) 
 
 
 def _state(topics: Mapping[str, Any], topic: str, partition: int) -> str:
-    """Of a partition; what librdkafka does not mention it does not fetch."""
-    found = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
-    return "none" if found is None else str(found["fetch_state"])
+    """Return the state of a partition; librdkafka does not fetch from one that it does not mention."""
+    known = _partition(topics, topic, partition)
+    return "none" if known is None else str(known["fetch_state"])
+
+
+def _partition(topics: Mapping[str, Any], topic: str, partition: int) -> Mapping[str, Any] | None:
+    known: Mapping[str, Any] | None = topics.get(topic, {"partitions": {}})["partitions"].get(str(partition))
+    return known

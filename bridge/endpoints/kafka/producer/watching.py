@@ -17,18 +17,18 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.calls import Calls
 from bridge.endpoints.kafka.errors import Reasons
 from bridge.endpoints.kafka.health import PATIENCE
-from bridge.endpoints.kafka.topics import Partitioned, Topic, agreed, checked
+from bridge.endpoints.kafka.topics import Partitioned, Topic, check_topics, count_partitions
 
 __all__ = ["LOOK_EVERY", "Watch"]
 
 LOOK_EVERY: Final = 2.0
-"""Seconds between looks, at one of the topics after another."""
+"""Seconds between looks; each is at the next topic."""
 
 ANSWER: Final = 4.0
 """Seconds that brokers may take to answer a look."""
 
 MISSED: Final = 2
-"""Number of looks in a row that find a topic missing before it is: a broker that is starting may not know it yet."""
+"""Number of looks in a row that must find a topic missing: a broker that is starting may not know it yet."""
 
 
 class Watch:
@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def trouble(self) -> str | None:
-        """Whether brokers have not answered for long; None: they have."""
+        """Reason why nothing is known of the topics, if brokers have not answered for long."""
         since = self._asking_since
         if since is None or asyncio.get_running_loop().time() - since < PATIENCE:
             return None
@@ -53,7 +53,7 @@ class Watch:
         return f"the brokers do not answer{': ' if reason else ''}{reason}"
 
     async def run(self, changed: Callable[[Mapping[str, Topic]], None]) -> None:
-        """Look, until cancelled; ``changed`` is given all topics when one has other partitions than before.
+        """Look until cancelled; call ``changed`` with all topics when one has other partitions than before.
 
         Raises Disconnected for a topic that is missing, or does not fit the topology any more.
         """
@@ -66,12 +66,12 @@ class Watch:
                     if self._asking_since is None:
                         self._asking_since = loop.time()
                     try:
-                        found = await calls.call(partial(self._producer.list_topics, name, ANSWER))
+                        metadata = await calls.call(partial(self._producer.list_topics, name, ANSWER))
                     except KafkaException:
                         continue
                     self._asking_since = None
                     try:
-                        count = checked(found, [name])[name]
+                        count = count_partitions(metadata, [name])[name]
                     except Disconnected:
                         missed += 1
                         if missed < MISSED:
@@ -80,7 +80,7 @@ class Watch:
                     break
                 if count and count != self._topics[name].partitions:
                     self._topics[name] = self._topics[name]._replace(partitions=count)
-                    agreed(self._topics, self._partitioned)
+                    check_topics(self._topics, self._partitioned)
                     changed(dict(self._topics))
         finally:
             calls.end()

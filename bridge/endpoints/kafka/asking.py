@@ -1,0 +1,88 @@
+"""Clients that only ask brokers, and what they are asked: metadata, a cluster's id, a group's offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from time import monotonic
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from bridge.endpoints.kafka.addresses import QUIET
+from bridge.endpoints.kafka.errors import LOG_LEVEL, WITHHELD, Reasons
+
+__all__ = [
+    "ASKING", "METADATA_WITHIN", "fetch_cluster_id", "fetch_committed", "fetch_metadata", "make_admin",
+    "make_asking_consumer",
+]  # fmt: skip
+
+METADATA_WITHIN: Final = 6.0
+"""Maximum number of seconds until brokers answer with their metadata."""
+
+FIRST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 2.0
+"""Seconds until it is looked whether an answer can still come: at first, and at most. All brokers may be down for the
+latter, too."""
+
+ANSWER: Final = 5.0
+"""Seconds that a coordinator may take to answer."""
+
+ASKING: Final[Mapping[str, Any]] = {
+    "log_level": 0, "statistics.interval.ms": 0, "metadata.recovery.strategy": "none",
+}  # fmt: skip
+"""Settings of a client that only asks."""
+
+
+def make_admin(settings: Mapping[str, Any], reasons: Reasons) -> AdminClient:
+    """Make an AdminClient. Raises KafkaException for settings that librdkafka refuses."""
+    own: dict[str, Any] = {
+        "log_level": LOG_LEVEL, **settings, "allow.auto.create.topics": False, "error_cb": reasons.note_error,
+    }  # fmt: skip
+    return AdminClient(own, logger=reasons)
+
+
+def fetch_metadata(client: Any, reasons: Reasons) -> Any:
+    """Return a cluster's metadata, by any client; wait for `METADATA_WITHIN` at most. Raises KafkaException.
+
+    Brokers that refuse or end connections are not waited for: the pump opens the endpoint again.
+    """
+    began = monotonic()
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return client.list_topics(timeout=wait)
+        except KafkaException:
+            client.poll(0)  # reports the reasons
+            if reasons.is_certain or monotonic() - began > (LONGEST_WAIT if reasons.all_down else METADATA_WITHIN):
+                raise
+        wait = min(wait * 2, LONGEST_WAIT)  # a broker that is far away is asked anew each time
+
+
+def fetch_cluster_id(settings: Mapping[str, Any], reasons: Reasons) -> str:
+    """Return the id of a cluster; wait for the answer. Raises KafkaException."""
+    return str(fetch_metadata(make_admin(settings, reasons), reasons).cluster_id)
+
+
+def make_asking_consumer(settings: Mapping[str, Any], isolation: str = "read_uncommitted") -> Consumer:
+    """Make a consumer that only asks what its group has committed, and does not join it. Raises KafkaException.
+
+    With ``read_committed`` there is no answer while a transaction is open that may move an offset.
+
+    An AdminClient must not ask a coordinator: librdkafka 2.16 follows a null pointer when the broker answers that it is
+    none (`rd_kafka_handle_OffsetFetch`), and uses memory that it has freed when no coordinator was found in time (its
+    pull request 5397). Whenever a broker is restarted at the wrong moment, that kills the process or blocks the thread.
+    """
+    return Consumer({**settings, **ASKING, "isolation.level": isolation}, logger=QUIET)
+
+
+def fetch_committed(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> list[TopicPartition]:
+    """Return the offsets committed by the group for those partitions that it may see; wait for the answer.
+
+    Raises KafkaException, also if one partition has no answer now.
+    """
+    offsets = consumer.committed([TopicPartition(*each) for each in partitions], ANSWER)
+    for each in offsets:
+        if each.error is not None and each.error.code() not in WITHHELD:
+            raise KafkaException(each.error)
+    return [each for each in offsets if each.error is None]

@@ -1,0 +1,276 @@
+"""One consumer in its group, from its making to its end: what it reads, and why it stops.
+
+No more is given away than the window allows beyond what was *committed*: so whenever the process is killed, at most a
+window of messages comes again; see `assignment`.
+
+librdkafka reports everything (partitions given and taken, commits answered, errors) only while it is polled for
+messages, on the thread that polls. That is the event loop's, except for the last reports while the consumer is closed,
+which are ignored. So it is polled even when nothing may be given away: what comes then is kept, and when that is more
+than a little the partitions are paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bridge.endpoint import Delivery, Disconnected
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane, is_current
+from bridge.endpoints.kafka.consumer.fetching import Fetching, Joining, explain_idle, lag_of
+from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
+from bridge.endpoints.kafka.errors import LOG, PASSING, Reasons, trouble_of
+from bridge.endpoints.kafka.health import NO_BROKER, Health
+
+__all__ = ["Member"]
+
+UNREAD: Final = 5.0
+"""Seconds without a read, after which the member polls by itself to stay in its group."""
+
+KEPT: Final = 16
+"""Number of kept messages at which partitions are paused; paused too soon they would be fetched again and again."""
+
+FIRST_READ: Final = 64
+"""Maximum number of messages taken at once before their size is known."""
+
+
+class Member:
+    """A consumer. Raises KafkaException for settings that librdkafka refuses. `join` its group, and `leave` it once."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        reasons: Reasons,
+        *,
+        window: int,
+        transactional: bool,
+        read_bytes: int = 64 << 20,
+    ) -> None:
+        self.name = name
+        self.assignment = Assignment(name, window, transactional=transactional)
+        self.lag: int | None = None
+        """Number of messages of its partitions that were not read, by the latest statistics."""
+        self._reasons = reasons
+        self._paused: dict[tuple[str, int], TopicPartition] = {}
+        """Partitions to resume. One that is taken away stays paused, and still is when it comes back."""
+        self._polled_at = asyncio.get_running_loop().time()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._fetching = Fetching()
+        self._joining = Joining()
+        self._remade = RemadeTopics(self.assignment, settings)
+        self.health = Health(lambda: reasons.latest)
+        self._read_bytes = read_bytes
+        """Number of bytes taken from librdkafka at once, about."""
+        self._at_once = FIRST_READ
+        self._explains_idle = False
+        """Whether it asks why a partition is not fetched from; the answer ends the connection."""
+        self._settings = settings
+        callbacks = {
+            "error_cb": reasons.note_error, "on_commit": self.assignment.on_commit, "stats_cb": self._on_statistics,
+        }  # fmt: skip
+        self.consumer = self.assignment.consumer = Consumer({**settings, **callbacks}, logger=reasons)
+
+    def join(self, topics: Sequence[str]) -> None:
+        """Become a member of the group. Raises KafkaException."""
+        self.consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+        self._start(self._stay_in_group())
+        self._start(self._remade.keep_looking())
+        if not self.assignment.transactional:
+            self._start(self.assignment.keep_committing())
+
+    def leave(self) -> None:
+        """Give everything back, and ignore all reports from now on. `Consumer.close` is still to be called."""
+        self.assignment.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._on_task_end)
+        self._tasks.append(task)
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            LOG.error("%s: %r", self.name, problem, exc_info=problem)
+            self.assignment.fail(repr(problem))
+
+    def _on_assign(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if not self.assignment.closed:
+            self.assignment.add(partitions)
+            self._remade.look_now()
+
+    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        lanes = [self.assignment.lanes.get((each.topic, each.partition)) for each in partitions]
+        self.assignment.commit_last([lane for lane in lanes if lane is not None])
+        self._on_lost(consumer, partitions)
+
+    def _on_lost(self, _: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self.assignment.remove(partitions)
+
+    # Reading.
+
+    @property
+    def lost(self) -> Disconnected | None:
+        """Why the connection must end."""
+        return self.assignment.trouble or self._reasons.trouble
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is read, if a reason is known."""
+        return self.health.trouble or self._remade.trouble or self._joining.trouble
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was given away up to where the assigned partitions end."""
+        lanes = self.assignment.lanes.values()
+        return bool(lanes) and not self.assignment.unread and all(lane.at_end and lane.checked for lane in lanes)
+
+    def take(self, limit: int) -> list[Delivery]:
+        """Return the deliveries that are there and may be given away: perhaps none. Raises Disconnected."""
+        self._polled_at = asyncio.get_running_loop().time()
+        unread = self.assignment.unread
+        room = min(limit, self.assignment.room)
+        taken: list[Delivery] = []
+        if room <= 0:
+            self.assignment.commit_soon()
+            self._poll_only()
+        elif unread:
+            taken = [unread.popleft() for _ in range(min(room, len(unread)))]
+        else:
+            self._resume()
+            taken = self._consume(room)
+        if self.lost is not None:
+            raise self.lost
+        return taken
+
+    def _consume(self, limit: int) -> list[Delivery]:
+        """Poll librdkafka, and return the deliveries that may be given away; those of unchecked lanes are kept."""
+        try:
+            messages: Sequence[Any] = self.consumer.consume(min(limit, self._at_once), 0)
+        except KafkaException as error:
+            self.assignment.trouble = trouble_of(error.args[0])
+            return []
+        assignment = self.assignment
+        lanes = assignment.lanes
+        taken: list[Delivery] = []
+        size = 0
+        for message in messages:
+            problem = message.error()
+            topic = message.topic()
+            lane = lanes.get((topic, message.partition()))
+            if problem is not None:
+                self._note_error(problem, topic, lane)
+            elif lane is not None:  # else it was taken away after this one was fetched
+                if message.offset() < lane.next:
+                    LOG.warning(
+                        "%s: %s-%d is read anew: its offsets are back at %d, from %d",
+                        self.name, topic, lane.partition, message.offset(), lane.next,
+                    )  # fmt: skip
+                    lane = assignment.replace(lane, lane.topic_id)
+                    taken = [delivery for delivery in taken if is_current(delivery)]
+                    self._remade.look_now()
+                lane.at_end = False
+                try:
+                    delivery = lane.reader.make_delivery(message, lane)
+                except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
+                    delivery = lane.reader.make_refused(message, lane, error)
+                size += delivery.size
+                offset = delivery.position
+                if lane.begins_anew and lane.settled < 0 and lane.checked:
+                    assignment.begin_at(lane, offset)
+                lane.next = offset + 1
+                lane.offsets.append(offset)
+                assignment.uncommitted += 1
+                if lane.checked:
+                    taken.append(delivery)
+                else:
+                    lane.kept.append(delivery)
+        if messages:
+            self._at_once = max(1, min(self._read_bytes * len(messages) // max(size, 1), 4 * self._at_once, 10_000))
+        return taken
+
+    def _note_error(self, error: KafkaError, topic: str | None, lane: Lane | None) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if lane is not None:
+                lane.at_end = True
+        elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and (topic or "").startswith("^"):
+            return  # a pattern that no topic matches yet
+        elif error.fatal() or not (error.code() in PASSING or error.retriable()):
+            lanes = self.assignment.lanes
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:  # nothing of it may be committed: it may come anew
+                for key in [key for key in lanes if key[0] == topic]:
+                    del lanes[key]
+            self.assignment.trouble = trouble_of(error)
+
+    def _poll_only(self) -> None:
+        """Poll while nothing may be given away; what comes is kept."""
+        taken = self._consume(1)
+        unread = self.assignment.unread
+        unread += taken
+        kept = sum([len(lane.kept) for lane in self.assignment.lanes.values()])
+        if (taken and len(unread) >= KEPT) or (kept >= KEPT and not self._paused):
+            self._pause()
+
+    def _pause(self) -> None:
+        """Stop fetching from all partitions that are assigned now."""
+        try:
+            partitions = self.consumer.assignment()
+            self._paused.update({(each.topic, each.partition): each for each in partitions})
+            self.consumer.pause(partitions)
+        except KafkaException as error:
+            self.assignment.trouble = trouble_of(error.args[0])
+
+    def _resume(self) -> None:
+        if self._paused:
+            partitions = list(self._paused.values())
+            self._paused.clear()
+            with suppress(KafkaException):  # of topics that are gone
+                self.consumer.resume(partitions)
+
+    async def _stay_in_group(self) -> None:
+        """Poll while the pump does not read: the group puts out members that do not."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(UNREAD / 5)
+            if loop.time() - self._polled_at >= UNREAD and self.assignment.trouble is None:
+                if not self._paused:
+                    self._pause()
+                self._poll_only()
+
+    # Statistics.
+
+    def _on_statistics(self, text: str) -> None:
+        assignment = self.assignment
+        if assignment.closed:
+            return
+        now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
+        statistics = self.health.look(text, now, assignment.lanes)
+        if self.health.is_abandoned:
+            assignment.fail(NO_BROKER)
+        self.lag = lag_of(statistics, assignment.lanes)
+        self._joining.look(statistics, now)
+        if self._joining.is_stuck:
+            assignment.fail("librdkafka does not come back from giving up its partitions")
+        self._remade.end_if_unanswered(now, healthy=self.health.trouble is None)
+        idle = self._fetching.idle_for_long(statistics, assignment.lanes, now)
+        if idle is not None and not self._explains_idle:
+            self._explains_idle = True
+            self._start(self._end_idle(*idle))
+
+    async def _end_idle(self, topic: str, partition: int) -> None:
+        """End the connection for a partition that is not fetched from, with the reason."""
+        calls = Calls()  # of its own: closing the consumer must not wait for the answer
+        try:
+            reason = await calls.call(partial(explain_idle, self._settings, topic, partition))
+        finally:
+            calls.end()
+        self.assignment.fail(reason)

@@ -1,0 +1,104 @@
+"""Records that were consumed, as deliveries."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+from bridge.endpoint import Delivery, known_time
+from bridge.endpoints.kafka.lazy import message_of_record
+from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp
+from bridge.interop.amqp_guest import MARK
+from bridge.interop.marks import HOPS
+from bridge.interop.refused import crosses, refused
+from exchange.message import Message
+
+__all__ = ["Reader"]
+
+FIXED_BYTES: Final = 512
+"""Memory that a delivery takes beside its value, in bytes, about."""
+
+REMEMBERED_CHARACTERS: Final = 256
+"""Maximum length of a header's name that is remembered."""
+
+REMEMBERED: Final = 65_536
+"""Maximum number of header names remembered for a partition."""
+
+SPECIAL: Final = frozenset({IDENTITY, HOPS, MARK})
+"""Headers of records that are guests from another system, or that have an identity from elsewhere."""
+
+_make_record: Final = tuple.__new__
+"""Makes a named tuple without calling a function written in Python."""
+
+
+class Reader:
+    """Makes deliveries of the records of one partition."""
+
+    __slots__ = ("_identity", "_origin", "_partition", "_plain", "_source", "_topic")
+
+    def __init__(self, source: str, topic: str, partition: int) -> None:
+        self._source = source
+        self._topic = topic
+        self._partition = partition
+        self._identity = "/".join(["kafka", *[quote(text, safe="") for text in (source, topic, str(partition))], ""])
+        self._origin = f"{topic}-{partition} at "
+        self._plain: set[str] = set()
+        """Names of headers that were met and are not special."""
+
+    def make_delivery(self, consumed: Any, lane: Any) -> Delivery:
+        """Return the delivery of a `confluent_kafka.Message` that is no error."""
+        kind, time = consumed.timestamp()
+        offset, key, value, headers = consumed.offset(), consumed.key(), consumed.value(), consumed.headers() or ()
+        record = _make_record(
+            Record, (self._topic, key, value, headers, time if kind else None, kind == 2, self._partition, offset)
+        )
+        identity = f"{self._identity}{offset}"
+        plain = self._plain
+        for name, _ in headers:
+            if name not in plain and not self._is_plain(name):
+                break
+        else:
+            return self._wrap(message_of_record(record), lane, record, identity)
+        identity = identity_of_record(self._source, record) or identity
+        try:
+            message = to_amqp(record)
+        except Unmappable as error:
+            message = _refuse(record, error)
+        return self._wrap(message, lane, record, identity)
+
+    def make_refused(self, consumed: Any, lane: Any, problem: Exception) -> Delivery:
+        """Return the delivery of a message that could not be read, without its headers: a dead letter with a reason."""
+        kind, time = consumed.timestamp()
+        record = Record(
+            self._topic, consumed.key(), consumed.value(), (), time if kind else None, kind == 2, self._partition,
+            consumed.offset(),
+        )  # fmt: skip
+        message = _refuse(record, Unmappable(f"it cannot be read: {problem}"))
+        return self._wrap(message, lane, record, f"{self._identity}{record.offset}")
+
+    def _wrap(self, message: Message, lane: Any, record: Record, identity: str) -> Delivery:
+        time, value, offset = record.timestamp, record.value, record.offset
+        return Delivery(
+            message,
+            lane,
+            offset,
+            identity,
+            None if time is None else known_time(time * 1_000),
+            False,
+            FIXED_BYTES if value is None else FIXED_BYTES + len(value),
+            f"{self._origin}{offset}",
+        )
+
+    def _is_plain(self, name: str) -> bool:
+        """Return whether a name needs no look at its value."""
+        if name in SPECIAL:
+            return False
+        if len(self._plain) < REMEMBERED and len(name) < REMEMBERED_CHARACTERS:
+            self._plain.add(name)
+        return True
+
+
+def _refuse(record: Record, problem: Unmappable) -> Message:
+    """Return as much of a record as AMQP can hold, refused: its dead letter names the record's place."""
+    headers = [(name, value) for name, value in record.headers if crosses(name)]
+    return refused(to_amqp(record._replace(headers=headers), None, ""), problem)

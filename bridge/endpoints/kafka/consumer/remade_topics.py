@@ -1,0 +1,137 @@
+"""Looks whether topics were deleted and made anew, and begins their partitions anew then.
+
+What is read of a partition is kept until it is known that the offset at which it began is of this very topic; see
+`topic_ids`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.consumer.topic_ids import Asker, Ids, mark_of
+from bridge.endpoints.kafka.errors import LOG
+from bridge.endpoints.kafka.health import PATIENCE
+
+__all__ = ["RemadeTopics"]
+
+LOOK_EVERY: Final = 3.0
+"""Seconds between looks at the ids of topics."""
+
+LOOK_AGAIN: Final = 0.2
+"""Seconds until the next look after one that failed."""
+
+UNANSWERED: Final = "the brokers do not say which topics the group's offsets are of, and nothing is read before"
+
+UNANSWERED_FOR: Final = 30.0
+"""Seconds without that answer from healthy brokers, after which the connection ends: other clients may get one."""
+
+
+class RemadeTopics:
+    """Looks at the ids of the topics of an assignment, with clients of its own that have the consumer's settings."""
+
+    def __init__(self, assignment: Assignment, settings: Mapping[str, Any]) -> None:
+        self._assignment = assignment
+        self._settings = settings
+        self._look = asyncio.Event()
+        self._asking_since: float | None = None
+        """Since when the ids of some partitions' topics are unknown, by the monotonic clock, in seconds."""
+        self._unanswered_since = monotonic()
+        """Since when the brokers are healthy and still do not tell them."""
+
+    def look_now(self) -> None:
+        """Look at once: there is a new lane."""
+        self._look.set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why partitions are not read, if the ids of their topics have been unknown for long."""
+        since = self._asking_since
+        return UNANSWERED if since is not None and monotonic() - since >= PATIENCE else None
+
+    def end_if_unanswered(self, now: float, *, healthy: bool) -> None:
+        """End the connection when healthy brokers have not told the ids for long."""
+        if not healthy or self._asking_since is None:
+            self._unanswered_since = now
+        elif now - max(self._asking_since, self._unanswered_since) >= UNANSWERED_FOR:
+            self._assignment.fail(UNANSWERED)
+
+    async def keep_looking(self) -> None:
+        """Look at new partitions at once, and at all from time to time, until cancelled."""
+        calls, asker, lanes = Calls(), Asker(self._settings), self._assignment.lanes
+        try:
+            await calls.call(asker.connect)  # now, as it takes half a second until a new consumer has a coordinator
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await self._look.wait()
+                self._look.clear()
+                if not lanes:
+                    self._asking_since = None
+                    continue
+                unchecked = [key for key, lane in lanes.items() if not lane.checked]
+                topics = {lane.topic for lane in lanes.values()}
+                if unchecked and self._asking_since is None:
+                    self._asking_since = monotonic()
+                try:
+                    ids = await calls.call(partial(asker.ask, topics, unchecked))
+                except (KafkaException, TimeoutError):
+                    self._look_again()
+                else:
+                    self._compare(ids, set(unchecked))
+        finally:
+            calls.call(asker.end)
+            calls.end()
+
+    def _look_again(self) -> None:
+        if any(not lane.checked for lane in self._assignment.lanes.values()):
+            asyncio.get_running_loop().call_later(LOOK_AGAIN, self._look.set)
+        else:
+            self._asking_since = None
+
+    def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
+        """Begin lanes anew whose topic has another id than before; release what the others have kept."""
+        assignment = self._assignment
+        for key, lane in list(assignment.lanes.items()):
+            now = ids.now.get(lane.topic)
+            before = lane.topic_id or ids.committed.get(key, "")
+            if now is None or not (lane.checked or key in asked):
+                continue
+            if now and before and now != before:
+                self._begin_anew(lane, before, now)
+            elif not lane.checked:
+                lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
+                if lane.begins_anew and lane.offsets:
+                    assignment.begin_at(lane, lane.offsets[0])
+                assignment.unread += lane.kept
+                lane.kept = []
+        self._look_again()
+
+    def _begin_anew(self, lane: Lane, before: str, now: str) -> None:
+        """Read a partition of a topic that was made anew from its beginning."""
+        if lane.checked or not lane.begins_anew:  # else this lane has begun anew already, and only seeks once more
+            reason = f"the topic was deleted and made anew: its id is {now}, and was {before}"
+            LOG.warning("%s: %s-%d is read anew: %s", self._assignment.name, lane.topic, lane.partition, reason)
+            lane = self._assignment.replace(lane, before)
+        if self._settings.get("auto.offset.reset") == "error":
+            self._assignment.fail(
+                f"topic {lane.topic!r} was deleted and made anew, and auto.offset.reset is error: reset the offsets of "
+                f"group {self._settings['group.id']!r}"
+            )
+            return
+        try:
+            self._assignment.consumer.seek(TopicPartition(lane.topic, lane.partition, OFFSET_BEGINNING))
+        except KafkaException:  # it has not begun to fetch: once more, soon
+            return
+        # What was read before the seek is of unknown offsets: only what comes from now on counts.
+        new = self._assignment.replace(lane, now)
+        new.checked = True
+        new.mark = mark_of(now)

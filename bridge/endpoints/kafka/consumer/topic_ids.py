@@ -1,0 +1,113 @@
+"""Which of several topics that had the same name an offset is of.
+
+A topic that is deleted and made anew has another id, and its offsets count from 0 again. Offsets of the old one mean
+nothing there: a new topic that is longer would be read from its middle on, and what comes before would never be read.
+Offsets alone cannot show that, so the id is committed beside each, in its metadata, and brokers are asked for the
+topics' ids from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from bridge.endpoints.kafka.asking import ASKING, fetch_committed, make_asking_consumer
+from bridge.endpoints.kafka.errors import WITHHELD
+
+__all__ = ["Asker", "Ids", "mark_of"]
+
+MARK: Final = "hashstar topic="
+"""Beginning of the metadata of offsets that a bridge committed; the topic's id follows."""
+
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Id of topics whose brokers know none, as before Kafka 2.8."""
+
+ANSWER: Final = 5.0
+"""Seconds that brokers may take to answer."""
+
+ERRORS_AT_ONCE: Final = 1_000
+"""Maximum number of a client's errors that are dropped at once."""
+
+
+def mark_of(topic_id: str) -> str:
+    """Return the metadata of offsets of this topic; "" where there is no id."""
+    return MARK + topic_id if topic_id else ""
+
+
+class Ids:
+    """What is known of the ids of topics at a moment."""
+
+    def __init__(self, now: Mapping[str, str], committed: Mapping[tuple[str, int], str]) -> None:
+        self.now = now
+        """Topic -> its id, "" where it has none; a topic that is missing, or cannot be seen, is not in it."""
+        self.committed = committed
+        """Topic and partition -> the id of the topic that the group's offset is of, where that is known."""
+
+
+class Asker:
+    """Asks for ids, with clients of its own that have a consumer's settings. To be used, and ended, on one thread.
+
+    librdkafka 2.16 was seen never to answer again what is asked of a broker that was restarted, so clients that have
+    failed once are given up.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._clients: tuple[AdminClient, Consumer] | None = None
+
+    def connect(self) -> tuple[AdminClient, Consumer]:
+        """Return the clients, made anew if there are none. Raises KafkaException for settings that are wrong."""
+        if self._clients is None:
+            self._clients = AdminClient({**self._settings, **ASKING}), make_asking_consumer(self._settings)
+        return self._clients
+
+    def ask(self, topics: Collection[str], partitions: Collection[tuple[str, int]]) -> Ids:
+        """Return the ids of topics, and those that the group's offsets for partitions are of; wait for the answers.
+
+        Raises KafkaException or TimeoutError where the brokers may answer another time.
+        """
+        admin, consumer = self.connect()
+        try:
+            consumer.consume(ERRORS_AT_ONCE, 0)  # errors of its connections, which it would keep for ever
+            now = _fetch_ids(admin, topics)
+            return Ids(now, _fetch_marks(consumer, partitions) if partitions else {})
+        except (KafkaException, TimeoutError):
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Drop the clients."""
+        clients, self._clients = self._clients, None
+        if clients is not None:
+            clients[1].close()
+
+
+def _fetch_marks(consumer: Consumer, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    try:
+        offsets = fetch_committed(consumer, partitions)
+    except KafkaException as error:
+        if error.args[0].code() not in WITHHELD:
+            raise
+        return {}
+    marks = {(each.topic, each.partition): each.metadata or "" for each in offsets}
+    return {key: mark.removeprefix(MARK) for key, mark in marks.items() if mark.startswith(MARK)}
+
+
+def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
+    now: dict[str, str] = {}
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
+    for topic, answer in asked.items():
+        try:
+            topic_id = str(answer.result(ANSWER + 1).topic_id)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in WITHHELD and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            if code in WITHHELD:
+                now[topic] = ""  # it may be read and not be seen: offsets are all that there is to go by
+        else:
+            now[topic] = "" if topic_id == NO_ID else topic_id
+    return now

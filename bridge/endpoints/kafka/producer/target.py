@@ -1,0 +1,251 @@
+"""What targets of Kafka have in common: their topics, one producer for each connection, and looks at both.
+
+librdkafka reconnects and writes each message once by itself, so a target is lost only by what does not pass: a right
+that is missing, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
+
+No batch is larger than the least of its topics takes, as a broker refuses a batch as a whole: librdkafka would report
+all its messages as too large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from confluent_kafka import KafkaException, Producer
+
+from bridge.endpoint import Disconnected, Finding, Layout, Outgoing, Place, Receiver, Target
+from bridge.endpoints.kafka.addresses import QUIET, Settings, current_settings, offline, place_of
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.checking import check_target, run_check
+from bridge.endpoints.kafka.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
+from bridge.endpoints.kafka.health import MEASURE_EVERY, NO_BROKER, Health
+from bridge.endpoints.kafka.producer.watching import Watch
+from bridge.endpoints.kafka.producer.writer import Destination, Writer, with_whole_key
+from bridge.endpoints.kafka.topics import Partitioned, Topic, check_topics, fetch_topics
+from exchange.errors import HashstarError
+from exchange.partition.partitioning.key_source import KeySource
+
+__all__ = ["CLOSING", "DEFAULTS", "FIXED", "Connection", "TopicTarget"]
+
+CLOSING: Final = 5.0
+"""Seconds that a producer may take to end."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "linger.ms": 5, "message.timeout.ms": 0, **CONNECTING, "log_level": LOG_LEVEL,
+    "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
+}  # fmt: skip
+"""Settings that a table may change."""
+
+FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
+"""Settings that a table may not change."""
+
+BATCH_BYTES: Final = 1_000_000
+"""librdkafka's default of ``batch.size``, in bytes."""
+
+
+class Connection(ABC):
+    """One producer, from its making to its end."""
+
+    silence: ClassVar[float]
+    """Seconds without progress, though there are messages, after which that is trouble."""
+    silent: ClassVar[str]
+    """How that trouble is called."""
+
+    producer: Producer
+    """Set by the target: the producer needs `on_statistics` when it is made."""
+
+    def __init__(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> None:
+        self.receiver = receiver
+        self.writer = writer
+        self.reasons = reasons
+        self.health = Health(lambda: reasons.latest)
+        self.waiting: deque[Outgoing] = deque()
+        """Messages that the producer was not given yet."""
+        self.moved = asyncio.get_running_loop().time()
+        """Time of the latest progress, or when the first message came, by the loop's clock."""
+        self.closed = False
+
+    @property
+    @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether there are messages that are not confirmed."""
+
+    @abstractmethod
+    def lose(self, trouble: Disconnected) -> None:
+        """End the connection."""
+
+    def on_statistics(self, text: str) -> None:
+        """Look at librdkafka's statistics, on whichever thread polls: that of calls, or the event loop's."""
+        self.health.look(text, monotonic())
+        if self.health.is_abandoned:
+            self.reasons.trouble = self.reasons.trouble or Disconnected(NO_BROKER)
+
+    @property
+    def stalled(self) -> str | None:
+        """Why nothing is written; None: no reason is known."""
+        now = asyncio.get_running_loop().time()
+        if self.health.trouble is None and self.is_busy and now - self.moved > self.silence:
+            reason = self.reasons.latest
+            return f"{self.silent}{': ' if reason else ''}{reason}"
+        return self.health.trouble
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class TopicTarget(Target, Generic[C]):
+    """Topics. ``destinations`` maps the topology's queues to them; ``""`` among them is for messages of no queue."""
+
+    def __init__(self, name: str, settings: Settings, destinations: Mapping[str, Destination]) -> None:
+        self.name = name
+        self._given = settings
+        self._destinations = destinations
+        self._topics = sorted({destination.topic for destination in destinations.values()})
+        self._partitioned: Partitioned = {}
+        self._connection: C | None = None
+        self._calls: Calls | None = None
+        self._watch: Watch | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of librdkafka, as of now. Raises Disconnected where a secret cannot be read any more."""
+        return current_settings(self._given)
+
+    def producer_settings(self, given: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all settings of a producer; ``limits`` are those that follow from its topics."""
+        return {**DEFAULTS, **limits, **given, **FIXED}
+
+    def make_offline(self) -> None:
+        """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
+        Producer(self.producer_settings(offline(self.settings), {}), logger=QUIET)
+
+    @property
+    def trouble(self) -> str | None:
+        connection, watch = self._connection, self._watch
+        if connection is None or watch is None:
+            return None
+        return connection.stalled or watch.trouble
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([place_of(self.settings, topic) for topic in self._topics])
+
+    async def check(self) -> Sequence[Finding]:
+        return await run_check(lambda: check_target(self.settings, self._topics, self._partitioned))
+
+    def meet(self, layout: Layout) -> None:
+        self._partitioned = {
+            queue: (destination.topic, len(list(partitioning.partitions)))
+            for queue, destination in self._destinations.items()
+            if (partitioning := layout.topology.queues[queue].partitioning) is not None
+        }
+
+    def key_of(self, outgoing: Outgoing) -> Hashable:
+        """Return what is kept in order: the key that the table gives, for a queue that is not partitioned.
+
+        Else as `Target.key_of`, by the whole key of a record where that was too long for AMQP.
+        """
+        destination, placement = self._destinations.get(outgoing.queue), outgoing.placement
+        if placement is not None:
+            source: KeySource | None = placement.partitioning.key
+            if placement.partitioning.key.part != "word" or with_whole_key(outgoing.message) is outgoing.message:
+                return super().key_of(outgoing)
+        else:
+            source = None if destination is None else destination.key
+        if source is None:
+            return super().key_of(outgoing)
+        try:
+            key = source.of(with_whole_key(outgoing.message))
+        except HashstarError:  # nor can it be written then
+            return super().key_of(outgoing)
+        return outgoing.queue, key if isinstance(key, Hashable) else repr(key)
+
+    async def open(self, receiver: Receiver) -> None:
+        calls = self._calls = Calls()
+        reasons = Reasons()
+        given = self.settings
+        try:
+            topics = await calls.call(lambda: fetch_topics(given, self._topics, reasons))
+            check_topics(topics, self._partitioned)
+            await self._check_sources(calls, given, reasons)
+            connection = self._connect(receiver, Writer(self._destinations, topics), reasons)
+            callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
+            settings = self.producer_settings(given, _limits_of(topics.values()))
+            connection.producer = Producer({**settings, **callbacks}, logger=reasons)
+            self._connection = connection
+            await self._begin(connection, calls)
+        except KafkaException as error:
+            raise reasons.explain(error) from None
+        self._watch = Watch(connection.producer, topics, self._partitioned, reasons)
+        watching = self._watch.run(lambda changed: self._use(connection, changed))
+        self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]
+        for task in self._tasks:
+            task.add_done_callback(partial(self._on_task_end, connection))
+
+    async def _check_sources(self, calls: Calls, given: Mapping[str, Any], reasons: Reasons) -> None:
+        """Raise InputError or KafkaException for sources that do not fit."""
+
+    @abstractmethod
+    def _connect(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> C:
+        """Return a connection without its producer."""
+
+    async def _begin(self, connection: C, calls: Calls) -> None:
+        """Have a producer ready to write. Raises KafkaException, Disconnected."""
+
+    @abstractmethod
+    def _work(self, connection: C, calls: Calls) -> Coroutine[Any, Any, None]:
+        """Work as long as the target is open."""
+
+    def _use(self, connection: C, topics: Mapping[str, Topic]) -> None:
+        """Write to partitions that were added, as producers everywhere else do."""
+        connection.writer = Writer(self._destinations, topics)
+
+    def _on_task_end(self, connection: C, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (problem := task.exception()) is None:
+            return
+        if not isinstance(problem, Disconnected):
+            LOG.error("%s: %r", self.name, problem, exc_info=problem)
+            problem = Disconnected(repr(problem))
+        connection.lose(problem)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        calls, self._calls = self._calls, None
+        tasks, self._tasks, self._watch = self._tasks, [], None
+        for task in tasks:
+            task.cancel()
+        if calls is None:
+            return
+        if connection is not None:
+            await self._finish(connection, tasks, calls)
+            connection.closed = True
+            connection.waiting.clear()
+            ending = calls.call(partial(self._end, connection.producer))
+            del connection.producer  # it has a callback of the connection: neither would be freed
+            await asyncio.wait([ending], timeout=CLOSING)
+        calls.end()
+
+    async def _finish(self, connection: C, tasks: Collection[asyncio.Task[None]], calls: Calls) -> None:
+        """Do what is left to do before a producer is ended; ``tasks`` were cancelled just now."""
+
+    @abstractmethod
+    def _end(self, producer: Producer) -> None:
+        """End a producer; wait for it. Called on the thread of calls."""
+
+
+def _limits_of(topics: Collection[Topic]) -> dict[str, int]:
+    """Return settings with which what a topic takes can be sent, and no batch is more than any topic takes."""
+    limits = [topic.most_bytes for topic in topics if topic.most_bytes is not None]
+    if not limits:
+        return {}
+    return {
+        "message.max.bytes": min(max(*limits, BATCH_BYTES), 1_000_000_000),
+        "batch.size": max(min(*limits, BATCH_BYTES), 1),
+    }

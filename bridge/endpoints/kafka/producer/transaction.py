@@ -1,0 +1,184 @@
+"""A transaction in the making: the messages inside, and the offsets that are committed with them.
+
+A transaction is whole when all copies of all its deliveries are inside: the offsets that go with it are those up to
+which each lane would be settled if it were committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
+from bridge.endpoints.kafka.consumer.assignment import Assignment, Lane
+from bridge.endpoints.kafka.consumer.source import KafkaSource
+from bridge.endpoints.kafka.errors import PURGED, REFUSALS, Reasons, failure_of
+from bridge.endpoints.kafka.producer.target import Connection
+from bridge.endpoints.kafka.producer.writer import Writer
+from bridge.pump.window import Pending
+
+__all__ = ["Incomplete", "Transacting", "group_metadata_of"]
+
+
+class Incomplete(Exception):
+    """The transaction cannot be committed with the messages inside; the text has the reason."""
+
+
+class Transacting(Connection):
+    """A transactional producer, which has one transaction open at a time.
+
+    A transaction takes ``most_messages``, may last ``patience`` seconds, and commits offsets of ``sources``.
+    """
+
+    silence = 8.0
+    silent = "no transaction is committed"
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        writer: Writer,
+        reasons: Reasons,
+        patience: float,
+        most_messages: int,
+        sources: Sequence[KafkaSource] = (),
+    ) -> None:
+        super().__init__(receiver, writer, reasons)
+        self.patience = patience
+        self.most_messages = most_messages
+        self.inside: list[Outgoing] = []
+        """Messages in the transaction."""
+        self.refused: list[tuple[Outgoing, Failure]] = []
+        """Messages that brokers refused: the transaction is to be aborted."""
+        self.broken = False
+        """Whether a message inside was not written, for whatever reason: the transaction cannot be committed."""
+        self.problem: KafkaError | None = None
+        """The reason, if it is no message's fault."""
+        self.news = asyncio.Event()
+        """Set when messages have come, or the connection is lost."""
+        self._sources = sources
+        self._assignments: dict[Assignment, None] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.waiting or self.inside)
+
+    def lose(self, trouble: Disconnected) -> None:
+        """End the connection between two transactions."""
+        self.reasons.trouble = trouble
+        self.news.set()
+
+    def take(self) -> None:
+        """Take messages that wait into the transaction, with all copies of its last delivery. Raises Disconnected."""
+        waiting, produce, make_record = self.waiting, self.producer.produce, self.writer.make_record
+        inside = self.inside
+        gone: list[Outgoing] = []
+        failed: list[tuple[Outgoing, Failure]] = []
+        while waiting:
+            outgoing = waiting[0]
+            if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:
+                break
+            lane = outgoing.delivery.lane
+            if not isinstance(lane, Lane) or not lane.assignment.transactional:
+                raise Disconnected(
+                    f"a message from {outgoing.delivery.origin} cannot be in a transaction: all sources of a "
+                    "transactional target must be Kafka's, and say transactional = true"
+                )
+            if not lane.current:
+                gone.append(waiting.popleft())  # the next owner of the partition writes it
+                continue
+            self._assignments[lane.assignment] = None
+            try:
+                (topic, key, value, headers, timestamp, *_), number = make_record(outgoing)
+                produce(
+                    topic, value, key, number, partial(self._on_delivery, outgoing), timestamp=timestamp or 0,
+                    headers=headers,  # type: ignore[arg-type]  # a list of pairs
+                )  # fmt: skip
+            except BufferError:
+                break
+            except Disconnected:
+                raise
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._STATE:
+                    self.broken = True
+                    break
+                if error.args[0].code() not in REFUSALS or error.args[0].fatal():
+                    raise
+                failed.append((outgoing, failure_of(error.args[0])))
+            except Exception as error:  # noqa: BLE001  whatever is wrong is wrong with this message only
+                failed.append((outgoing, Failure(f"unmappable: {error}", final=True)))
+            else:
+                inside.append(outgoing)
+            waiting.popleft()
+        if gone:
+            self.receiver.confirmed(gone)
+        for outgoing, failure in failed:
+            self.receiver.failed(outgoing, failure)
+
+    def _on_delivery(self, outgoing: Outgoing, error: KafkaError | None, _: Any) -> None:
+        """Take a delivery report; there are only bad ones."""
+        if error is None:
+            return
+        self.broken = True
+        if error.code() in REFUSALS:
+            self.refused.append((outgoing, failure_of(error)))
+        elif error.code() not in PURGED:
+            self.problem = self.problem or error
+
+    def put_back(self) -> None:
+        """Have the messages of a transaction that was aborted wait again, first of all; report those refused."""
+        refused, self.refused, self.broken = self.refused, [], False
+        bad = {outgoing.number for outgoing, _ in refused}
+        self.waiting.extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))
+        self.inside = []
+        if not self.closed:
+            for outgoing, failure in refused:
+                self.receiver.failed(outgoing, failure)
+
+    def is_whole(self) -> bool:
+        """Return whether everything up to the last delivery inside, of each lane, is inside or done elsewhere."""
+        offsets: dict[Any, int] = {}
+        for of_lanes in self.offsets().values():
+            offsets |= of_lanes
+        return all(outgoing.delivery.position < offsets.get(outgoing.delivery.lane, -1) for outgoing in self.inside)
+
+    def assignments(self) -> Sequence[Assignment]:
+        """Return whose offsets are committed: all of the sources', even if their messages went elsewhere or nowhere."""
+        for source in self._sources:
+            if source.member is not None:
+                self._assignments[source.member.assignment] = None
+        for closed in [each for each in self._assignments if each.closed]:
+            del self._assignments[closed]
+        return list(self._assignments)
+
+    def offsets(self) -> dict[Assignment, dict[Lane, int]]:
+        """Return the offset to commit of each lane, all before it being done then; only where it is a new one."""
+        copies: dict[Lane, Counter[Pending]] = {}
+        for outgoing in self.inside:
+            copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1  # type: ignore[arg-type]
+        offsets: dict[Assignment, dict[Lane, int]] = {}
+        for assignment in self.assignments():
+            for lane in assignment.lanes.values():
+                offset = lane.settled
+                if lane in copies:
+                    window = next(iter(copies[lane])).window
+                    last = window.last_done(lane, copies[lane])
+                    offset = offset if last is None else max(offset, last.position + 1)
+                if offset > lane.committed:
+                    offsets.setdefault(assignment, {})[lane] = offset
+        return offsets
+
+
+def group_metadata_of(assignments: Iterable[Assignment]) -> dict[Assignment, bytes]:
+    """Return the metadata of consumers in their groups. Raises Incomplete if one is no member now."""
+    metadata = {}
+    for assignment in assignments:
+        own = assignment.group_metadata()
+        if own is None:
+            raise Incomplete("a consumer is no member of its group")
+        metadata[assignment] = own
+    return metadata

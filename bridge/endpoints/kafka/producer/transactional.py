@@ -1,0 +1,264 @@
+"""Kafka to Kafka exactly once: what is written and the offsets up to which it was read are one transaction.
+
+A transaction takes messages up to a number, or for a time. It is committed when it is whole: a delivery that is also
+written elsewhere, or that waits to become a dead letter, is waited for. Only then its messages are confirmed.
+
+An error in a transaction aborts it, and its messages go into the next one; except for those of partitions that were
+taken away meanwhile, which the next owner reads again, from the offsets that were committed. When it is unknown
+whether a transaction was committed, the source is read again from the offsets that the group has: they tell.
+
+Offsets are committed with the member's generation in its group, so a process that was thought dead cannot commit any
+more (KIP-447): the transactional id needs to be unique, and need not be the same after a restart.
+
+A coordinator aborts what takes longer than the transaction timeout, and fences its producer. The timeout is short, as
+it is how long the successor of a process that was killed waits; it is doubled whenever it was too short, as on a broker
+that is overloaded nothing would ever be committed otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bridge.endpoint import Disconnected, Layout, Misfit, Outgoing, Receiver
+from bridge.endpoints.kafka.addresses import Settings
+from bridge.endpoints.kafka.asking import fetch_cluster_id
+from bridge.endpoints.kafka.calls import Calls
+from bridge.endpoints.kafka.consumer.source import KafkaSource
+from bridge.endpoints.kafka.errors import LOG, RIGHTS, Reasons, text_of, trouble_of
+from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
+from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting, group_metadata_of
+from bridge.endpoints.kafka.producer.transaction_calls import (
+    PAUSE,
+    WAITING,
+    abort,
+    call_within,
+    cause_of,
+    commit,
+    end_transactional,
+    poll_errors,
+)
+from bridge.endpoints.kafka.producer.writer import Destination, Writer
+from exchange.errors import InputError
+
+__all__ = ["TransactionalTarget"]
+
+STALLED: Final = 5.0
+"""Seconds that a transaction waits until it is whole."""
+
+IDLE: Final = 1.0
+"""Seconds after which offsets are committed of messages that went nowhere, or elsewhere."""
+
+TIMEOUT: Final = "transaction.timeout.ms"
+"""How long a process that was killed holds up readers of committed messages; and its own successor, which needs to know
+the offsets."""
+SHORTEST: Final = 10_000
+LONGEST: Final = 160_000
+"""Milliseconds of the timeout: at first, and at most."""
+
+STAYING: Final[Mapping[str, Any]] = {"metadata.recovery.strategy": "none"}
+"""When no broker is up, librdkafka 2.16 begins anew with its bootstrap servers (KIP-899), and what was asked of a
+coordinator meanwhile is mostly never answered (see its issue 5511). A target that is lost begins with them anyway."""
+
+SLOW: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT})
+"""Errors of a transaction that would have taken longer than it may."""
+
+
+class TransactionalTarget(TopicTarget[Transacting]):
+    """Topics of the cluster that its only sources, which must be ``transactional``, read from.
+
+    A transaction takes ``messages`` at most, and is committed after ``seconds``. ``transactional_id`` may be given
+    where only one process uses it: then a restart does not wait until the transaction of its predecessor expires.
+    """
+
+    transactional = True
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        destinations: Mapping[str, Destination],
+        messages: int = 1_000,
+        seconds: float = 0.1,
+        transactional_id: str | None = None,
+    ) -> None:
+        super().__init__(name, settings, destinations)
+        self._messages = messages
+        self._seconds = seconds
+        self._id = transactional_id
+        self._id_is_given = transactional_id is not None
+        self._timeout = int(self.settings.get(TIMEOUT, SHORTEST))
+        self._sources: Sequence[KafkaSource] = ()
+        """Sources of its bridge; known after `meet`."""
+
+    def producer_settings(self, given: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+        settings = super().producer_settings({**STAYING, **limits, **given}, {})
+        settings |= {
+            "transactional.id": self._id or "hashstar", "delivery.report.only.error": True, TIMEOUT: self._timeout,
+        }  # fmt: skip
+        settings.pop("message.timeout.ms", None)  # which is the transaction's
+        if "socket.timeout.ms" not in given:
+            settings.pop("socket.timeout.ms")  # which must be less than that, and then is by itself
+        return settings
+
+    def meet(self, layout: Layout) -> None:
+        super().meet(layout)
+        sources = [source for source in layout.sources if isinstance(source, KafkaSource) and source.transactional]
+        others = [source.name for source in layout.sources if source not in sources]
+        if others:
+            raise Misfit(
+                "transactional",
+                f"what {' and '.join(others)} gives cannot be in a transaction: all sources of a bridge with a "
+                "transactional target must be Kafka's and say transactional = true; else write transactional = false",
+            )
+        if self._id_is_given and layout.workers > 1:
+            raise Misfit(
+                "transactional_id",
+                f"{layout.workers} workers with one id would put out each other; take it away, or write workers = 1",
+            )
+        self._sources = sources
+
+    async def _check_sources(self, calls: Calls, given: Mapping[str, Any], reasons: Reasons) -> None:
+        def check() -> None:
+            own = fetch_cluster_id(given, reasons)
+            for source in self._sources:
+                if fetch_cluster_id(source.settings, reasons) != own:
+                    raise InputError(
+                        f"transactional: {source.name} reads from another cluster, and no transaction spans two; write "
+                        "transactional = false in both"
+                    )
+
+        if self._sources:
+            await calls.call(check)
+
+    def _connect(self, receiver: Receiver, writer: Writer, reasons: Reasons) -> Transacting:
+        return Transacting(receiver, writer, reasons, self._timeout / 1_000, self._messages, self._sources)
+
+    async def open(self, receiver: Receiver) -> None:
+        if self._id is None:
+            self._id = f"hashstar-{self.name}-{uuid4().hex}"
+        await super().open(receiver)
+
+    async def _begin(self, connection: Transacting, calls: Calls) -> None:
+        await call_within(calls, lambda: connection.producer.init_transactions(WAITING), WAITING)
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        connection = self._connection
+        if connection is not None and messages:
+            if not connection.is_busy:
+                connection.moved = asyncio.get_running_loop().time()
+            connection.waiting += messages
+            connection.news.set()
+
+    async def _work(self, connection: Transacting, calls: Calls) -> None:
+        """Make one transaction after another."""
+        try:
+            while True:
+                await _wait_for_news(connection, IDLE)
+                poll_errors(connection)
+                if connection.waiting or connection.offsets():
+                    await self._transact(connection, calls)
+        except Exception as problem:  # noqa: BLE001  this task is not awaited: the pump is told whatever it is
+            trouble = problem if isinstance(problem, Disconnected) else Disconnected(str(problem) or repr(problem))
+            if isinstance(problem, KafkaException):
+                cause = cause_of(connection, problem)
+                trouble = trouble_of(cause)
+                if cause.fatal() or cause.code() in SLOW:
+                    # As after a transaction that took too long. Others may have fenced it, too, and no harm is done.
+                    self._timeout = max(self._timeout, min(self._timeout * 2, LONGEST))
+            if not connection.closed:
+                connection.closed = True
+                for assignment in connection.assignments():
+                    assignment.rewind(f"a transaction failed: {trouble}")
+                connection.receiver.lost(trouble)
+
+    async def _transact(self, connection: Transacting, calls: Calls) -> None:
+        """Make a transaction of the messages that wait, and commit it, or abort it and put them back."""
+        connection.producer.begin_transaction()
+        try:
+            await self._fill(connection)
+            offsets = connection.offsets()
+            if offsets and not connection.refused:
+                metadata = group_metadata_of(offsets)
+                await call_within(calls, partial(commit, connection, offsets, metadata), 2 * connection.patience)
+            pause = connection.broken and not connection.refused
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.fatal() or not cause.txn_requires_abort() or cause.code() in RIGHTS:
+                raise
+            LOG.warning("%s: a transaction is begun anew: %s", self.name, text_of(cause))
+            offsets, pause = {}, True
+        except Incomplete as reason:
+            LOG.info("%s: a transaction is begun anew: %s", self.name, reason)
+            offsets, pause = {}, True
+        if not offsets or connection.refused:
+            await self._abort(connection, calls)
+            if pause:
+                await asyncio.sleep(PAUSE)
+            return
+        for lanes in offsets.values():
+            for lane, offset in lanes.items():
+                lane.committed = max(lane.committed, offset)
+        done, connection.inside = connection.inside, []
+        connection.moved = asyncio.get_running_loop().time()
+        if done and not connection.closed:
+            connection.receiver.confirmed(done)
+
+    async def _fill(self, connection: Transacting) -> None:
+        """Take messages in until it is time to commit. Raises Incomplete when the transaction is to be begun anew."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            connection.take()
+            connection.producer.poll(0)
+            now = loop.time()
+            lanes: set[Any] = {outgoing.delivery.lane for outgoing in connection.inside}
+            if not all(lane.current for lane in lanes):
+                raise Incomplete("partitions were taken away")
+            if connection.broken:
+                return
+            full = len(connection.inside) >= self._messages or now - began >= self._seconds or not connection.inside
+            if full and connection.is_whole():
+                return
+            if now - began > self._seconds + STALLED:
+                raise Incomplete("a delivery in it waits for others, or is not whole")
+            wait = 0.005 if full else max(0.0, began + self._seconds - now)
+            if full or connection.waiting:
+                await asyncio.sleep(min(wait, 0.005))
+            else:
+                await _wait_for_news(connection, wait)
+
+    async def _abort(self, connection: Transacting, calls: Calls) -> None:
+        """Abort the transaction; its messages come first in the next one, without those that brokers refused."""
+        await call_within(calls, partial(abort, connection), connection.patience)
+        connection.put_back()
+        problem, connection.problem = connection.problem, None
+        if problem is not None:
+            raise KafkaException(problem)
+
+    async def _finish(self, connection: Transacting, tasks: Collection[asyncio.Task[None]], calls: Calls) -> None:
+        """Commit what was settled elsewhere since the last transaction: it would only come once more."""
+        if not tasks:
+            return
+        await asyncio.wait(tasks)
+        if not (connection.closed or connection.is_busy) and connection.offsets():
+            with suppress(Exception):
+                async with asyncio.timeout(CLOSING):
+                    await self._transact(connection, calls)
+
+    def _end(self, producer: Producer) -> None:
+        end_transactional(producer)
+
+
+async def _wait_for_news(connection: Transacting, seconds: float) -> None:
+    if not connection.waiting:
+        connection.news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await connection.news.wait()

@@ -1,0 +1,173 @@
+"""Messages as records, each with its partition.
+
+The partition is the one that the topology's partitioning chooses for the queue. For a queue that is not partitioned it
+is the one that the Java producer chooses for the record: murmur2 of its key over the partitions that the topic has.
+librdkafka's own partitioners are never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.endpoint import Outgoing
+from bridge.endpoints.kafka.lazy import record_of
+from bridge.endpoints.kafka.topics import Topic, check_partitions
+from bridge.interop import IDENTITY, Record, to_kafka
+from bridge.interop.kafka_guest import KEY
+from bridge.interop.marks import HOPS, carried, hop_header, hops_of
+from bridge.interop.record import routing_key_for, whole_key
+from exchange.amqp import assembled, content_of
+from exchange.message import Message
+from exchange.partition.hashing.keys import serialized
+from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.routing.route import Placement
+
+__all__ = ["Destination", "Writer", "with_whole_key"]
+
+REMEMBERED: Final = 65_536
+"""Maximum number of keys of a topic whose partition is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Topic that the messages of a topology's queue go to."""
+
+    topic: str
+    key: KeySource | None = None
+    """What decides the partition where the topology does not partition the queue, and is the key of records that have
+    none of their own; None: the routing key."""
+
+
+class Spread:
+    """Partitions of a topic, and which of them a key belongs to."""
+
+    def __init__(self, topic: str, count: int) -> None:
+        self.topic = topic
+        self.count = count
+        self._murmur2 = Partitioning.parse(f"kafka.murmur2 over {count}")
+        self._known: dict[bytes, int] = {}
+        self.accepted: dict[str, Partitioning] = {}
+        """Queue -> its partitioning in the topology, whose number of partitions is this topic's."""
+
+    def partition_of(self, key: bytes | None, number: int) -> int:
+        """Return a message's partition; without a key any will do, and this one is the same in every run."""
+        if key is None:
+            return number % self.count
+        partition = self._known.get(key)
+        if partition is None:
+            chosen = self._murmur2.choose_for(key).partition
+            partition = number % self.count if chosen is None else chosen
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = partition
+        return partition
+
+    def accept(self, queue: str, partitioning: Partitioning) -> None:
+        """Raise Disconnected if the topology spreads the queue over another number of partitions."""
+        check_partitions(self.topic, self.count, queue, len(list(partitioning.partitions)))
+        self.accepted[queue] = partitioning
+
+
+class Writer:
+    """Makes records of messages, and chooses their partitions."""
+
+    def __init__(self, destinations: Mapping[str, Destination], topics: Mapping[str, Topic]) -> None:
+        self._spreads = {name: Spread(name, topic.partitions) for name, topic in topics.items()}
+        self._destinations = {
+            queue: (each.topic, each.key, self._spreads[each.topic]) for queue, each in destinations.items()
+        }
+
+    def make_record(self, outgoing: Outgoing) -> tuple[Record, int]:
+        """Return the record of a message and its partition.
+
+        Raises Disconnected if topic and topology disagree; what is wrong with the message raises another of
+        `HashstarError`, TypeError or ValueError.
+        """
+        topic, key_source, spread = self._destinations[outgoing.queue]
+        placement = outgoing.placement
+        if placement is not None:
+            queue = outgoing.queue
+            if spread.accepted.get(queue) is not placement.partitioning:
+                spread.accept(queue, placement.partitioning)
+            key = serialized(placement.key)
+            record = _to_record(outgoing, topic, key)
+            partition = placement.partition
+            if record.key != key and placement.partitioning.key.by_routing_key:
+                key, partition = _choose_by_own_key(outgoing.message, placement, record.key, key)
+            if partition is not None:
+                return record, partition
+        elif key_source is None or key_source is ROUTING_KEY:
+            record = _to_record(outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape"))
+            key = record.key  # its own, if the message was a record of Kafka before
+        else:
+            key = serialized(key_source.of(with_whole_key(outgoing.message)))
+            record = _to_record(outgoing, topic, key)
+        return record, spread.partition_of(key, outgoing.number)
+
+
+def with_whole_key(message: Message) -> Message:
+    """Return the message with the key of its record as its routing key, where that was too long for AMQP."""
+    if message.routing_key[-33:-32] != "~":
+        return message
+    record = record_of(message)
+    key: bytes | None
+    if record is not None:
+        key = record.key
+    else:
+        content = content_of(message)
+        span = content.find(KEY)
+        field = b"" if span is None else content.raw[span[1] : span[2]]
+        key = field[5:] if field[:1] == b"S" else None
+    whole = whole_key(message.routing_key, key)
+    if whole is None:
+        return message
+    return assembled(message.exchange, whole, message.headers, message.properties, message.body)
+
+
+def _choose_by_own_key(
+    message: Message, placement: Placement, own: bytes | None, key: bytes | None
+) -> tuple[bytes | None, int | None]:
+    """Return the key and the partition of a record that has a key of its own: those of its bytes, all of them.
+
+    The topology's choice was made for the routing key, which is text, and never longer than AMQP allows.
+    """
+    partitioning = placement.partitioning
+    if partitioning.key == ROUTING_KEY:
+        if own is None or routing_key_for(own) != message.routing_key:
+            return key, placement.partition
+        whole: Any = own
+    else:
+        changed = with_whole_key(message)
+        if changed is message:
+            return key, placement.partition
+        whole = partitioning.key.of(changed)
+    chosen = partitioning.choose_for(whole).partition
+    return serialized(whole), placement.partition if chosen is None else chosen
+
+
+def _to_record(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
+    """Return the record of a message, with its marks. One that came from Kafka unchanged needs no mapping."""
+    message, identity = outgoing.message, outgoing.delivery.identity
+    record = record_of(message)
+    if record is None:
+        message, hops = carried(message, identity)
+        made = to_kafka(message, topic, key)
+        for name, _ in made.headers:
+            if not name.isascii():
+                name.encode()  # the client ends the process over a name that is not UTF-8; this is an error of its own
+        made.headers.append(hop_header(hops))  # type: ignore[attr-defined]  # a list that was made for this record
+        return made
+    headers, hops = record.headers, 1
+    for name, _ in headers:
+        if name == HOPS:
+            hops = hops_of(message) + 1
+            headers = [header for header in headers if header[0] != HOPS]
+            break
+    if identity is None:
+        headers = [*headers, hop_header(hops)]
+    else:  # by its topic, partition and offset: a record with an identity of its own has no lazy message
+        headers = [*headers, (IDENTITY, identity.encode()), hop_header(hops)]
+    return Record(topic, record.key, record.value, headers, record.timestamp, record.is_append_time)
