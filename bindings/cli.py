@@ -14,10 +14,9 @@ from bindings.commands.convert import convert_command
 from bindings.commands.diff import diff_command
 from bindings.commands.fmt import fmt_command
 from bindings.commands.graph import graph_command
-from bindings.commands.messages import warn
 from bindings.sources.open import open_source
 from exchange.commands import route as cli
-from exchange.commands.console import seconds_to_answer
+from exchange.commands.console import seconds_to_answer, show_warnings
 from exchange.topology.topology import Topology
 
 __all__ = ["COMMANDS"]
@@ -27,7 +26,7 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
     """Read a source; what RabbitMQ would read otherwise, or routing cannot follow, goes to standard error."""
     source = open_source(where, vhost, seconds=seconds_to_answer())
     topology = source.routable(vhost, profile)
-    warn(source)
+    show_warnings(source.name, source.warnings)
     return topology
 
 

@@ -6,7 +6,7 @@ that is wrong and draw a caret under it; errors a broker would answer carry the 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from exchange.display import escape_line
 
@@ -29,6 +29,9 @@ class HashstarError(Exception):
 
     Each member can be copied and pickled, whatever its constructor takes: a worker of `multiprocessing` can raise it.
     """
+
+    exit_code: ClassVar[int] = 2
+    """Exit code of a command that this error ends."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own way calls the class with ``args``. A constructor of another shape fails there, and with it

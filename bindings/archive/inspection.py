@@ -6,9 +6,9 @@ Inspections of splits add: ``+`` of two is that of both.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -131,12 +131,11 @@ def inspect_split(form: Format, split: Split) -> Inspection:
 
 
 def inspect_splits(
-    splits: Iterable[tuple[Format, Split]], step: Callable[[Any], None] = lambda found: None
+    splits: Sequence[tuple[Format, Split]], step: Callable[[int, int], None] = lambda done, total: None
 ) -> Inspection:
-    """The inspection of many splits; ``step`` is told each one's."""
+    """Return the inspection of many splits; ``step`` is called with the numbers of splits read and to read."""
     total = Inspection()
-    for form, split in splits:
-        found = inspect_split(form, split)
-        total += found
-        step(found)
+    for number, (form, split) in enumerate(splits):
+        step(number, len(splits))
+        total += inspect_split(form, split)
     return total

@@ -1,7 +1,7 @@
 """An audit from beginning to end: read archives, count what a topology does with their messages, build the report.
 
 `audit` does all of it. The command does the same in steps, since it prints, saves and asks Spark for a session between
-them: `open_traffic`, `count`, `build_report`.
+them: `open_traffic`, `count`, `report_on`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
@@ -21,8 +22,10 @@ from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.audit.study import Study
 from bindings.check.check import check
 from bindings.counts.changes import changes
+from bindings.counts.tally import Tally, fingerprint
+from bindings.counts.tally_file import load_tally
 from bindings.report.build import USUAL as NO_THRESHOLDS
-from bindings.report.build import Sources, reported
+from bindings.report.build import Sources, build_report
 from bindings.report.gates import Settings
 from bindings.report.model import Archived, Compared, Report
 from bindings.sources.language.expectations import Expectation
@@ -33,7 +36,7 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Subject", "Traffic", "audit", "build_report", "count", "followed", "now", "open_traffic"]
+__all__ = ["Subject", "Traffic", "audit", "count", "describe_archive", "merge", "open_traffic", "report_on"]
 
 TOPIC: Final = "kafka://"
 
@@ -62,7 +65,7 @@ class Subject:
 
     @property
     def studies(self) -> list[Study[Any]]:
-        """What to count, in the order that `build_report` takes the values in."""
+        """What to count, in the order that `report_on` takes the values in."""
         studies: list[Study[Any]] = [CoverageStudy(self.topology)]
         if self.verify:
             studies.append(VerifyStudy(self.topology))
@@ -101,7 +104,7 @@ class Traffic:
     @property
     def described(self) -> tuple[Archived, ...]:
         """The same for the report."""
-        return (*map(Archived.of, self.archives), *[followed(topic, self.mapping) for topic in self.topics])
+        return (*map(Archived.of, self.archives), *[describe_archive(topic, self.mapping) for topic in self.topics])
 
 
 def audit(
@@ -143,7 +146,7 @@ def audit(
     traffic = open_traffic([os.fspath(path) for path in paths], mapping)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     passed = count(traffic, subject, taken, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
-    return build_report(subject, traffic.described, passed, taken, settings)
+    return report_on(subject, traffic.described, passed, taken, settings)
 
 
 def _opened(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
@@ -193,7 +196,7 @@ def count(
     return total
 
 
-def build_report(
+def report_on(
     subject: Subject,
     archives: Sequence[Archived],
     passed: Pass,
@@ -214,19 +217,38 @@ def build_report(
     if subject.other is not None:
         compared = more.pop(0)
         comparison = Compared(subject.other_name, compared.after, changes(compared, subject.topology, subject.other))
-    return reported(
-        subject.topology, tally, sources, now(), settings=settings,
+    return build_report(
+        subject.topology, tally, sources, _now(), settings=settings,
         findings=check(subject.topology, subject.expectations), verification=verification, comparison=comparison,
     )  # fmt: skip
 
 
-def followed(path: str, mapping: FieldMapping) -> Archived:
+def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRESHOLDS) -> tuple[Tally, Report]:
+    """Return the sum of saved tallies, and the report on it.
+
+    Raises InputError for a file that cannot be read or holds no tally, or a tally for another topology.
+    """
+    total = Tally(fingerprint(subject.topology))
+    for path in paths:
+        tally = load_tally(FilePath(path))
+        if tally.topology != total.topology:
+            raise InputError(
+                f"{path}: a tally for another topology ({tally.topology[:12]}), or for {subject.name} as it was: audit "
+                "that archive again, or give the topology that it was made with"
+            )
+        total += tally
+    sources = Sources(subject.name, tallies=tuple([os.fspath(path) for path in paths]))
+    findings = check(subject.topology, subject.expectations)
+    return total, build_report(subject.topology, total, sources, _now(), settings=settings, findings=findings)
+
+
+def describe_archive(path: str, mapping: FieldMapping) -> Archived:
     """Describe an archive or a topic of Kafka for the report without reading it."""
     if "://" in path:
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
     return Archived.of(detect(path, mapping))
 
 
-def now() -> int:
+def _now() -> int:
     """Return the microseconds since 1970."""
     return time.time_ns() // 1_000

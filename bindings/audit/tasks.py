@@ -43,7 +43,9 @@ KEPT: Final = 4
 
 
 class TooManyBad(InputError):
-    """More of an archive cannot be read than was allowed."""
+    """More records of an archive cannot be read than are allowed."""
+
+    exit_code = 1
 
 
 class Task(NamedTuple):

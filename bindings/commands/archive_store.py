@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bindings.report.bad import bad_json, bad_lines
 from bindings.report.figures import moment
+from bindings.report.inspection import bad_json, bad_lines
 from exchange.commands.console import echo_line
 from exchange.display import clip_line, count_noun, escape_line
 from exchange.errors import HashstarError, InputError

@@ -1,4 +1,4 @@
-"""``hashstar audit``: what the traffic in archives says about the bindings of a topology."""
+"""``hashstar audit``: what the messages in archives do in a topology."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ import click
 
 from bindings.commands.archive import with_mapping
 from bindings.commands.audit_options import (
-    Judged,
     Outputs,
+    Thresholds,
     Where,
-    judging_options,
-    moment_of,
     output_options,
+    parse_time,
     spark_options,
+    threshold_options,
 )
-from bindings.commands.audit_output import failing, need_arrow, progress, put_out, write_out
-from bindings.commands.messages import warn
 from bindings.sources.open import open_source
-from exchange.commands.console import echo_line, seconds_to_answer
+from exchange.commands.console import echo_line, failing, progress, seconds_to_answer, show_warnings
 from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
@@ -32,12 +30,14 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bindings.audit.local import Pass
-    from bindings.report.model import Report
+    from bindings.audit.run import Subject
+    from bindings.audit.spark.streaming import Update
 
 __all__ = ["audit_command"]
 
 ANY: Final = "*"
+EXTRA: Final = "spark"
+"""The extra that brings all that an audit needs."""
 
 
 class _Audit(click.Group):
@@ -81,7 +81,7 @@ def audit_command() -> None:
     "--keep-bad", type=click.Path(), metavar="DIR", help="New folder for a copy of the records that cannot be read."
 )
 @spark_options
-@judging_options
+@threshold_options
 @output_options
 @click.argument("archives", metavar="ARCHIVE...", nargs=-1, required=True)
 def run_command(
@@ -98,7 +98,7 @@ def run_command(
     max_bad: int | None,
     keep_bad: str | None,
     where: Where,
-    judged: Judged,
+    thresholds: Thresholds,
     outputs: Outputs,
     archives: tuple[str, ...],
 ) -> None:
@@ -111,43 +111,40 @@ def run_command(
 
     Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
-    with failing():
-        judge = judged.all()
-        given = open_source(source, vhost, seconds=seconds_to_answer())
-        other = None if compare is None else open_source(compare, vhost, seconds=seconds_to_answer())
-        need_arrow()
+    with failing(EXTRA):
         from bindings.archive.mapping import FieldMapping
-        from bindings.audit.run import Subject, build_report, count, open_traffic
+        from bindings.audit.run import count, open_traffic, report_on
         from bindings.audit.selection import Selection
 
-        subject = replace(Subject.from_source(given, vhost, profile), verify=verify)
-        if other is not None:
+        settings = thresholds.settings()
+        subject = replace(_open_subject(source, vhost, profile), verify=verify)
+        if compare is not None:
+            other = open_source(compare, vhost, seconds=seconds_to_answer())
             subject = replace(subject, other=other.topology(vhost, profile), other_name=other.name)
-        warn(given)
-        selection = Selection(
-            _taken(archive_vhost, subject.topology), moment_of("--since", since), moment_of("--until", until)
-        )
+        vhost_taken = _vhost_taken(archive_vhost, subject.topology)
+        selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
         traffic = open_traffic(archives, FieldMapping(exchange, routing_key))
         for notice in traffic.notices:
             echo_line(notice, err=True)
         traffic.check(spark=not where.no_spark, keep_bad=keep_bad)
-        with progress() as step, _session(where, step) as spark:
+        with progress("auditing") as step, _session(where, step) as spark:
             passed = count(traffic, subject, selection, spark=spark, keep_bad=keep_bad, max_bad=max_bad, step=step)
-        report = build_report(subject, traffic.described, passed, selection, judge)
-        put_out(report, passed.values[0], outputs)
+        report = report_on(subject, traffic.described, passed, selection, settings)
+        outputs.write(report, passed.values[0])
+        outputs.print(report)
     sys.exit(report.exit_code)
 
 
 @audit_command.command("merge")
 @topology_options
-@judging_options
+@threshold_options
 @output_options
 @click.argument("tallies", metavar="TALLY...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def merge_command(
     source: str,
     vhost: str | None,
     profile: str | None,
-    judged: Judged,
+    thresholds: Thresholds,
     outputs: Outputs,
     tallies: tuple[Path, ...],
 ) -> None:
@@ -157,31 +154,13 @@ def merge_command(
 
     Exit codes: as hashstar audit run.
     """
-    with failing():
-        judge = judged.all()
-        given = open_source(source, vhost, seconds=seconds_to_answer())
-        topology = given.topology(vhost, profile)
-        warn(given)
-        need_arrow()
-        from bindings.audit.run import now
-        from bindings.check.check import check
-        from bindings.counts.tally import Tally, fingerprint
-        from bindings.counts.tally_file import load_tally
-        from bindings.report.build import Sources, reported
+    with failing(EXTRA):
+        from bindings.audit.run import merge
 
-        total = Tally(fingerprint(topology))
-        for path in tallies:
-            tally = load_tally(path)
-            if tally.topology != total.topology:
-                raise InputError(
-                    f"{path}: a tally for another topology ({tally.topology[:12]}), or for {source} as it was: audit "
-                    "that archive again, or give the topology that it was made with"
-                )
-            total += tally
-        findings = check(topology, given.expectations(topology.vhost))
-        sources = Sources(given.name, tallies=tuple([str(path) for path in tallies]))
-        report = reported(topology, total, sources, now(), settings=judge, findings=findings)
-        put_out(report, total, outputs)
+        settings = thresholds.settings()
+        tally, report = merge(_open_subject(source, vhost, profile), tallies, settings)
+        outputs.write(report, tally)
+        outputs.print(report)
     sys.exit(report.exit_code)
 
 
@@ -199,7 +178,7 @@ def merge_command(
     "--archive-vhost", metavar="NAME", help="Virtual host of the messages; * for all.  [default: the topology's]"
 )
 @spark_options
-@judging_options
+@threshold_options
 @output_options
 @click.argument("archive", metavar="ARCHIVE")
 def follow_command(
@@ -212,7 +191,7 @@ def follow_command(
     every: float | None,
     archive_vhost: str | None,
     where: Where,
-    judged: Judged,
+    thresholds: Thresholds,
     outputs: Outputs,
     archive: str,
 ) -> None:
@@ -224,37 +203,33 @@ def follow_command(
 
     Exit codes: as hashstar audit run.
     """
-    with failing():
-        judge = judged.all()
-        given = open_source(source, vhost, seconds=seconds_to_answer())
-        need_arrow()
-        if where.no_spark:
-            raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
+    with failing(EXTRA):
         from bindings.archive.mapping import FieldMapping
-        from bindings.audit.run import Subject, build_report, followed
+        from bindings.audit.run import describe_archive, report_on
         from bindings.audit.selection import Selection
         from bindings.audit.spark.session import session
-        from bindings.audit.spark.streaming import Update, follow
+        from bindings.audit.spark.streaming import follow
 
-        subject = Subject.from_source(given, vhost, profile)
-        warn(given)
-        selection = Selection(_taken(archive_vhost, subject.topology))
+        settings = thresholds.settings()
+        if where.no_spark:
+            raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
+        subject = _open_subject(source, vhost, profile)
+        selection = Selection(_vhost_taken(archive_vhost, subject.topology))
         mapping = FieldMapping(exchange, routing_key)
 
-        def report_on(total: Pass) -> Report:
-            return build_report(subject, [followed(archive, mapping)], total, selection, judge)
-
-        def told(update: Update) -> None:
+        def show_update(update: Update) -> None:
             for notice in update.notices:
                 echo_line(f"{archive}: {notice}", err=True)
             echo_line(f"{archive}: {update.records:,} new; {update.total.account.read:,} in all", err=True)
             if every is not None:
-                write_out(report_on(update.total), update.total.values[0], outputs)
+                archives = [describe_archive(archive, mapping)]
+                report = report_on(subject, archives, update.total, selection, settings)
+                outputs.write(report, update.total.values[0])
 
         with session(where.master, where.remote, where.settings) as spark:
             following = follow(
                 spark, archive, subject.studies, state, every=every, selection=selection, mapping=mapping,
-                on_update=told,
+                on_update=show_update,
             )  # fmt: skip
             if following.begun is not None:
                 echo_line(following.begun, err=True)
@@ -263,12 +238,23 @@ def follow_command(
             except KeyboardInterrupt:
                 following.stop()
             total = following.total()
-        report = report_on(total)
-        put_out(report, total.values[0], outputs)
+        report = report_on(subject, [describe_archive(archive, mapping)], total, selection, settings)
+        outputs.write(report, total.values[0])
+        outputs.print(report)
     sys.exit(report.exit_code)
 
 
-def _taken(archive_vhost: str | None, topology: Topology) -> str | None:
+def _open_subject(source: str, vhost: str | None, profile: str | None) -> Subject:
+    """Read the topology to audit, and print what it is warned of. Raises InputError."""
+    from bindings.audit.run import Subject
+
+    opened = open_source(source, vhost, seconds=seconds_to_answer())
+    subject = Subject.from_source(opened, vhost, profile)
+    show_warnings(opened.name, opened.warnings)
+    return subject
+
+
+def _vhost_taken(archive_vhost: str | None, topology: Topology) -> str | None:
     """Return the virtual host whose messages are taken; None for those of all."""
     return topology.vhost if archive_vhost is None else None if archive_vhost == ANY else archive_vhost
 
@@ -281,6 +267,5 @@ def _session(where: Where, step: Callable[[int, int], None]) -> Iterator[SparkSe
         return
     from bindings.audit.spark.session import session, watched
 
-    step(0, 0)
     with session(where.master, where.remote, where.settings) as spark, watched(spark, step):
         yield spark

@@ -1,47 +1,51 @@
-"""The options of ``hashstar audit`` and its kin that several of them share, and what they say."""
+"""The options that several of the audit commands share, and what is done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bindings.report.forms import FORMS
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
+    from bindings.counts.tally import Tally
     from bindings.report.gates import Settings
+    from bindings.report.model import Report
 
-__all__ = ["Judged", "Outputs", "Where", "judging_options", "moment_of", "output_options", "spark_options"]
+__all__ = ["Outputs", "Thresholds", "Where", "output_options", "parse_time", "spark_options", "threshold_options"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """How to judge, as options say it."""
+class Thresholds:
+    """The options for thresholds."""
 
-    settings: Path | None
+    settings_file: Path | None
     fail_under: str | None
     fail_under_messages: str | None
     max_unroutable: str | None
     stale_days: int | None
 
-    def all(self) -> Settings:
-        """Settings of a file, with what options say instead. Raises InputError."""
+    def settings(self) -> Settings:
+        """Return the settings of the file, overridden by the other options. Raises InputError."""
         from bindings.report.gates import Settings, most
         from bindings.report.settings import find_settings, load_settings
 
-        path = self.settings or find_settings(Path())
-        found = Settings() if path is None else load_settings(path)
-        limits = found.limits
+        path = self.settings_file or find_settings(Path())
+        settings = Settings() if path is None else load_settings(path)
+        limits = settings.limits
         if self.fail_under is not None:
-            limits = limits._replace(fail_under=_percent("--fail-under", self.fail_under))
+            limits = limits._replace(fail_under=_parse_percentage("--fail-under", self.fail_under))
         if self.fail_under_messages is not None:
-            limits = limits._replace(fail_under_messages=_percent("--fail-under-messages", self.fail_under_messages))
+            share = _parse_percentage("--fail-under-messages", self.fail_under_messages)
+            limits = limits._replace(fail_under_messages=share)
         if self.max_unroutable is not None:
             limit = most(self.max_unroutable)
             if limit is None:
@@ -49,26 +53,38 @@ class Judged:
                     f"--max-unroutable: a number of messages such as 100, or 0.5%, not {self.max_unroutable!r}"
                 )
             limits = limits._replace(max_unroutable=limit)
-        days = found.stale_days if self.stale_days is None else self.stale_days
-        return replace(found, limits=limits, stale_days=days)
+        days = settings.stale_days if self.stale_days is None else self.stale_days
+        return replace(settings, limits=limits, stale_days=days)
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What to print and to write."""
+    """The options for the forms of a report."""
 
     form: str
+    """The form that is printed."""
     whole: bool
-    html: Path | None
-    json: Path | None
-    junit: Path | None
-    tables: Path | None
     save_tally: Path | None
+    files: Mapping[str, Path]
+    """Forms that are written -> where to."""
+
+    def write(self, report: Report, tally: Tally) -> None:
+        """Write the files that were asked for. Raises InputError."""
+        if self.save_tally is not None:
+            from bindings.counts.tally_file import save_tally
+
+            save_tally(tally, self.save_tally)
+        for form, path in self.files.items():
+            FORMS[form].reporter.write(report, path)
+
+    def print(self, report: Report) -> None:
+        """Print the report."""
+        FORMS[self.form].reporter.write(report, None, whole=self.whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where the counting is done."""
+    """The options for where messages are counted."""
 
     master: str | None
     remote: str | None
@@ -77,114 +93,113 @@ class Where:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Spark's settings. Raises InputError."""
-        found = {}
+        """Settings of Spark, by name. Raises InputError."""
+        settings = {}
         for text in self.conf:
             name, equals, value = text.partition("=")
             if not equals:
                 raise InputError(f"--conf: a setting of Spark such as spark.driver.memory=4g, not {text!r}")
-            found[name.strip()] = value.strip()
-        return found
+            settings[name.strip()] = value.strip()
+        return settings
 
 
-def _gathered(
-    name: str, kind: type[Any], options: list[Callable[[Any], Any]]
+def _gather(
+    name: str, options: Mapping[str, Callable[[Any], Any]], make: Callable[..., Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """For a command: options whose values come to it as one argument, of a kind whose fields are called as they are."""
+    """Return a decorator that adds options, by their parameters, to a command, which gets them made into one value."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def gathering(**values: Any) -> None:
-            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            values[name] = make(**{option: values.pop(option) for option in options})
             command(**values)
 
-        found: Callable[..., None] = gathering
-        for option in reversed(options):
-            found = option(found)
-        return found
+        decorated: Callable[..., None] = gathering
+        for option in reversed([*options.values()]):
+            decorated = option(decorated)
+        return decorated
 
     return add
 
 
-spark_options = _gathered(
+def _make_outputs(form: str, whole: bool, save_tally: Path | None, **files: Path | None) -> Outputs:
+    return Outputs(form, whole, save_tally, {form: path for form, path in files.items() if path is not None})
+
+
+PATH: Final = click.Path(path_type=Path)
+
+spark_options = _gather(
     "where",
-    Where,
-    [
-        click.option(
+    {
+        "master": click.option(
             "--master", metavar="URL", help="Master URL of Spark.  [default: local[*], all cores of this machine]"
         ),
-        click.option("--remote", metavar="URL", help="Server of Spark Connect, sc://HOST:15002."),
-        click.option(
+        "remote": click.option("--remote", metavar="URL", help="Server of Spark Connect, sc://HOST:15002."),
+        "conf": click.option(
             "--conf", multiple=True, metavar="KEY=VALUE", help="Setting of Spark, as for spark-submit; repeatable."
         ),
-        click.option(
+        "no_spark": click.option(
             "--no-spark", is_flag=True, help="Count in this process, on one core: same numbers, no Java needed."
         ),
-    ],
+    },
+    Where,
 )
-judging_options = _gathered(
-    "judged",
-    Judged,
-    [
-        click.option(
+threshold_options = _gather(
+    "thresholds",
+    {
+        "settings_file": click.option(
             "--settings",
-            type=click.Path(path_type=Path),
+            "settings_file",
+            type=PATH,
             metavar="FILE",
             help="Thresholds and ignored bindings.  [default: [audit] of ./hashstar.toml, else [tool.hashstar.audit] "
             "of ./pyproject.toml]",
         ),
-        click.option(
+        "fail_under": click.option(
             "--fail-under", metavar="PERCENT", help="Minimum binding coverage: bindings hit, of those that can be."
         ),
-        click.option(
+        "fail_under_messages": click.option(
             "--fail-under-messages", metavar="PERCENT", help="Minimum message coverage: messages that reach a queue."
         ),
-        click.option(
+        "max_unroutable": click.option(
             "--max-unroutable", metavar="N", help="Maximum number or share of unroutable messages: 100, or 0.5%."
         ),
-        click.option(
+        "stale_days": click.option(
             "--stale-days",
             type=click.IntRange(1),
             metavar="N",
             help="Days without a message after which a binding is stale.  [default: 30]",
         ),
-    ],
+    },
+    Thresholds,
 )
-output_options = _gathered(
+output_options = _gather(
     "outputs",
-    Outputs,
-    [
-        click.option(
+    {
+        "form": click.option(
             "--format",
             "form",
-            type=click.Choice(["text", "markdown", "json", "junit", "total"]),
+            type=click.Choice([name for name, form in FORMS.items() if form.printed]),
             default="text",
             show_default=True,
             help="Output format.",
         ),
-        click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
-        click.option(
-            "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as one HTML page."
+        "whole": click.option("--all", "whole", is_flag=True, help="Print lists in full, not their first rows only."),
+        **{
+            name: click.option(f"--{name}", type=PATH, metavar=form.metavar, help=form.option)
+            for name, form in FORMS.items()
+            if form.option
+        },
+        "save_tally": click.option(
+            "--save-tally", type=PATH, metavar="FILE", help="Save the counts, for hashstar audit merge."
         ),
-        click.option("--json", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JSON."),
-        click.option(
-            "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as JUnit XML, for CI."
-        ),
-        click.option(
-            "--tables", type=click.Path(path_type=Path), metavar="DIR", help="Write the report as Parquet tables."
-        ),
-        click.option(
-            "--save-tally",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Save the counts, for hashstar audit merge.",
-        ),
-    ],
+    },
+    _make_outputs,
 )
 
 
-def moment_of(option: str, text: str | None) -> int | None:
-    """Microseconds since 1970 of an ISO date or time, in UTC unless it says another zone. Raises InputError."""
+def parse_time(option: str, text: str | None) -> int | None:
+    """Return an ISO date or time as microseconds since 1970; it is in UTC unless it names a zone. Raises InputError."""
     if text is None:
         return None
     try:
@@ -197,7 +212,7 @@ def moment_of(option: str, text: str | None) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _percent(option: str, text: str) -> Decimal:
+def _parse_percentage(option: str, text: str) -> Decimal:
     try:
         value = Decimal(text.strip().removesuffix("%"))
     except InvalidOperation:

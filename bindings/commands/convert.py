@@ -7,12 +7,11 @@ from typing import Final
 
 import click
 
-from bindings.commands.messages import fail, tell, warn
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import echo_line, seconds_to_answer, timeout_option
-from exchange.errors import HashstarError, InputError
+from exchange.commands.console import echo_line, failing, seconds_to_answer, show_warnings, timeout_option
+from exchange.errors import InputError
 
 __all__ = ["convert_command"]
 
@@ -41,28 +40,27 @@ def convert_command(form: str | None, vhost: str | None, base: str | None, sourc
     """Convert between .bindings files and definitions.json.
 
     IN is a .bindings file, definitions.json (also gzipped), - for standard input, or a live broker's management API,
-    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not given.
+    http://HOST:15672[/VHOST]. OUT is a file, gzipped if its name ends with .gz; standard output if it is not opened.
 
     What a .bindings file says and RabbitMQ has no place for (expectations, how queues are partitioned, the profile) is
     in the definitions under the key "hashstar", which RabbitMQ's import ignores.
     """
-    try:
-        given = open_source(source, vhost, seconds=seconds_to_answer())
-        warn(given)
-        form = form or _form_of(target) or ("definitions" if isinstance(given.content, Document) else "bindings")
+    with failing():
+        opened = open_source(source, vhost, seconds=seconds_to_answer())
+        show_warnings(opened.name, opened.warnings)
+        form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
         if base is not None and form == "bindings":
             raise InputError("--into is for definitions only; a .bindings file has no users or permissions")
-        result = _definitions(given, vhost, base) if form == "definitions" else _document(given, vhost)
+        result = _definitions(opened, vhost, base) if form == "definitions" else _document(opened, vhost)
         if target == STDOUT:
             sys.stdout.buffer.write(result.dump().encode())
         else:
             result.save(target)
-        if isinstance(result, Definitions) and isinstance(given.content, Document):
-            tell(target, [f"{place}; hashstar apply declares it as it is meant" for place in result.not_imported])
-        if form == "bindings" and isinstance(given.content, Definitions):
-            _tell_left_out(given.content, given.name)
-    except HashstarError as error:
-        fail(error)
+        if isinstance(result, Definitions) and isinstance(opened.content, Document):
+            refused = [f"{place}; hashstar apply declares it as it is meant" for place in result.not_imported]
+            show_warnings(target, refused)
+        if form == "bindings" and isinstance(opened.content, Definitions):
+            _show_left_out(opened.content, opened.name)
 
 
 def _form_of(target: str) -> str | None:
@@ -70,20 +68,20 @@ def _form_of(target: str) -> str | None:
     return "bindings" if name.endswith(".bindings") else "definitions" if name.endswith(".json") else None
 
 
-def _document(given: Source, vhost: str | None) -> Document:
-    return given.document if vhost is None else given.document.only(given.topology(vhost).vhost)
+def _document(opened: Source, vhost: str | None) -> Document:
+    return opened.document if vhost is None else opened.document.only(opened.topology(vhost).vhost)
 
 
-def _definitions(given: Source, vhost: str | None, base: str | None) -> Definitions:
-    if vhost is None and base is None and isinstance(given.content, Definitions):
-        return given.content
+def _definitions(opened: Source, vhost: str | None, base: str | None) -> Definitions:
+    if vhost is None and base is None and isinstance(opened.content, Definitions):
+        return opened.content
     into = None if base is None else open_source(base, seconds=seconds_to_answer()).content
     if isinstance(into, Document):
         raise InputError(f"{base}: --into needs definitions, and this is a .bindings file")
-    return _document(given, vhost).definitions(into)
+    return _document(opened, vhost).definitions(into)
 
 
-def _tell_left_out(definitions: Definitions, name: str) -> None:
+def _show_left_out(definitions: Definitions, name: str) -> None:
     others = definitions.others
     if others:
         listed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in others.items())

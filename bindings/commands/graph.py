@@ -8,20 +8,19 @@ from typing import Final
 import click
 
 from bindings.check.check import check
-from bindings.commands.messages import fail, warn
 from bindings.drawing.drawing import around, drawing
 from bindings.drawing.svg import svg
 from bindings.drawing.text import text
 from bindings.sources.files import save_lines
 from bindings.sources.management import is_address
 from bindings.sources.open import open_source
-from exchange.commands.console import seconds_to_answer, timeout_option
+from exchange.commands.console import failing, seconds_to_answer, show_warnings, timeout_option
 from exchange.commands.route import profile_option
-from exchange.errors import HashstarError
 
 __all__ = ["graph_command"]
 
 DEPTH: Final = 2
+"""Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
 
 
 @click.command("graph")
@@ -61,22 +60,20 @@ def graph_command(
 
     TOPOLOGY is a .bindings file, definitions.json (or .gz), - or http://HOST:15672[/VHOST].
     """
-    try:
-        given = open_source(source, vhost, seconds=seconds_to_answer())
-        topology = given.topology(vhost, profile)
-        warn(given)
-        found = check(topology, given.expectations(topology.vhost)) if findings else ()
-        drawn = drawing(topology, found)
+    with failing():
+        opened = open_source(source, vhost, seconds=seconds_to_answer())
+        topology = opened.topology(vhost, profile)
+        show_warnings(opened.name, opened.warnings)
+        found = check(topology, opened.expectations(topology.vhost)) if findings else ()
+        picture = drawing(topology, found)
         if centre is not None:
-            drawn = around(drawn, centre, depth)
+            picture = around(picture, centre, depth)
         if output is None:
-            click.echo(text(drawn))
-            return
-        save_lines(str(output), [svg(drawn, f"{_title(given.name)}, virtual host {topology.vhost}")])
-    except HashstarError as error:
-        fail(error)
+            click.echo(text(picture))
+        else:
+            save_lines(str(output), [svg(picture, f"{_title(opened.name)}, virtual host {topology.vhost}")])
 
 
 def _title(name: str) -> str:
-    """Return what a picture calls its source: the name of a file without its folders, or the address."""
+    """Return the title of a picture: the name of its file without the folders, or the address."""
     return name if is_address(name) else Path(name).name

@@ -27,7 +27,7 @@ from bindings.counts.columns import (
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Facts, Tally
-from bindings.sources.files import open_file, replacing
+from bindings.sources.files import make_folders, open_file, replacing
 from exchange.errors import InputError
 
 __all__ = ["VERSION", "load_tally", "save_tally", "table_of", "tally_of"]
@@ -104,8 +104,9 @@ def tally_of(table: pa.Table, source: str = "a table") -> Tally:
 
 
 def save_tally(tally: Tally, path: Path) -> None:
-    """Write a tally. Raises InputError when the file cannot be written."""
+    """Write a tally, in a folder that is made if it is missing. Raises InputError when that fails."""
     try:
+        make_folders(path.parent)
         with replacing(path) as file:
             pq.write_table(table_of(tally), file, compression="zstd", write_page_checksum=True)
     except OSError as error:

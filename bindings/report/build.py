@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bindings.check.finding import Finding
     from bindings.counts.verification import Verification
 
-__all__ = ["HOT", "SLOTS", "Sources", "reported"]
+__all__ = ["HOT", "SLOTS", "Sources", "build_report"]
 
 HOT: Final = 20
 """So many frequent keys are told."""
@@ -72,7 +72,7 @@ class Sources(NamedTuple):
     until: int | None = None
 
 
-def reported(
+def build_report(
     topology: Topology,
     tally: Tally,
     sources: Sources,

@@ -16,8 +16,8 @@ from bindings.archive.record import Rows
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, fingerprint
-from bindings.report.build import Sources, reported
-from bindings.report.forms.as_json import written
+from bindings.report.build import Sources, build_report
+from bindings.report.forms.as_json import encode_json
 from bridge.daemon.metrics import labels_of
 from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
@@ -65,7 +65,7 @@ class Coverage:
 
     def report(self, tally: Tally) -> bytes:
         """The audit's report as JSON, see docs/audit-json.md."""
-        return written(reported(self._topology, tally, Sources(self._name), int(time() * 1_000_000)))
+        return encode_json(build_report(self._topology, tally, Sources(self._name), int(time() * 1_000_000)))
 
     def lines(self, tally: Tally) -> Iterator[str]:
         """For Prometheus: messages by binding."""

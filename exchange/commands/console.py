@@ -1,19 +1,24 @@
-"""Print for people, and end a command that cannot go on: the same for all commands."""
+"""The terminal as all commands use it: lines, warnings, errors, what is being done and how far it is."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
 from exchange.display import escape_line
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 from exchange.limits import ANSWER_SECONDS
 
-__all__ = ["echo_error", "echo_line", "fail", "seconds_to_answer", "timeout_option"]
+__all__ = [
+    "echo_error", "echo_line", "fail", "failing", "progress", "seconds_to_answer", "show_status", "show_warnings",
+    "timeout_option",
+]  # fmt: skip
 
 TIMEOUT: Final = "hashstar.timeout"
 """The key of the context under which a command keeps its --timeout."""
@@ -25,7 +30,19 @@ a line that begins with :: or ##[ for a command."""
 LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
 """User and password of an address that was given where a file is wanted, or stands in a line that is shown."""
 
+WARNINGS: Final = 10
+"""Maximum number of warnings shown about one file."""
+
+REDRAW_SECONDS: Final = 0.1
+"""Minimum number of seconds between two states of a bar."""
+
+BAR: Final = 30
+"""Width of a bar in characters."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+Step = Callable[[int, int], None]
+"""Takes how much is done and how much there is, in any unit; 0 for the second while it is not known."""
 
 
 def echo_line(text: str, *, err: bool = False) -> None:
@@ -40,9 +57,63 @@ def echo_error(error: HashstarError | str) -> None:
 
 
 def fail(error: HashstarError) -> NoReturn:
-    """Print the error and end with 2, the exit code of bad usage and bad input."""
+    """Print the error and end with its exit code: 2 for bad usage and bad input, unless its class has another."""
     echo_error(error)
-    sys.exit(2)
+    sys.exit(error.exit_code)
+
+
+@contextmanager
+def failing(extra: str = "") -> Iterator[None]:
+    """End the command for an error of ours, as `fail` does; and for a missing module, if an extra of ours brings it."""
+    try:
+        yield
+    except HashstarError as error:
+        fail(error)
+    except ImportError as error:
+        if not extra:
+            raise
+        fail(InputError(f"this needs {error.name}: pip install 'hashstar[{extra}]'"))
+
+
+def show_warnings(name: str, warnings: Sequence[str]) -> None:
+    """Print warnings about a file to standard error, at most `WARNINGS`."""
+    for warning in warnings[:WARNINGS]:
+        echo_line(f"{name}: warning: {warning}", err=True)
+    if len(warnings) > WARNINGS:
+        echo_line(f"{name}: warning: and {len(warnings) - WARNINGS} more", err=True)
+
+
+def show_status(text: str) -> None:
+    """Show on a terminal what is being done, in a line that the next status overwrites; "" removes it."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{escape_line(text)}", nl=False, err=True)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Step]:
+    """Show on a terminal how far a job is, until it ends; nothing in a pipe. Yield the function to call meanwhile."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    started = time.monotonic()
+    drawn = -REDRAW_SECONDS
+
+    def step(done: int, total: int) -> None:
+        nonlocal drawn
+        seconds = time.monotonic() - started
+        if seconds - drawn < REDRAW_SECONDS:
+            return
+        drawn = seconds
+        full = min(BAR, BAR * done // total) if total else 0
+        share = f"{100 * done // total:>3}%" if total else "  ?%"
+        clock = f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+        show_status(f"{label}  [{'#' * full}{'-' * (BAR - full)}]  {share}  {clock}")
+
+    try:
+        step(0, 0)
+        yield step
+    finally:
+        show_status("")
 
 
 def timeout_option(command: Command) -> Command:

@@ -12,7 +12,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from exchange.commands.console import fail
+from exchange.commands.console import fail, show_status
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
@@ -203,15 +203,17 @@ def _answer(choice: Choice, way: Way) -> dict[str, Any]:
     return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
 
 
-PROGRESS_EVERY: Final = 100_000
+STATUS_EVERY: Final = 100_000
+"""Number of messages between two states shown on a terminal."""
 
 
 def _report(lines: Iterator[_Line], before: _Named, after: _Named, as_json: bool) -> None:
     counts = KeyCounts()
     for number, (_, _, key) in enumerate(lines, 1):
         counts.add(key)
-        if number % PROGRESS_EVERY == 0 and sys.stderr.isatty():
-            click.echo(f"\r{number:,} messages, {len(counts):,} keys", nl=False, err=True)
+        if number % STATUS_EVERY == 0:
+            show_status(f"{number:,} messages, {len(counts):,} keys")
+    show_status("")
     moved = moves(counts, before.way, after.way)
     if as_json:
         click.echo(dump_json(picture.to_json(moved, str(before), str(after))))

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import click
 
-from exchange.commands.console import fail, timeout_option
+from exchange.commands.console import fail, progress, timeout_option
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
 from exchange.display import clip_line, dump_json, escape_lines
@@ -268,18 +268,17 @@ def _check_fields(value: dict[str, Any], notes: _Notes) -> None:
 
 
 def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The same lines; on a terminal that they are not printed to, with a bar of how much of the file was read."""
+    """Yield the same lines; on a terminal that they are not printed to, show how much of the file was read."""
     if not sys.stderr.isatty() or sys.stdout.isatty() or not file.seekable():
         yield from lines
         return
     size = file.seek(0, SEEK_END)
     file.seek(0)
-    with click.progressbar(length=size, label="routing", file=sys.stderr) as bar:
+    with progress("routing") as step:
         for number, line in enumerate(lines):
             if number % 10_000 == 0:
-                bar.update(file.tell() - bar.pos)
+                step(file.tell(), size)
             yield line
-        bar.update(size - bar.pos)
 
 
 def _line(message: Message, route: Route) -> bytes:

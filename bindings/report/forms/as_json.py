@@ -15,6 +15,7 @@ from bindings.counts.sketch import ERROR
 from bindings.report.figures import moment
 from bindings.report.forms.json_compared import comparison_json, verification_json
 from bindings.report.forms.json_values import parts_json, share_json, time_json
+from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate, IgnoreUse
 from bindings.report.model import (
     Archived,
@@ -33,21 +34,21 @@ from bindings.report.model import (
     UnroutableRow,
 )
 
-__all__ = ["VERSION", "to_json", "written"]
+__all__ = ["REPORTER", "VERSION", "encode_json", "to_json"]
 
 VERSION: Final = 1
 
 OTHERS: Final = 20
-"""So many files that are no archive are named."""
+"""Maximum number of files named that are no archive."""
 
 
-def written(report: Report) -> bytes:
-    """The object as UTF-8; what that cannot hold stands as JSON's escapes do."""
+def encode_json(report: Report) -> bytes:
+    """Return the object of `to_json` in UTF-8; what UTF-8 cannot hold is escaped."""
     return json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The object."""
+    """Return a report as the values of one JSON object."""
     return {
         "version": VERSION,
         "made": moment(report.made),
@@ -326,3 +327,6 @@ def _ignored(use: IgnoreUse) -> dict[str, Any]:
 
 def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+REPORTER: Final = BytesReporter(encode_json)

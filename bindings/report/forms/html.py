@@ -18,11 +18,12 @@ from typing import Any, Final
 
 from bindings.check.finding import SEVERITIES
 from bindings.report.forms.as_json import to_json
+from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import Report
 from bindings.sources.management import is_address
 from exchange.notation import write_encoded_arguments
 
-__all__ = ["html", "page", "report_in"]
+__all__ = ["REPORTER", "build_page", "report_in", "to_html"]
 
 SCRIPTS: Final = (
     "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary", "coverage",
@@ -37,13 +38,13 @@ ROWS: Final = 100_000
 """So many rows of each of these, at most."""
 
 
-def html(report: Report) -> bytes:
-    """The page, in UTF-8."""
-    return page(to_json(report)).encode()
+def to_html(report: Report) -> bytes:
+    """Return the page of a report, in UTF-8."""
+    return build_page(to_json(report)).encode()
 
 
-def page(report: Mapping[str, Any]) -> str:
-    """The page of a report as `bindings.report.forms.as_json.to_json` has it; UTF-8 can hold it, whatever the names.
+def build_page(report: Mapping[str, Any]) -> str:
+    """Return the page of a report that `bindings.report.forms.as_json.to_json` returned; UTF-8 can always encode it.
 
     Of tables larger than ``ROWS`` and ``TABLES`` the rows that matter least are left out, and the page says how many.
     """
@@ -152,3 +153,6 @@ def _foremost(table: str, rows: list[dict[str, Any]], count: int) -> list[dict[s
     busy = len(rows) - len(idle)
     from_idle = min(len(idle), max(count // 2, count - busy))
     return [rows[at] for at in sorted([*by_messages[: count - from_idle], *idle[:from_idle]])]
+
+
+REPORTER: Final = BytesReporter(to_html)

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from bindings.report.figures import moment, share
+from bindings.report.forms.reporter import BytesReporter
 from bindings.report.gates import Gate
 from bindings.report.model import BindingRow, Report
 from bindings.report.words import conditions, exchange
 from exchange.display import count_noun, escape_line
 
-__all__ = ["junit"]
+__all__ = ["REPORTER", "to_junit"]
 
 GATES: Final = "gates"
 COVERAGE: Final = "fail_under"
@@ -32,8 +33,8 @@ class _Case(NamedTuple):
     skipped: str | None = None
 
 
-def junit(report: Report) -> bytes:
-    """The document, in UTF-8."""
+def to_junit(report: Report) -> bytes:
+    """Return the document of a report, in UTF-8."""
     uncovered = {(gate.of, gate.scope) for gate in report.gates if gate.name == COVERAGE and not gate.passed}
     by_exchange: dict[str, list[_Case]] = {}
     for row in report.bindings:
@@ -107,3 +108,6 @@ def _apart(cases: Iterable[_Case]) -> Iterator[_Case]:
         name = escape_line(case.name)
         seen[name] = seen.get(name, 0) + 1
         yield case if seen[name] == 1 else case._replace(name=f"{case.name} ({seen[name]})")
+
+
+REPORTER: Final = BytesReporter(to_junit)

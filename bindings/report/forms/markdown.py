@@ -6,28 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bindings.report.figures import percent, share
+from bindings.report.forms.reporter import BytesReporter
 from bindings.report.model import STATES, Report
 from bindings.report.words import about, conditions, destination, exchange, records, source, verdict, window
 from exchange.display import clip_line, count_noun
 
-__all__ = ["markdown", "total"]
+__all__ = ["REPORTER", "to_markdown"]
 
 LISTED: Final = 20
 LONGEST: Final = 120
 
 
-def total(report: Report) -> Iterator[str]:
-    """The two totals as bare numbers, per cent: ``bindings 71.4`` and ``messages 99.2``; ``none`` of nothing."""
-    totals = report.summary.totals
-    for name, part, whole in (
-        ("bindings", totals.hit, totals.eligible),
-        ("messages", totals.routed, totals.messages),
-    ):
-        yield f"{name} {percent(part, whole, report.precision) if whole else 'none'}"
-
-
-def markdown(report: Report) -> Iterator[str]:
-    """The lines."""
+def to_markdown(report: Report) -> Iterator[str]:
+    """Yield the lines of a report."""
     totals, states, digits = report.summary.totals, report.summary.states, report.precision
     failed = [gate for gate in report.gates if not gate.passed]
     yield f"### hashstar audit: {'**failed**' if failed else 'passed' if report.gates else 'no gates'}"
@@ -184,3 +175,6 @@ def _plain(text: str) -> str:
     told = clip_line(text, 4 * LONGEST).replace("&", "&amp;").replace("<", "&lt;")
     told = "".join([f"\\{c}" if c in "\\`*_[]|#~" else c for c in told])
     return told.replace("@", "@&#8203;")  # which mentions nobody in a comment
+
+
+REPORTER: Final = BytesReporter(lambda report: "\n".join(to_markdown(report)).encode("utf-8", "backslashreplace"))

@@ -21,7 +21,7 @@ from exchange.entities.entities import Binding
 from exchange.errors import InputError
 from exchange.field_json import encode_table, message_to_json
 
-__all__ = ["TABLES", "tables", "write_tables"]
+__all__ = ["TABLES", "to_tables", "write_tables"]
 
 TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
@@ -256,8 +256,8 @@ TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], R
 """Name -> its columns, and what is in it."""
 
 
-def tables(report: Report) -> dict[str, pa.Table]:
-    """All of them, by name; those of which the report says nothing have no rows."""
+def to_tables(report: Report) -> dict[str, pa.Table]:
+    """Return all tables by name; a table about which the report has nothing has no rows."""
     return {name: _table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
 
 
@@ -266,7 +266,7 @@ def write_tables(report: Report, folder: Path) -> list[Path]:
     written = []
     try:
         make_folders(folder)
-        for name, table in tables(report).items():
+        for name, table in to_tables(report).items():
             path = folder / f"{name}.parquet"
             with replacing(path) as file:
                 pq.write_table(table, file)
@@ -285,3 +285,16 @@ def _table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:
             values = [None if value is None else escape(value) for value in values]
         arrays.append(pa.array(values, kind))
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(columns.items())))
+
+
+class TablesReporter:
+    """Writes a report as a folder of Parquet files."""
+
+    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
+        """Write a report, as every `Reporter`. Raises InputError without a path, too."""
+        if path is None:
+            raise InputError("tables are written to a folder, not to standard output")
+        write_tables(report, path)
+
+
+REPORTER: Final = TablesReporter()

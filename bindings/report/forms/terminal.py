@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from io import StringIO
 from os import environ
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -36,6 +37,7 @@ from bindings.report.forms.cells import (
     shape_cell,
     steps,
 )
+from bindings.report.forms.reporter import write_file
 from bindings.report.model import (
     STATES,
     ExchangeRow,
@@ -56,7 +58,7 @@ from bindings.report.words import (
 )
 from exchange.display import clip_line, count_noun
 
-__all__ = ["LISTED", "show", "text"]
+__all__ = ["LISTED", "REPORTER", "to_text"]
 
 LISTED: Final = 10
 """Rows of a list that are shown without ``--all``."""
@@ -68,17 +70,8 @@ WIDEST: Final = 140
 GRAVITY: Final = {"error": 0, "warning": 1, "note": 2}
 
 
-def show(report: Report, listed: int = LISTED) -> None:
-    """Print it: in the terminal's width, with colours if there is one and NO_COLOR is not set."""
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns
-    told = text(report, width=min(width, WIDEST), colour=terminal and not environ.get("NO_COLOR"), listed=listed)
-    sys.stdout.buffer.write(told.encode("utf-8", "backslashreplace"))
-    sys.stdout.flush()
-
-
-def text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
-    """The lines, none wider than asked for but for the last one, the verdict, which is not broken."""
+def to_text(report: Report, *, width: int = 100, colour: bool = False, listed: int = LISTED) -> str:
+    """Return the lines of a report, none wider than ``width`` but the last one, the verdict, which is not broken."""
     out = StringIO()
     console = Console(
         file=out, width=width, force_terminal=colour, no_color=not colour, color_system="standard" if colour else None,
@@ -445,3 +438,21 @@ def _hottest(row: QueueRow) -> str:
     if least == most:
         return share(least / row.use.messages)
     return f"{share(least / row.use.messages).removesuffix(' %')} to {share(most / row.use.messages)}"
+
+
+class TerminalReporter:
+    """Writes a report as text; on a terminal in its width, with colours unless NO_COLOR is set."""
+
+    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
+        """Write a report, as every `Reporter`."""
+        listed = sys.maxsize if whole else LISTED
+        if path is not None:
+            write_file(path, to_text(report, listed=listed).encode("utf-8", "backslashreplace"))
+            return
+        width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+        text = to_text(report, width=width, colour=sys.stdout.isatty() and not environ.get("NO_COLOR"), listed=listed)
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.flush()
+
+
+REPORTER: Final = TerminalReporter()

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from bindings.audit.run import audit
 from bindings.commands.audit import audit_command
-from bindings.report.forms.as_json import written
+from bindings.report.forms.as_json import encode_json
 from bindings.sources.open import load
 from exchange.errors import InputError
 
@@ -47,7 +47,7 @@ def test_the_function_and_the_command_give_the_same_report(files: tuple[str, str
     answer = CliRunner().invoke(audit_command, asked)
     assert answer.exit_code == 0, answer.output
     printed = json.loads(answer.stdout)
-    ours = json.loads(written(replace(report, made=0)))
+    ours = json.loads(encode_json(replace(report, made=0)))
     assert {**printed, "made": None} == {**ours, "made": None}
     assert report.audited.records.counted == 2
 

@@ -27,14 +27,15 @@ from bindings.counts.columnar.verifying import Verifier
 from bindings.diff.step import named
 from bindings.drawing.drawing import drawing
 from bindings.drawing.text import text as picture
-from bindings.report.build import Sources, reported
+from bindings.report.build import Sources, build_report
 from bindings.report.figures import minute, moment, share
 from bindings.report.forms import terminal
-from bindings.report.forms.as_json import to_json, written
-from bindings.report.forms.junit import junit
-from bindings.report.forms.markdown import markdown, total
-from bindings.report.forms.tables import TABLES, tables, write_tables
-from bindings.report.forms.terminal import text
+from bindings.report.forms.as_json import encode_json, to_json
+from bindings.report.forms.junit import to_junit
+from bindings.report.forms.markdown import to_markdown
+from bindings.report.forms.tables import TABLES, to_tables, write_tables
+from bindings.report.forms.terminal import to_text
+from bindings.report.forms.totals import to_totals
 from bindings.report.model import Compared, Report
 from bindings.sources.document import Document
 from exchange import LATEST, Binding, Exchange, InputError, Message, Queue, Router, Topology
@@ -83,7 +84,7 @@ def compared(rng: Random) -> Report:
     verifier.add(build_batch(records))
     comparer = Comparer(before, after)
     comparer.add(build_batch(records))
-    return reported(
+    return build_report(
         before, tally_of(before, messages), Sources("before"), NOW, settings=SETTINGS, findings=check(before),
         verification=verifier.result(),
         comparison=Compared("after", "0", changes(comparer.result(), before, after)),
@@ -91,14 +92,14 @@ def compared(rng: Random) -> Report:
 
 
 def test_the_json_is_the_golden_one() -> None:
-    found = json.loads(written(hand_made()))
+    found = json.loads(encode_json(hand_made()))
     assert found["audited"]["topology"].pop("fingerprint") == hand_made().audited.fingerprint
     assert found == json.loads(GOLDEN.read_text())
 
 
 def test_the_json_holds_any_name() -> None:
     report = odd()
-    found = json.loads(written(report).decode("utf-8"))
+    found = json.loads(encode_json(report).decode("utf-8"))
     assert [row["source"] for row in found["bindings"]] == [row.use.binding.source for row in report.bindings]
     assert [row["routing_key"] for row in found["bindings"]] == [row.use.binding.routing_key for row in report.bindings]
 
@@ -118,7 +119,7 @@ def cases(document: bytes) -> dict[str, list[ET.Element]]:
 
 
 def test_junit_has_a_case_for_each_binding_and_each_gate() -> None:
-    found = cases(junit(hand_made()))
+    found = cases(to_junit(hand_made()))
     assert list(found) == ["exchange orders", "gates"]
     assert [(case.attrib["name"], [child.tag for child in case]) for case in found["exchange orders"]] == [
         ("'order.#' -> queue 'audit'", []),
@@ -151,7 +152,7 @@ def test_junit_has_failures_exactly_where_the_audit_fails(settings: dict[str, An
     topology = Topology([Exchange("orders", "topic"), Exchange("others", "topic")], [Queue("q")], bindings)
     messages = [Message("orders", "a"), Message("orders", "c"), *(Message("others", key) for key in "ab")]
     report = report_of(topology, messages, settings)
-    found = cases(junit(report))
+    found = cases(to_junit(report))
     failed = [case.attrib["name"] for case in found["exchange orders"] if case.find("failure") is not None]
     assert failed == (["'b' -> queue 'q'"] if dead_fail else [])
     assert [len(case) for case in found["exchange orders"]] == [0, 1]
@@ -163,7 +164,7 @@ def test_junit_has_failures_exactly_where_the_audit_fails(settings: dict[str, An
 def test_junit_is_what_its_readers_expect() -> None:
     """The order of elements, the attributes and their types as in the schemas of Ant and Jenkins; names are unique."""
     for report in (hand_made(), odd()):
-        root = ET.fromstring(junit(report))  # noqa: S314
+        root = ET.fromstring(to_junit(report))  # noqa: S314
         assert (root.tag, root.attrib) == ("testsuites", {})
         for number, suite in enumerate(root):
             assert suite.tag == "testsuite"
@@ -184,7 +185,7 @@ def test_junit_is_what_its_readers_expect() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_terminal_gets_no_line_that_is_too_long_and_no_control_character(width: int) -> None:
     for report in (hand_made(), odd(), compared(Random(1))):
-        *lines, verdict = text(report, width=width).splitlines()
+        *lines, verdict = to_text(report, width=width).splitlines()
         assert max(cells(line) for line in lines) <= width
         assert all(line.isprintable() for line in [*lines, verdict])
 
@@ -196,13 +197,13 @@ def cells(line: str) -> int:
 
 
 def test_the_terminal_tells_names_as_they_are() -> None:
-    told = re.sub(r"\s+", "", text(odd(), width=120, listed=1000))
+    told = re.sub(r"\s+", "", to_text(odd(), width=120, listed=1000))
     for name in ("[bold]", "[/]", "[link=x]", "\\x1b[31m", "\\udcff\\udc80", "new\\nline", "日本語", "</script>"):
         assert name in told
 
 
 def test_the_terminal_tells_the_totals_what_is_dead_what_is_near_and_at_last_the_verdict() -> None:
-    lines = text(hand_made(), width=100).splitlines()
+    lines = to_text(hand_made(), width=100).splitlines()
     said = "\n".join(lines)
     assert re.search(r"binding coverage +\S+ +75.0 % +3 of 4 hit, 1 dead, 1 ignored", said)
     assert re.search(r"message coverage +\S+ +90.0 % +90 of 100 routed, 9 unroutable, 1 refused", said)
@@ -216,12 +217,12 @@ def test_the_terminal_tells_the_totals_what_is_dead_what_is_near_and_at_last_the
 def test_lists_are_bounded_and_say_how_much_more_there_is() -> None:
     bindings = [Binding.to_queue("amq.direct", "q", f"{n:03}") for n in range(300)]
     report = report_of(Topology((), [Queue("q")], bindings), [Message("amq.direct", f"lost{n}") for n in range(50)])
-    told = text(report)
+    told = to_text(report)
     assert "and 290 more" in told
     assert len(told.splitlines()) < 60
     assert told.count("more; --all shows them") == 1
-    assert "and 280 more" in "\n".join(markdown(report))
-    whole = text(report, listed=sys.maxsize)
+    assert "and 280 more" in "\n".join(to_markdown(report))
+    whole = to_text(report, listed=sys.maxsize)
     assert whole.count("amq.direct -> q: '") == 300
     assert " more" not in whole
 
@@ -233,8 +234,8 @@ def test_what_the_report_itself_lacks_is_not_promised() -> None:
     lacking = found.sorts - len(found.differences)
     assert lacking > 0
     report = replace(report, verification=found)
-    assert f"and {lacking:,} more sorts of difference\n" in text(report, listed=sys.maxsize)
-    assert f"and {found.sorts - 1:,} more sorts of difference; --all shows them\n" in text(report, listed=1)
+    assert f"and {lacking:,} more sorts of difference\n" in to_text(report, listed=sys.maxsize)
+    assert f"and {found.sorts - 1:,} more sorts of difference; --all shows them\n" in to_text(report, listed=1)
 
 
 def test_colour_is_for_terminals_and_not_with_no_color(
@@ -247,7 +248,7 @@ def test_colour_is_for_terminals_and_not_with_no_color(
     def shown_on(terminal_there: bool) -> bytes:
         out = BytesIO()
         monkeypatch.setattr("sys.stdout", Terminal(out) if terminal_there else TextIOWrapper(out, "ascii"))
-        terminal.show(odd())
+        terminal.REPORTER.write(odd(), None)
         return out.getvalue()
 
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -259,7 +260,7 @@ def test_colour_is_for_terminals_and_not_with_no_color(
 
 def test_markdown_has_whole_tables_whatever_the_names() -> None:
     for report in (hand_made(), odd()):
-        lines = list(markdown(report))
+        lines = list(to_markdown(report))
         assert all(line.isprintable() for line in lines)
         columns = 0
         for line in lines:
@@ -272,13 +273,13 @@ def test_markdown_has_whole_tables_whatever_the_names() -> None:
                 assert bars == columns, line
         assert lines.count("</details>") == sum(line.startswith("<details>") for line in lines)
     assert "- **failed**: unroutable messages: 10 (10 %) of 100 messages, at most 5 % are allowed" in list(
-        markdown(hand_made())
+        to_markdown(hand_made())
     )
 
 
 def test_the_total_is_two_numbers() -> None:
-    assert list(total(hand_made())) == ["bindings 75.0", "messages 90.0"]
-    assert list(total(report_of(Topology(), []))) == ["bindings none", "messages none"]
+    assert to_totals(hand_made()) == "bindings 75.0\nmessages 90.0"
+    assert to_totals(report_of(Topology(), [])) == "bindings none\nmessages none"
 
 
 def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_tables_say_what_the_report_says(tmp_path: Path) -> None:
         )
         found = {path.stem: pq.read_table(path) for path in paths}
         assert {name: table.schema for name, table in found.items()} == {
-            name: table.schema for name, table in tables(report).items()
+            name: table.schema for name, table in to_tables(report).items()
         }
         rows = found["bindings"].to_pylist()
         assert [unescape(row["routing_key"]) for row in rows] == [r.use.binding.routing_key for r in report.bindings]
@@ -316,15 +317,15 @@ def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
 @given(st.integers(0, 2**32))
 def test_what_the_broker_did_and_another_topology_are_in_every_form(seed: int) -> None:
     report = compared(Random(seed))
-    found = json.loads(written(report))
+    found = json.loads(encode_json(report))
     assert report.verification is not None
     assert report.comparison is not None
     assert found["verification"]["different"] == report.verification.different
     assert sum(row["messages"] for row in found["comparison"]["rerouted"]) == report.comparison.changes.totals.elsewhere
-    told = " ".join(text(report, width=100).split())
+    told = " ".join(to_text(report, width=100).split())
     assert f"{report.verification.agreed:,} went where they should" in told
     assert f"Over {report.comparison.changes.totals.messages:,} messages" in told
-    cases(junit(report))
+    cases(to_junit(report))
 
 
 NAMES = st.text(st.characters(), min_size=1, max_size=12) | st.text(string.printable, min_size=1, max_size=12)
@@ -338,10 +339,10 @@ NAMES = st.text(st.characters(), min_size=1, max_size=12) | st.text(string.print
 )
 def test_no_name_breaks_a_form(names: list[str]) -> None:
     report = odd(tuple(names))
-    json.loads(written(report))
-    cases(junit(report))
-    tables(report)
-    lines = [*text(report, width=80).splitlines(), *markdown(report)]
+    json.loads(encode_json(report))
+    cases(to_junit(report))
+    to_tables(report)
+    lines = [*to_text(report, width=80).splitlines(), *to_markdown(report)]
     assert all(line.isprintable() for line in lines)
 
 
@@ -371,21 +372,21 @@ def test_an_empty_key_is_seen_and_refused_messages_are_named_apart() -> None:
     topology = Topology([Exchange("x", "topic")], [Queue("q")], [Binding.to_queue("x", "q", "a.#")])
     messages = [Message("x", ""), Message("x", ""), Message("gone", "b"), Message("x", "a")]
     report = report_of(topology, messages)
-    told = text(report)
+    told = to_text(report)
     assert "Unroutable: 3 messages, 75.0 % of all, 1 of them refused;" in told
     assert re.search(r'^ +2 +""$', told, re.MULTILINE)
-    assert '`""`' in "".join(markdown(report))
+    assert '`""`' in "".join(to_markdown(report))
 
 
 def test_the_share_of_the_hottest_key_has_its_bounds() -> None:
     """Exact with few keys; where the count is approximate, from the least to the most that it can be."""
     topology = Topology([Exchange("x", "fanout")], [Queue("q")], [Binding.to_queue("x", "q")])
     few = report_of(topology, [Message("x", "a"), Message("x", "a"), Message("x", "b"), Message("x", "b")])
-    assert re.search(r"q +4 +100 % +~2 +50 %", text(few))
+    assert re.search(r"q +4 +100 % +~2 +50 %", to_text(few))
     many = report_of(topology, [Message("x", f"k{n % 300}") for n in range(1_000)] + [Message("x", "hot")] * 600)
     (row,) = many.queues
     assert row.hot_error
-    assert re.search(r"[\d.]+ to [\d.]+ %", text(many, width=140))
+    assert re.search(r"[\d.]+ to [\d.]+ %", to_text(many, width=140))
 
 
 def test_a_headers_binding_has_one_notation_everywhere() -> None:
@@ -399,7 +400,8 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
     explained = describe(Router(topology).explain(Message("h", "k", {"mode": "644", "n": 5})))
     found = check(topology)
     said = [
-        text(report), "".join(markdown(report)), junit(report).decode(), explained, "".join(f.message for f in found),
+        to_text(report), "".join(to_markdown(report)), to_junit(report).decode(), explained,
+        "".join(f.message for f in found),
         picture(drawing(topology)), named(binding), str(HeadersKind.condition(binding, LATEST)),
     ]  # fmt: skip
     for each in said[:-1]:
@@ -410,7 +412,7 @@ def test_a_headers_binding_has_one_notation_everywhere() -> None:
 def test_markdown_mentions_nobody() -> None:
     """A name in a sentence of a comment would call whoever has it."""
     report = replace(hand_made(), caveats=("what @octocat and @org/team said",))
-    (line,) = [line for line in markdown(report) if "octocat" in line]
+    (line,) = [line for line in to_markdown(report) if "octocat" in line]
     assert "@octocat" not in line
     assert "@org" not in line
     assert "@&#8203;octocat" in line

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import Difference, Evidence, Verification
-from bindings.report.build import Sources, reported
+from bindings.report.build import Sources, build_report
 from bindings.report.figures import percent
 from bindings.report.gates import Gate, Ignore, Limits, Settings, fits, ignoring, misrouted, most
 from bindings.report.model import Compared, Report
@@ -139,7 +139,7 @@ def test_partition_skew_is_limited_for_all_queues_and_for_some() -> None:
         ({"max_partition_skew": Decimal("2.7")}, True),
         ({"max_partition_skew": 1, "queues": {"aud*": {"max_partition_skew": 3}}}, True),
     ):
-        report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=settings_of(settings, "f"))
+        report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=settings_of(settings, "f"))
         assert gates(report)["max_partition_skew", "audit"].passed is passes
 
 
@@ -147,7 +147,7 @@ def test_an_entry_ignores_until_the_end_of_its_day_and_then_fails() -> None:
     day = date(2026, 4, 10)  # of NOW
     for until, expired in ((day, False), (date(2026, 4, 9), True)):
         entry = Ignore("orders", "dlq", "*", "not used yet", until)
-        report = reported(ORDERS, TALLY, Sources("t"), NOW + DAY - 1, settings=Settings(ignore=(entry,)))
+        report = build_report(ORDERS, TALLY, Sources("t"), NOW + DAY - 1, settings=Settings(ignore=(entry,)))
         assert report.passed is not expired
         assert report.bindings[3].state == ("dead" if expired else "ignored")
         assert report.ignored[0].expired is expired
@@ -168,14 +168,14 @@ def test_of_several_entries_the_first_that_has_not_expired_ignores_a_binding() -
 
 def test_an_entry_that_fits_nothing_is_told_and_fails_nothing() -> None:
     entry = Ignore("gone", "*", "*", "an old one", date(2030, 1, 1))
-    report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
+    report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
     assert report.ignored[0].bindings == 0
     assert report.passed
 
 
 def test_an_entry_tells_that_what_it_ignores_was_hit() -> None:
     entry = Ignore("*", "billing", "*", "silent, they said", date(2030, 1, 1))
-    report = reported(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
+    report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=Settings(ignore=(entry,)))
     assert (report.ignored[0].bindings, report.ignored[0].hit) == (1, 1)
     assert report.summary.totals.eligible == 4
 
@@ -207,7 +207,7 @@ def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
         ({"max_misrouted": "4%", "max_rerouted": 8}, True),
         ({"max_misrouted": "3.9%", "max_rerouted": "7%"}, False),
     ):
-        report = reported(
+        report = build_report(
             ORDERS, TALLY, Sources("t"), NOW,
             settings=settings_of(settings, "f"), verification=verification, comparison=compared,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bindings.report.forms import html as subject
 from bindings.report.forms.as_json import to_json
-from bindings.report.forms.html import ROWS, html, page, report_in
+from bindings.report.forms.html import ROWS, build_page, report_in, to_html
 from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.bindings.report.test_forms import compared, odd
 from tests.support.bindings.reports import ORDERS, START, hand_made, report_of
@@ -66,14 +66,14 @@ def large(rows: int) -> dict[str, Any]:
 
 
 def test_a_page_refers_to_nothing_outside_of_it() -> None:
-    text = page(hostile())
+    text = build_page(hostile())
     text = text.replace("http://www.w3.org/2000/svg", "")  # the name of SVG, which nobody fetches
     shell = re.sub(r'<script type="application/json".*?</script>|<title>.*?</title>', "", text, flags=re.DOTALL)
     assert not re.findall(r"https?:|//[a-z]+\.|@import|url\(|\bsrc=|<link|\bfetch\(|XMLHttpRequest|import\(", shell)
 
 
 def test_a_page_forbids_all_scripts_but_its_own_and_all_requests() -> None:
-    text = page(to_json(hand_made()))
+    text = build_page(to_json(hand_made()))
     policy = unescape(re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[0])
     (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -92,12 +92,12 @@ def test_every_part_of_the_script_is_in_the_page() -> None:
 
 def test_the_report_comes_back_out_of_its_page() -> None:
     for report in (hand_made(), odd(), compared(Random(3))):
-        assert report_in(html(report).decode()) == json.loads(json.dumps(to_json(report)))
+        assert report_in(to_html(report).decode()) == json.loads(json.dumps(to_json(report)))
 
 
 def test_hostile_names_end_no_element_and_come_back_out_as_they_were() -> None:
     report = hostile()
-    text = page(report)
+    text = build_page(report)
     assert len(re.findall(r"<script", text)) == len(re.findall(r"</script", text)) == 2
     for name in HOSTILE[:3]:
         assert name not in text
@@ -131,12 +131,12 @@ def test_like_rows_name_their_fields_once() -> None:
 
 def test_a_page_of_many_bindings_keeps_them_all() -> None:
     report = large(20_000)
-    assert len(report_in(page(report))["bindings"]) == 20_000
+    assert len(report_in(build_page(report))["bindings"]) == 20_000
 
 
 def test_a_page_of_too_many_bindings_is_cut_and_says_so() -> None:
     report = large(ROWS + 5_000)
-    text = page(report)
+    text = build_page(report)
     kept = report_in(text)["bindings"]
     assert len(kept) == ROWS
     assert '"left_out":{"bindings":5000}' in text
@@ -151,7 +151,7 @@ def test_long_names_cut_a_page_before_it_grows_without_bound() -> None:
     report = large(ROWS)
     for row in report["bindings"]:
         row["routing_key"] = "x" * 1_000
-    assert len(page(report)) < subject.TABLES["bindings"] * 1.1 + 1_000_000
+    assert len(build_page(report)) < subject.TABLES["bindings"] * 1.1 + 1_000_000
 
 
 class Elements(HTMLParser):
@@ -175,7 +175,7 @@ NO_BROWSER = f"there is none of {', '.join(BROWSERS)} on the path"
 def drawn(report: dict[str, Any], folder: Path, address: str = "") -> str:
     """The page as a browser has it after its script has run."""
     file = folder / "report.html"
-    file.write_text(page(report), "utf-8")
+    file.write_text(build_page(report), "utf-8")
     command = [
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
         "--virtual-time-budget=4000", "--window-size=1200,900", "--dump-dom", f"{file.as_uri()}{address}",
@@ -346,9 +346,9 @@ def test_arguments_are_in_the_notation_of_the_language_and_the_title_is_the_name
     assert 'any { mode = "644", urgent = true, size = 5, parts = null }' in dom
     assert "<title>Audit of orders.bindings</title>" in dom
     assert 'Audit of <bdi title="/srv/<deep>/orders.bindings">orders.bindings</bdi>' in unescape(dom)
-    assert report_in(page(report)) == report
+    assert report_in(build_page(report)) == report
     report["audited"]["topology"]["source"] = "http://broker:15672/orders"
-    assert "<title>Audit of http://broker:15672/orders</title>" in page(report)
+    assert "<title>Audit of http://broker:15672/orders</title>" in build_page(report)
 
 
 def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ def test_the_gravest_findings_stay_in_a_page_that_lacks_some(monkeypatch: pytest
         {**finding, "severity": "error" if number > 2_900 else "note", "message": str(number)}
         for number in range(3_000)
     ]
-    kept = report_in(page(report))["findings"]
+    kept = report_in(build_page(report))["findings"]
     assert len(kept) == 1_500
     assert sum(row["severity"] == "error" for row in kept) == 99
     assert [int(row["message"]) for row in kept] == sorted(int(row["message"]) for row in kept)

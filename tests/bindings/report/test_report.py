@@ -13,7 +13,7 @@ from bindings.archive.reading import Bias
 from bindings.counts.slots import DAY, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally, fingerprint
 from bindings.counts.verification import Verification
-from bindings.report.build import SLOTS, Sources, reported
+from bindings.report.build import SLOTS, Sources, build_report
 from bindings.report.model import Archived, Report
 from exchange import LATEST, Binding, BrokerError, Destination, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.partition.partitioning.specification import Partitioning
@@ -180,7 +180,7 @@ def test_skew_lies_between_even_and_all_in_one(counts: list[int]) -> None:
     queue = Queue("q", partitioning=Partitioning.parse(f"kafka.murmur2 over {number}"))
     topology = Topology((), [queue])
     tally = Tally(fingerprint(topology), partitions={("q", n): count for n, count in enumerate(counts)})
-    (row,) = reported(topology, tally, Sources("t"), NOW).queues
+    (row,) = build_report(topology, tally, Sources("t"), NOW).queues
     assert row.skew is not None
     assert 1 - 1e-9 <= row.skew.max_to_mean <= number + 1e-9
     assert 0 <= row.skew.gini <= 1 - 1 / number + 1e-9
@@ -204,7 +204,7 @@ def test_a_timeline_is_short_and_loses_nothing(width: int, seconds: list[int]) -
     scale = min(width, 364 * DAY) // 1_000_000
     times = [second * scale * 1_000_000 for second in seconds]
     counts = SlotCounts.of(WIDTHS[0], {(second * scale, "x", True): 1 for second in seconds})
-    timeline = reported(topology, Tally(fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
+    timeline = build_report(topology, Tally(fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
     assert timeline is not None
     assert timeline.slots <= SLOTS
     assert timeline.start <= min(times) < timeline.start + timeline.slot
@@ -272,20 +272,20 @@ def test_the_traffic_never_belies_what_is_proved_of_every_message(seed: int) -> 
 
 def test_caveats_say_what_an_archive_cannot() -> None:
     archived = Archived("dump", ("queue dump",), 1, (Bias.SURVIVORS,))
-    report = reported(ORDERS, TALLY, Sources("t", (archived,)), NOW)
+    report = build_report(ORDERS, TALLY, Sources("t", (archived,)), NOW)
     assert any("survivors only" in caveat and "unroutable" in caveat for caveat in report.caveats)
     assert any("2 records of 107 (1.87 %) could not be read" in caveat for caveat in report.caveats)
-    nothing = reported(ORDERS, Tally(fingerprint(ORDERS)), Sources("t"), NOW)
+    nothing = build_report(ORDERS, Tally(fingerprint(ORDERS)), Sources("t"), NOW)
     assert nothing.caveats[0].startswith("No message was counted")
 
 
 def test_what_is_of_another_topology_is_refused() -> None:
     with pytest.raises(InputError, match="another topology"):
-        reported(Topology(), TALLY, Sources("t"), NOW)
+        build_report(Topology(), TALLY, Sources("t"), NOW)
     with pytest.raises(InputError, match="another topology"):
-        reported(ORDERS, TALLY, Sources("t"), NOW, verification=Verification("0"))
+        build_report(ORDERS, TALLY, Sources("t"), NOW, verification=Verification("0"))
 
 
 def test_a_report_has_no_time_of_its_own() -> None:
     tally = tally_of(ORDERS, [Message("orders", "order.eu.paid")])
-    assert reported(ORDERS, tally, Sources("t"), NOW) == reported(ORDERS, tally, Sources("t"), NOW)
+    assert build_report(ORDERS, tally, Sources("t"), NOW) == build_report(ORDERS, tally, Sources("t"), NOW)

@@ -13,7 +13,7 @@ from bindings.counts.outcome import Outcome
 from bindings.counts.sketch import Frequent, Item, hash_of, registers_of
 from bindings.counts.slots import HOUR, SlotCounts
 from bindings.counts.tally import Facts, Tally, fingerprint
-from bindings.report.build import Sources, reported
+from bindings.report.build import Sources, build_report
 from bindings.report.gates import Ignore, Limits, Settings, most
 from bindings.report.model import Archived, Report
 from bindings.report.settings import settings_of
@@ -87,7 +87,7 @@ SOURCES = Sources(
 
 def hand_made() -> Report:
     """The report of the tally above."""
-    return reported(ORDERS, TALLY, SOURCES, NOW, settings=SETTINGS, findings=check(ORDERS))
+    return build_report(ORDERS, TALLY, SOURCES, NOW, settings=SETTINGS, findings=check(ORDERS))
 
 
 def tally_of(topology: Topology, messages: Iterable[Message], times: Sequence[int] = ()) -> Tally:
@@ -108,4 +108,4 @@ def report_of(
     """The report of messages; settings may be given as TOML says them."""
     judged = settings if isinstance(settings, Settings) else settings_of(settings or {}, "hashstar.toml")
     tally = tally_of(topology, messages, times)
-    return reported(topology, tally, Sources("t"), now, settings=judged, findings=check(topology))
+    return build_report(topology, tally, Sources("t"), now, settings=judged, findings=check(topology))

@@ -1,0 +1,51 @@
+"""What a form of reports is to those who choose among them: a way to write a report to a file or to standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bindings.report.model import Report
+from bindings.sources.files import make_folders, replacing
+from exchange.errors import InputError
+
+__all__ = ["BytesReporter", "Reporter", "write_file"]
+
+
+class Reporter(Protocol):
+    """Writes reports in one form. Each form's module has one, ``REPORTER``."""
+
+    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
+        """Write a report to a file, or to a folder if the form is many files; to standard output without a path.
+
+        With ``whole`` no list is shortened, in forms that do. Raises InputError if it cannot be written.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class BytesReporter:
+    """Writes reports in a form that is made as bytes, always whole."""
+
+    render: Callable[[Report], bytes]
+
+    def write(self, report: Report, path: Path | None, *, whole: bool = False) -> None:
+        """Write a report, as every `Reporter`."""
+        data = self.render(report)
+        if path is not None:
+            write_file(path, data)
+            return
+        sys.stdout.buffer.write(data.rstrip(b"\n") + b"\n")
+        sys.stdout.flush()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace a file, in a folder that is made if it is missing. Raises InputError if that fails."""
+    try:
+        make_folders(path.parent)
+        with replacing(path.resolve()) as file:  # a link stays one
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,23 @@
+"""The two totals of a report as bare numbers, for scripts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bindings.report.figures import percent
+from bindings.report.forms.reporter import BytesReporter
+from bindings.report.model import Report
+
+__all__ = ["REPORTER", "to_totals"]
+
+
+def to_totals(report: Report) -> str:
+    """Return both totals in per cent: ``bindings 71.4`` and ``messages 99.2``, each in a line; ``none`` of nothing."""
+    totals = report.summary.totals
+    rows = (("bindings", totals.hit, totals.eligible), ("messages", totals.routed, totals.messages))
+    return "\n".join([
+        f"{name} {percent(part, whole, report.precision) if whole else 'none'}" for name, part, whole in rows
+    ])  # fmt: skip
+
+
+REPORTER: Final = BytesReporter(lambda report: to_totals(report).encode())
