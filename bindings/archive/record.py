@@ -150,8 +150,7 @@ class Rows:
         bcc: Sequence[str] = ()
         try:
             if headers and ("CC" in headers or "BCC" in headers):
-                message.routing_keys()  # raises what the broker answers
-                cc, bcc = message._keys_in("CC"), message._keys_in("BCC")
+                cc, bcc = message.keys_in("CC"), message.keys_in("BCC")
             if self._with_properties:
                 self._properties.add(message.properties)
         except BrokerError as error:

@@ -83,6 +83,7 @@ from bridge.interop.identity import (
 )
 from bridge.interop.record import Record, Unmappable, check_fits, reply_headers
 from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
+from bridge.interop.rocketmq_guest import headers_for_property
 from bridge.interop.rocketmq_topics import group_of, name_of, topic_of
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "fingerprint",
     "from_rocketmq",
     "group_of",
+    "headers_for_property",
     "identified",
     "identity_of_message",
     "identity_of_record",

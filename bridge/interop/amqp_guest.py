@@ -12,7 +12,7 @@ from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
 from exchange.amqp.fields import SIZE, short_string
-from exchange.message import Message
+from exchange.message import BASIC_PROPERTIES, Message
 
 __all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "abroad", "home", "property_texts"]
 
@@ -26,7 +26,7 @@ FLAGS: Final = "amqp.flags"
 ESCAPED: Final = "amqp.header."
 HEX: Final = "amqp.header-hex."
 
-NAMES: Final[Mapping[str, str]] = {name: PREFIX + name for name in PROPERTIES if name != "headers"}
+NAMES: Final[Mapping[str, str]] = {name: PREFIX + name for name in BASIC_PROPERTIES}
 OF_NAMES: Final[Mapping[str, str]] = {written: name for name, written in NAMES.items()}
 
 REMEMBERED_BYTES: Final = 512

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from bridge.interop import kafka_guest
@@ -19,7 +19,7 @@ from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.message import Message
 
-__all__ = ["HOME", "MARK", "abroad", "home"]
+__all__ = ["HOME", "MARK", "abroad", "headers_for_property", "home"]
 
 PREFIX: Final = "x-rocketmq-"
 MARK: Final = "x-rocketmq-topic"
@@ -46,6 +46,12 @@ it was; and a delay, which is over."""
 
 MODE: Final = {"delivery_mode": b"\x02"}
 NAMES: Final = {name: short_string(name) for name in OURS}
+
+
+@cache  # of the few names that the selectors of sources read
+def headers_for_property(name: str) -> tuple[str, ...]:
+    """Return the headers in which a guest from RocketMQ may have a property whose own name no header has."""
+    return () if PREFIX + name in OURS else (PREFIX + name, ESCAPED + name)
 
 
 def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:

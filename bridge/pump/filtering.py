@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.interop import headers_for_property
 from bridge.table import Table
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -32,12 +33,12 @@ class Filter:
 
         Raises HashstarError for headers that cannot be read.
         """
-        if self.tags is not None and not self.tags(properties_of(message, self.tags.names)):
+        if self.tags is not None and not self.tags(properties_of(message, self.tags.names, headers_for_property)):
             return NO_MATCH
         if self.selector is None:
             return None
         try:
-            matches = self.selector.evaluate(properties_of(message, self.selector.names))
+            matches = self.selector.evaluate(properties_of(message, self.selector.names, headers_for_property))
         except SelectorFailure as failure:
             return f"{FAILS}: {self.selector.text[slice(*failure.span)]}"
         return None if matches else NO_MATCH

@@ -32,8 +32,7 @@ from bridge.pump.filtering import Filter
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
 from bridge.pump.window import Window
-from exchange.amqp import assembled
-from exchange.message import Message
+from exchange.message import Message, assemble_message
 
 __all__ = ["Inlet", "Reading"]
 
@@ -70,7 +69,7 @@ class Inlet:
         """Return the message as it is published in the topology."""
         if self.exchange is None and self.routing_key is None:
             return message
-        return assembled(
+        return assemble_message(
             message.exchange if self.exchange is None else self.exchange,
             message.routing_key if self.routing_key is None else self.routing_key,
             message.headers,

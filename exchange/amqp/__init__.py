@@ -6,7 +6,7 @@ the rest; `lazy` makes messages of them that are decoded when somebody asks. Pur
 
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
-from exchange.amqp.lazy import Headers, Properties, assembled, content_of, message_of
+from exchange.amqp.lazy import Headers, Properties, content_of, message_of
 
 __all__ = [
     "ContentHeader",
@@ -15,7 +15,6 @@ __all__ = [
     "Properties",
     "Repeated",
     "Spelled",
-    "assembled",
     "content_of",
     "decode_table",
     "encode_table",

@@ -24,16 +24,15 @@ from exchange.amqp.fields import (
     short_string,
 )
 from exchange.field_values import Typed, type_and_value
+from exchange.message import BASIC_PROPERTIES
 
 __all__ = ["PROPERTIES", "WIDTHS", "ContentHeader"]
 
+_OTHER_TYPES: Final = {"headers": "table", "delivery_mode": "octet", "priority": "octet", "timestamp": "timestamp"}
 PROPERTIES: Final[Mapping[str, str]] = {
-    "content_type": "shortstr", "content_encoding": "shortstr", "headers": "table", "delivery_mode": "octet",
-    "priority": "octet", "correlation_id": "shortstr", "reply_to": "shortstr", "expiration": "shortstr",
-    "message_id": "shortstr", "timestamp": "timestamp", "type": "shortstr", "user_id": "shortstr",
-    "app_id": "shortstr", "cluster_id": "shortstr",
-}  # fmt: skip
-"""The properties of class basic in their order, from flag 15 down to flag 2, and their types."""
+    name: _OTHER_TYPES.get(name, "shortstr") for name in (*BASIC_PROPERTIES[:2], "headers", *BASIC_PROPERTIES[2:])
+}
+"""Properties of class basic -> their types, in their order: from flag 15 down to flag 2."""
 
 BITS: Final = {name: 1 << bit for name, bit in zip(PROPERTIES, range(15, 1, -1), strict=True)}
 HEADERS: Final = BITS.pop("headers")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from exchange.amqp.content import ContentHeader
-from exchange.message import Message
+from exchange.message import Message, assemble_message
 
-__all__ = ["Headers", "Properties", "assembled", "content_of", "message_of"]
+__all__ = ["Headers", "Properties", "content_of", "message_of"]
 
 
 class _Decoding(Mapping[str, Any]):
@@ -85,29 +85,9 @@ class Properties(_Decoding):
         return self.content.properties()
 
 
-# The constructor of a frozen dataclass takes three times as long as setting its slots, which is all that it does.
-_new: Final = object.__new__
-_set_exchange, _set_routing_key, _set_headers, _set_properties, _set_body = (
-    getattr(Message, name).__set__ for name in ("exchange", "routing_key", "headers", "properties", "body")
-)
-
-
-def assembled(
-    exchange: str, routing_key: str, headers: Mapping[str, Any], properties: Mapping[str, Any], body: bytes
-) -> Message:
-    """The message of these parts, as its constructor would make it."""
-    message = _new(Message)
-    _set_exchange(message, exchange)
-    _set_routing_key(message, routing_key)
-    _set_headers(message, headers)
-    _set_properties(message, properties)
-    _set_body(message, body)
-    return message
-
-
 def message_of(exchange: str, routing_key: str, content: ContentHeader, body: bytes) -> Message:
-    """The message of this header, which is decoded when the router, or whoever, looks at it."""
-    return assembled(exchange, routing_key, Headers(content), Properties(content), body)
+    """Return the message of a content header, which is decoded when a header or property is read."""
+    return assemble_message(exchange, routing_key, Headers(content), Properties(content), body)
 
 
 def content_of(message: Message) -> ContentHeader:

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from exchange.errors import HashstarError
 from exchange.forks import DISPATCHERS, lock_at_forks
-from exchange.message import Message
+from exchange.message import BASIC_PROPERTIES, Message
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, Dialect, Pattern, dialect_named
 
@@ -273,7 +273,7 @@ def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
     pika 1.x cuts floats and doubles to integers, and bytes may have been a long string that is not UTF-8. An exchange
     or a key that is not UTF-8 has surrogate escapes, as everywhere in this package.
     """
-    named = {name: getattr(properties, name) for name in _PROPERTIES}
+    named = {name: getattr(properties, name) for name in BASIC_PROPERTIES}
     return Message(
         exchange=_text(method.exchange),
         routing_key=_text(method.routing_key),
@@ -282,11 +282,6 @@ def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
         body=body,
     )
 
-
-_PROPERTIES: Final = (
-    "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration",
-    "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
-)  # fmt: skip
 
 _DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 

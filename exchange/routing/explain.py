@@ -27,7 +27,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
     result: dict[str, Any] = {
         "exchange": explanation.message.exchange,
         "routing_key": explanation.message.routing_key,
-        "copied_to": [{"header": header, "key": key} for header, key in explanation.message.copied_to()],
+        "copied_to": [{"header": header, "key": key} for header, key in explanation.message.further_keys()],
         "queues": list(route.queues),
         "unroutable": route.unroutable,
         "undecided": list(route.undecided),
@@ -46,7 +46,7 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     message, route = explanation.message, explanation.route
-    copied = "".join([f", {header} '{key}'" for header, key in message.copied_to()])
+    copied = "".join([f", {header} '{key}'" for header, key in message.further_keys()])
     yield f"{_name(message.exchange)} <- '{message.routing_key}'{copied}"
     for hop in explanation.hops:
         yield from _hop_lines(hop, message)
@@ -97,7 +97,7 @@ def _matching_key(exchange: Exchange, binding: Binding, message: Message) -> tup
         return None
     literal = kind.literal_key(binding)
     pattern = kind.pattern(binding) if literal is None else None
-    for header, key in [(None, message.routing_key), *message.copied_to()]:
+    for header, key in [(None, message.routing_key), *message.further_keys()]:
         if key == literal or (pattern is not None and pattern.matches(key)):
             return header, key
     return None

@@ -9,67 +9,74 @@ a header's          longstr as it is, bool ``true`` or ``false``, integers and t
 ``routing_key``     the routing key
 ``exchange``        the exchange that it was published to
 ``message_id`` ...  each basic property under its AMQP name
-``TAGS`` ``KEYS``   and any other: the header ``x-rocketmq-TAGS``, of a message that a bridge brought from RocketMQ
 ==================  ==================================================================================================
 
-A header goes before a property of its name. SQL92 has names of letters, digits, ``_`` and ``$``: a header with other
-characters is meant by the name with ``_`` in their place, where nothing has that name: ``x_tenant`` is ``x-tenant``. An
-empty text is no property, as RocketMQ drops those.
+A header has precedence over a property of the same name. Names in SQL92 have letters, digits, ``_`` and ``$``. A header
+with other characters is found by the name with ``_`` in their place if nothing has exactly that name: ``x_tenant``
+finds ``x-tenant``. An empty text counts as no property, since RocketMQ drops empty properties.
+
+A message that the bridge brought from RocketMQ has some properties in headers of other names. The caller of
+`properties_of` supplies these names, with `bridge.interop.headers_for_property`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from exchange.field_json import encode
 from exchange.field_values import Typed, type_and_value
 from exchange.message import Message
 
-__all__ = ["properties_of", "text_of"]
+__all__ = ["properties_of", "to_text"]
 
-ROCKETMQ: Final = ("x-rocketmq-", "x-rocketmq-property-")
-"""What is before the names of some properties of a message that comes from RocketMQ."""
-NO_PROPERTIES: Final = frozenset({"topic", "broker", "queue", "offset", "born", "stored", "flag"})
-"""With ``x-rocketmq-`` before them, what else that message had."""
-
-OTHERS: Final = re.compile(r"[^A-Za-z0-9_$]")
+NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_$]")
+"""A character that no name in SQL92 has."""
 
 
-def properties_of(message: Message, names: Iterable[str]) -> dict[str, str]:
-    """The properties of these names, those there are: a selector's ``names``, or ``("TAGS",)``."""
-    found = {}
+def _no_headers(name: str) -> tuple[str, ...]:
+    return ()
+
+
+def properties_of(
+    message: Message, names: Iterable[str], headers_for: Callable[[str], Iterable[str]] = _no_headers
+) -> dict[str, str]:
+    """Return the properties that the message has of these names: a selector's ``names``, or ``("TAGS",)``.
+
+    ``headers_for`` returns the names of further headers that hold the property of a name.
+    """
+    properties = {}
     for name in names:
-        text = _text(message, name)
+        text = _read_property(message, name, headers_for)
         if text:
-            found[name] = text
-    return found
+            properties[name] = text
+    return properties
 
 
-def _text(message: Message, name: str) -> str | None:
+def _read_property(message: Message, name: str, headers_for: Callable[[str], Iterable[str]]) -> str | None:
     headers = message.headers
     if name in headers:
-        return text_of(headers[name])
-    for before in ROCKETMQ:
-        if before + name in headers and name not in NO_PROPERTIES:
-            return text_of(headers[before + name])
+        return to_text(headers[name])
+    for header in headers_for(name):
+        if header in headers:
+            return to_text(headers[header])
     if name == "routing_key":
         return message.routing_key
     if name == "exchange":
         return message.exchange
     if name in message.properties:
-        return text_of(message.properties[name])
+        return to_text(message.properties[name])
     if "_" in name:
         for header, value in headers.items():
-            if len(header) == len(name) and OTHERS.sub("_", header) == name:
-                return text_of(value)
+            if len(header) == len(name) and NOT_IN_NAMES.sub("_", header) == name:
+                return to_text(value)
     return None
 
 
-def text_of(value: Any) -> str | None:
-    """The text of a field value; None of void. What is not UTF-8 is replaced, as Java does."""
+def to_text(value: Any) -> str | None:
+    """Return a field value as the text of a property, None for void. Invalid UTF-8 is replaced, as Java does."""
     if type(value) is str:
         return value
     kind, plain = type_and_value(value)

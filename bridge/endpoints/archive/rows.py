@@ -112,8 +112,7 @@ NO_COPIES: Final[tuple[list[str], list[str]]] = ([], [])
 def _copies(content: ContentHeader) -> tuple[list[str], list[str]]:
     """What is in the headers CC and BCC. Raises PreconditionFailed, as a broker answers."""
     message = message_of("", "", content, b"")
-    message.routing_keys()
-    return message._keys_in("CC"), message._keys_in("BCC")
+    return message.keys_in("CC"), message.keys_in("BCC")
 
 
 def _headers(content: ContentHeader) -> list[tuple[str, str, str | None]]:

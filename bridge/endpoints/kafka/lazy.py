@@ -10,8 +10,8 @@ from typing import Final
 from bridge.interop import Record
 from bridge.interop.kafka_guest import header_of
 from bridge.interop.record import routing_key_for
-from exchange.amqp import ContentHeader, Headers, Properties, assembled
-from exchange.message import Message
+from exchange.amqp import ContentHeader, Headers, Properties
+from exchange.message import Message, assemble_message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
 
@@ -61,7 +61,9 @@ class RecordProperties(Properties):
 def message_of_record(record: Record) -> Message:
     """Return the message that `bridge.interop.to_amqp` makes of a record that Kafka's own producers wrote."""
     headers = RecordHeaders(record)
-    return assembled(record.topic, routing_key_for(record.key), headers, RecordProperties(headers), record.value or b"")
+    return assemble_message(
+        record.topic, routing_key_for(record.key), headers, RecordProperties(headers), record.value or b""
+    )
 
 
 def record_of(message: Message) -> Record | None:

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from exchange.errors import InputError
-from exchange.message import Message
+from exchange.message import BASIC_PROPERTIES, Message
 
-__all__ = ["PROPERTIES", "ROUTING_KEY", "KeySource"]
+__all__ = ["ROUTING_KEY", "KeySource"]
 
-PROPERTIES: Final = frozenset({
-    "app_id", "cluster_id", "content_encoding", "content_type", "correlation_id", "delivery_mode", "expiration",
-    "message_id", "priority", "reply_to", "timestamp", "type", "user_id",
-})  # fmt: skip
-"""The basic properties of AMQP 0-9-1, but for the headers."""
 
 INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 """Of an element of an array, in a JSON Pointer."""
@@ -33,8 +28,8 @@ class KeySource:
     """1 is the first word of the routing key, -1 the last one."""
 
     def __post_init__(self) -> None:
-        if self.part == "property" and self.name not in PROPERTIES:
-            raise InputError(f"no property {self.name!r}; there are {', '.join(sorted(PROPERTIES))}")
+        if self.part == "property" and self.name not in BASIC_PROPERTIES:
+            raise InputError(f"no property {self.name!r}; there are {', '.join(sorted(BASIC_PROPERTIES))}")
         if self.part == "word" and not self.word:
             raise InputError("words of a routing key are counted from 1, or from -1 backwards")
         if self.part == "body" and self.name and not self.name.startswith("/"):

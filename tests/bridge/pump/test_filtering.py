@@ -18,7 +18,7 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.interop.rocketmq import from_rocketmq, to_rocketmq
+from bridge.interop import from_rocketmq, headers_for_property, to_rocketmq
 from bridge.pump.filtering import Filter
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -116,7 +116,7 @@ def test_what_comes_from_rocketmq_is_judged_by_its_own_properties(properties: di
     """So a filter here is what the broker's filter would be."""
     stored = StoredMessage("t", b"b", properties, 7, "b", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0)
     asked = ("a", "price", "_x", "$y", "CC", "amount", "TAGS", "KEYS", "topic", "flag", "offset")
-    assert properties_of(from_rocketmq(stored), asked) == properties
+    assert properties_of(from_rocketmq(stored), asked, headers_for_property) == properties
 
 
 values = st.one_of(

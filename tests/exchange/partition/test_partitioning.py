@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange import Binding, Exchange, HashstarError, InputError, Message, Queue, Router, TextError, Topology, Typed
+from exchange.message import BASIC_PROPERTIES
 from exchange.partition import Broker, Choice, Partition, Partitioner, Partitions
 from exchange.partition.hashing.hashes import murmur2
-from exchange.partition.partitioning.key_source import PROPERTIES, ROUTING_KEY, KeySource
+from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.routing.explain import to_json
@@ -25,7 +26,7 @@ sources = st.one_of(
     st.just(ROUTING_KEY),
     st.integers(-5, 5).filter(bool).map(lambda word: KeySource("word", word=word)),
     names.map(lambda name: KeySource("header", name)),
-    st.sampled_from(sorted(PROPERTIES)).map(lambda name: KeySource("property", name)),
+    st.sampled_from(sorted(BASIC_PROPERTIES)).map(lambda name: KeySource("property", name)),
     names.map(lambda name: KeySource("body", f"/{name}")),
 )
 by_count = counts.map(Partitions.of)

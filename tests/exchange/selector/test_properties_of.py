@@ -10,8 +10,8 @@ import pytest
 
 from exchange.field_values import Typed
 from exchange.message import Message
-from exchange.selector import Selector, Tags, properties_of
-from exchange.selector.amqp import text_of
+from exchange.selector import Selector, properties_of
+from exchange.selector.amqp import to_text
 
 MESSAGE = Message(
     "orders",
@@ -45,7 +45,7 @@ MESSAGE = Message(
 )
 def test_each_field_type_has_a_text(value: Any, text: str | None) -> None:
     """As RocketMQ's properties are texts."""
-    assert text_of(value) == text
+    assert to_text(value) == text
 
 
 def test_only_what_is_asked_for_is_there() -> None:
@@ -75,11 +75,9 @@ def test_a_selector_filters_messages_of_amqp() -> None:
     assert not selector(properties_of(Message("", "", {"region": "eu"}), selector.names))
 
 
-def test_what_came_from_rocketmq_has_its_properties() -> None:
-    """Those of its own are behind a prefix; a header of the very name goes first."""
-    message = Message("", "", {"x-rocketmq-KEYS": "k-1", "x-rocketmq-property-CC": "c"})
-    assert properties_of(message, ("KEYS", "CC", "TAGS")) == {"KEYS": "k-1", "CC": "c"}
-    tags = Tags.parse("a || b")
-    assert tags(properties_of(Message("", "", {"x-rocketmq-TAGS": "b"}), tags.names))
-    assert tags(properties_of(Message("", "", {"TAGS": "a", "x-rocketmq-TAGS": "c"}), tags.names))
-    assert not tags(properties_of(Message("", "", {}), tags.names))
+def test_the_caller_names_further_headers_of_a_property() -> None:
+    """A header of the very name has precedence."""
+    message = Message("", "", {"x-KEYS": "k-1", "x-TAGS": "b", "TAGS": "a"})
+    names = ("KEYS", "TAGS", "MISSING")
+    assert properties_of(message, names, lambda name: (f"y-{name}", f"x-{name}")) == {"KEYS": "k-1", "TAGS": "a"}
+    assert properties_of(message, names) == {"TAGS": "a"}

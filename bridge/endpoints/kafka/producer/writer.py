@@ -18,8 +18,8 @@ from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
 from bridge.interop.marks import HOPS, carried, hop_header, hops_of
 from bridge.interop.record import routing_key_for, whole_key
-from exchange.amqp import assembled, content_of
-from exchange.message import Message
+from exchange.amqp import content_of
+from exchange.message import Message, assemble_message
 from exchange.partition.hashing.keys import serialized
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
@@ -124,7 +124,7 @@ def with_whole_key(message: Message) -> Message:
     whole = whole_key(message.routing_key, key)
     if whole is None:
         return message
-    return assembled(message.exchange, whole, message.headers, message.properties, message.body)
+    return assemble_message(message.exchange, whole, message.headers, message.properties, message.body)
 
 
 def _choose_by_own_key(

@@ -19,7 +19,8 @@ from bridge.endpoints.kafka.topics import Topic
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp, to_kafka, with_identity
 from bridge.interop.marks import HOPS
 from exchange import Binding, Exchange, Queue, Router, Topology
-from exchange.amqp import assembled, content_of
+from exchange.amqp import content_of
+from exchange.message import assemble_message
 from exchange.partition import Partitions
 from exchange.partition.partitioning.specification import Partitioning, key_from
 from exchange.partition.partitioning.strategies import partitioner_named
@@ -82,7 +83,7 @@ def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_iden
     if not has_identity:
         delivery.identity = None
     read = delivery.message
-    message = assembled(exchange, read.routing_key, read.headers, read.properties, read.body)
+    message = assemble_message(exchange, read.routing_key, read.headers, read.properties, read.body)
     writer = Writer({"queue": Destination("copy")}, {"copy": Topic(4, None)})
     try:
         home = to_kafka(with_identity(to_amqp(record_in(found)), delivery.identity), "copy", b"")
@@ -96,10 +97,10 @@ def test_it_is_written_as_if_it_was_a_message_all_the_way(found: Found, has_iden
 def test_what_changes_a_message_parts_it_from_its_record() -> None:
     message = message_of_record(Record("orders", b"k", b"v", [("a", b"1")], None, False, 0, 9))
     assert record_of(message) is not None
-    other = assembled("", "", {"b": "2"}, message.properties, b"")
+    other = assemble_message("", "", {"b": "2"}, message.properties, b"")
     assert record_of(other) is None
     assert dict(content_of(other).headers()) == {"b": "2"}
-    assert record_of(assembled("", "", message.headers, {}, b"")) is None
+    assert record_of(assemble_message("", "", message.headers, {}, b"")) is None
     assert content_of(message).property("delivery_mode") == 2
 
 
