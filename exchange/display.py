@@ -1,9 +1,9 @@
 """Escape text from outside for people: on a terminal, in a CI log, in a report.
 
-Names, routing keys and values are chosen by publishers and by whoever writes a topology. Printed raw, a control
-character moves the cursor over lines that are there already, a newline forges a line of its own (which a CI runner
-takes for a command when it begins with ``::``), and a bidirectional mark shows a name as another. So each line that a
-command prints for people goes through `escape_line`, and nothing else decides what can be shown.
+Publishers and authors of topologies choose names, routing keys and values. Printed raw, a control character moves the
+cursor over other lines, a newline forges a line (which a CI runner takes for a command when it begins with ``::``), and
+a bidirectional mark makes a name look like another one. So each line that a command prints for people goes through
+`escape_line`, and nothing else decides what can be shown.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["clip_line", "count_noun", "dump_json", "escape_line", "escape_lines"
 
 
 def escape_line(text: str) -> str:
-    r"""Return the text as one line: what cannot be printed stands escaped, ``\n``, ``\x1b``, ``\u202e``, ``\udcff``.
+    r"""Return the text as one line, with escapes for what cannot be printed: ``\n``, ``\x1b``, ``\u202e``, ``\udcff``.
 
-    Printable is what `str.isprintable` holds for it: no control, format, surrogate or unassigned character, and no
-    white space but the blank. The answer can be encoded in UTF-8 and shown by any markup.
+    `str.isprintable` decides: control, format, surrogate and unassigned characters are not printable, nor is white
+    space except the blank. The result can be encoded in UTF-8 and shown by any markup.
     """
     if text.isprintable():
         return text
@@ -26,7 +26,7 @@ def escape_line(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """Return a text of ours that has lines, each escaped. What it quotes must have been escaped before."""
+    """Return a text of several lines, each escaped. A quoted name with a newline must have been escaped before."""
     return text if text.isprintable() else "\n".join(map(escape_line, text.split("\n")))
 
 
@@ -37,8 +37,8 @@ def clip_line(text: str, most: int) -> str:
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as one line of JSON in which only what cannot be printed is escaped: the same JSON value."""
-    from json import dumps  # not at the top: errors import this module, and the engine starts without JSON
+    """Return a value as one line of JSON, which escapes only what cannot be printed."""
+    from json import dumps  # not at the top: every error imports this module, and the engine starts without JSON
 
     text = dumps(value, ensure_ascii=False)
     if text.isprintable():

@@ -1,10 +1,9 @@
-"""Erlang terms as ``~p`` and ``~tp`` print them: what the text logs of RabbitMQ's tracing plugin hold.
+"""Parse Erlang terms as ``~p`` and ``~tp`` print them, in the text logs of RabbitMQ's tracing plugin.
 
-Lists are lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes the text.
+Lists become lists, tuples tuples, numbers numbers, binaries bytes, atoms `Atom`, strings in quotes str.
 
-What is printed is characters. Those of ``<<"ü">>`` are bytes, here 0xFC; those of ``<<"ü"/utf8>>``, which only ``~tp``
-prints, are text, here the bytes 0xC3 0xBC. How the characters were written to a file is another matter, and for the
-reader to know.
+The input is characters. A character of ``<<"ü">>`` is a byte, here 0xFC; ``<<"ü"/utf8>>``, which only ``~tp`` prints,
+has the bytes of the text in UTF-8, here 0xC3 0xBC. The caller must know the encoding of the file and decode it first.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ class Atom(str):
 
 
 def parse(text: str) -> Any:
-    """Return the one term that a text holds, over however many lines. Raises InputError.
+    """Return the one term in a text of one or more lines. Raises InputError.
 
-    The term is nested `NESTING` deep and has `TABLE_ITEMS` items at most, as no message has more.
+    A term has at most `NESTING` levels and `TABLE_ITEMS` items, as messages do.
     """
-    stack: list[tuple[str, list[Any]]] = [("", [])]
-    place, text = 0, text.rstrip()
+    stack: list[tuple[str, list[Any]]] = [("", [])]  # opening bracket and items of each open list or tuple
+    position, text = 0, text.rstrip()
     wants_value = True
     items_left = TABLE_ITEMS
-    while place < len(text):
-        found = TOKEN.match(text, place)
-        if found is None:
+    while position < len(text):
+        token = TOKEN.match(text, position)
+        if token is None:
             raise InputError("not an Erlang term")
-        place = found.end()
-        kind = str(found.lastgroup)
+        position = token.end()
+        kind = str(token.lastgroup)
         if kind == "comma":
             if wants_value or len(stack) == 1:
                 raise InputError("not an Erlang term: a comma that follows nothing")
@@ -61,18 +60,18 @@ def parse(text: str) -> Any:
             continue
         if kind == "close":
             opened, items = stack.pop()
-            if ENDS.get(opened) != found["close"] or (wants_value and items):
+            if ENDS.get(opened) != token["close"] or (wants_value and items):
                 raise InputError("not an Erlang term: brackets that do not fit")
             stack[-1][1].append(items if opened == "[" else tuple(items))
         elif not wants_value:
             raise InputError("not an Erlang term: a comma is missing")
         elif kind == "open":
-            stack.append((found["open"], []))
+            stack.append((token["open"], []))
             if len(stack) > NESTING + 1:
                 raise InputError("an Erlang term that is nested too deeply")
             continue
         else:
-            stack[-1][1].append(_value(found))
+            stack[-1][1].append(_read_value(token))
         wants_value = False
         items_left -= 1
         if items_left < 0:
@@ -82,37 +81,37 @@ def parse(text: str) -> Any:
     return stack[0][1][0]
 
 
-def _value(found: re.Match[str]) -> Any:
-    if found["text"] is not None:
+def _read_value(token: re.Match[str]) -> Any:
+    if token["text"] is not None:
         try:
-            return _unescaped(found["text"]).encode("utf-8" if found["utf8"] else "latin-1")
+            return _unescape(token["text"]).encode("utf-8" if token["utf8"] else "latin-1")
         except UnicodeEncodeError:
             raise InputError("not an Erlang term: a binary with a character that is no byte") from None
-    if found["bytes"] is not None:
+    if token["bytes"] is not None:
         try:
-            return bytes([int(number) for number in found["bytes"].split(",") if number.strip()])
+            return bytes([int(number) for number in token["bytes"].split(",") if number.strip()])
         except ValueError:
             raise InputError("not an Erlang term: a binary with a number that is no byte") from None
-    if found["int"] is not None:
-        if len(found["int"]) > INTEGER_DIGITS:
+    if token["int"] is not None:
+        if len(token["int"]) > INTEGER_DIGITS:
             raise InputError(f"an Erlang term with a number of more than {INTEGER_DIGITS:,} digits")
-        return int(found["int"])
-    if found["float"] is not None:
-        return float(found["float"])
-    if found["string"] is not None:
-        return _unescaped(found["string"])
-    return Atom(_unescaped(found["quoted"]) if found["quoted"] is not None else found["atom"])
+        return int(token["int"])
+    if token["float"] is not None:
+        return float(token["float"])
+    if token["string"] is not None:
+        return _unescape(token["string"])
+    return Atom(_unescape(token["quoted"]) if token["quoted"] is not None else token["atom"])
 
 
-def _unescaped(raw: str) -> str:
-    return ESCAPE.sub(_character, raw)
+def _unescape(raw: str) -> str:
+    return ESCAPE.sub(_read_escape, raw)
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found[1] or found[2]
-    number = int(code, 16) if code else int(found[3], 8) if found[3] else None
+def _read_escape(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2]
+    number = int(code, 16) if code else int(escape[3], 8) if escape[3] else None
     if number is None:
-        return CONTROLS.get(found[4], found[4])
+        return CONTROLS.get(escape[4], escape[4])
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
         raise InputError("not an Erlang term: an escape that is no character")
     return chr(number)

@@ -1,4 +1,4 @@
-"""Values as Erlang's ``~p`` prints them, in which RabbitMQ's error texts show what was given."""
+"""Print values as Erlang's ``~p`` does: so RabbitMQ's error texts quote them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _ESCAPES: Final = {
 
 
 def show_string(text: str) -> str:
-    """Return a list of characters: in quotes when all are printable in Latin-1, else their numbers."""
+    """Print a list of characters: in quotes if all are printable in Latin-1, else as numbers."""
     if all("\x20" <= sign < "\x7f" or "\xa0" <= sign <= "\xff" or sign in _ESCAPES for sign in text):
         return '"' + "".join([_ESCAPES.get(sign, sign) for sign in text]) + '"'
     return f"[{','.join([str(ord(sign)) for sign in text])}]"
 
 
 def show_json(value: Any) -> str:
-    """Return a value that was read from JSON: strings are binaries, objects maps."""
+    """Print a value read from JSON: strings are binaries, objects maps."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

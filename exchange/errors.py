@@ -1,7 +1,8 @@
-"""Every error the project raises on purpose.
+"""Every error that the project raises on purpose.
 
-One family, so that ``except HashstarError`` is all a caller needs. Errors about text carry the text and the span
-that is wrong and draw a caret under it; errors a broker would answer carry the AMQP reply code and RabbitMQ's words.
+They are one family, so a caller needs only ``except HashstarError``. An error about a text carries the text and the
+span that is wrong, and draws a caret under it. An error that a broker would answer carries the AMQP reply code and
+RabbitMQ's words.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ __all__ = [
 
 
 class HashstarError(Exception):
-    """The root of the family.
+    """The base class of all errors.
 
-    Each member can be copied and pickled, whatever its constructor takes: a worker of `multiprocessing` can raise it.
+    Every error can be copied and pickled, whatever its constructor takes: a worker of `multiprocessing` can raise it.
     """
 
     exit_code: ClassVar[int] = 2
     """Exit code of a command that this error ends."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own way calls the class with ``args``. A constructor of another shape fails there, and with it
-        # the thread of a multiprocessing.Pool that reads results: the parent waits for ever.
+        # By default, unpickling calls the class with ``args``. A constructor with other parameters fails then, and with
+        # it the thread of a multiprocessing.Pool that reads results: the parent waits for ever.
         return _restore, (type(self), self.args), self.__dict__
 
 
@@ -53,8 +54,8 @@ class TextError(HashstarError):
         self.span = span
 
     def __str__(self) -> str:
-        # The text is shown on one line whatever it holds, and the caret must stand under the same characters, so
-        # both are made from the escaped text.
+        # The source may contain newlines and control characters but must fit on one line, with the caret under the
+        # right characters. So both are built from the escaped text.
         start, end = self.span
         before, wrong = (escape_line(part) for part in (self.source[:start], self.source[start:end]))
         caret = " " * len(before) + "^" * max(1, len(wrong))
@@ -62,11 +63,11 @@ class TextError(HashstarError):
 
 
 class PatternError(TextError):
-    """A pattern its dialect does not allow."""
+    """A pattern that its dialect does not allow."""
 
 
 class BrokerError(HashstarError):
-    """What RabbitMQ would answer instead of obeying; ``code`` is the AMQP 0-9-1 reply code."""
+    """A refusal by RabbitMQ; ``code`` is the AMQP 0-9-1 reply code."""
 
     code = 541
     name = "INTERNAL_ERROR"
@@ -80,7 +81,7 @@ class BrokerError(HashstarError):
 
 
 class BadRequest(BrokerError):
-    """400: the management API refuses a policy; AMQP has none."""
+    """400: the management API refuses a policy. AMQP itself has no policies."""
 
     code, name = 400, "BAD_REQUEST"
 
@@ -104,11 +105,11 @@ class PreconditionFailed(BrokerError):
 
 
 class CommandInvalid(BrokerError):
-    """503: what RabbitMQ up to 3.13 answers to an unknown exchange type; it closes the connection."""
+    """503: the exchange type is unknown. RabbitMQ up to 3.13 answers this and closes the connection."""
 
     code, name = 503, "COMMAND_INVALID"
 
 
 def _restore(kind: type[HashstarError], args: tuple[Any, ...]) -> HashstarError:
-    """Build an error without its constructor; the attributes are set from its state."""
+    """Build an error without calling its constructor; pickle sets the attributes from its state."""
     return kind.__new__(kind, *args)

@@ -37,36 +37,39 @@ __all__ = [
 ]
 
 SAME: Final = frozenset({str, bool, type(None)})
-"""The types of JSON values that are field values as they stand. Floats may be none: Python's parser reads 1e999."""
+"""Types of JSON values that are field values as they are. Float is missing: Python's parser reads 1e999 as infinity."""
 
 LOWEST, HIGHEST = RANGES["long"]
 LONGEST_PLACE: Final = 200
-"""Maximum number of characters of a place in an error: names of fields are chosen by publishers."""
+"""Maximum number of characters of a place in an error: publishers choose the names of fields."""
 NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 
 
 def decode(value: Any, place: str = "value") -> Any:
-    """The field value that a value parsed from JSON stands for.
+    """Return the field value that a value parsed from JSON stands for.
 
-    Raises InputError, which calls the value ``place``, for integers beyond 64 bits, for typed values that are unknown
-    or do not fit their type, and for arrays and tables deeper than `exchange.limits.NESTING`.
+    Raises InputError for integers beyond 64 bits, for typed values that are unknown or do not fit their type, and for
+    arrays and tables deeper than `exchange.limits.NESTING`. The error calls the value ``place``.
     """
     return value if type(value) in SAME else _decode(value, (None, place), 0)
 
 
 def decode_table(value: Any, place: str = "value") -> dict[str, Any]:
-    """The table that an object stands for, whatever its keys; raises InputError as `decode`, or if it is no object."""
+    """Return the table that an object stands for; a key that starts with ``!`` is an ordinary one here.
+
+    Raises InputError as `decode`, and for what is no object.
+    """
     return _decode_table(value, (None, place), 0)
 
 
 Place: TypeAlias = tuple[Any, str | int]
-"""Where a value stands: in which place, None for the first, and its name or number there.
+"""The path to a value: the place of what contains it (None at the top), and its name or index there.
 
-The text is made only for an error, since a place in a place ... may be long.
+A linked list, which costs nothing to extend: its text is built for errors only.
 """
 
 
-def _text_of(place: Place) -> str:
+def _format_place(place: Place) -> str:
     steps: list[str] = []
     while place[0] is not None:
         place, step = place
@@ -76,17 +79,19 @@ def _text_of(place: Place) -> str:
 
 def _check_depth(place: Place, depth: int) -> None:
     if depth >= NESTING:
-        raise InputError(f"{_text_of(place)}: nested too deeply, beyond {NESTING} arrays and tables")
+        raise InputError(f"{_format_place(place)}: nested too deeply, beyond {NESTING} arrays and tables")
 
 
 def _decode(value: Any, place: Place, depth: int) -> Any:
-    """The field value of what is not in `SAME`."""
+    """Return the field value of a value whose type is not in `SAME`."""
     kind = type(value)
     if kind is int:
         if LOWEST <= value <= HIGHEST:
             return value
         shown = clip_line(str(value), 60)
-        raise InputError(f"{_text_of(place)}: {shown} does not fit in a long, AMQP's largest integer: 64 bits, signed")
+        raise InputError(
+            f"{_format_place(place)}: {shown} does not fit in a long, AMQP's largest integer: 64 bits, signed"
+        )
     if kind is list:
         _check_depth(place, depth)
         return [item if type(item) in SAME else _decode(item, (place, n), depth + 1) for n, item in enumerate(value)]
@@ -100,22 +105,24 @@ def _decode(value: Any, place: Place, depth: int) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        named = _encode_float(value)
-        raise InputError(f'{_text_of(place)}: a number that JSON does not have; it is written {{"!double": "{named}"}}')
+        text = _encode_float(value)
+        raise InputError(
+            f'{_format_place(place)}: a number that JSON does not have; it is written {{"!double": "{text}"}}'
+        )
     if kind in SAME:
         return value
-    raise InputError(f"{_text_of(place)}: {value!r} is not a JSON value")
+    raise InputError(f"{_format_place(place)}: {value!r} is not a JSON value")
 
 
 def _decode_table(value: Any, place: Place, depth: int) -> dict[str, Any]:
     if type(value) is not dict:
-        raise InputError(f"{_text_of(place)}: {_shown(value)} is not an object")
+        raise InputError(f"{_format_place(place)}: {_clip_json(value)} is not an object")
     _check_depth(place, depth)
     return {key: item if type(item) in SAME else _decode(item, (place, key), depth + 1) for key, item in value.items()}
 
 
 def encode(value: Any) -> Any:
-    """The JSON for a field value, in values that `json.dumps` takes.
+    """Return a field value as a JSON value, which `json.dumps` accepts.
 
     Raises TypeError for what is no field value, ValueError or OverflowError for one that does not fit its type.
     """
@@ -147,7 +154,7 @@ def encode(value: Any) -> Any:
 
 
 def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON object for a table that stands where only a table can: what `decode_table` reads."""
+    """Return the JSON object of a table that stands where only a table can: what `decode_table` reads."""
     for key in table:
         if not isinstance(key, str):
             raise TypeError(f"{key!r} is not a string, as the keys of an AMQP table are")
@@ -155,29 +162,29 @@ def encode_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_from_json(value: Any, *, any_length: bool = False) -> Message:
-    """The message that an object describes; each of its fields may be absent, and other fields are ignored.
+    """Build the message that an object describes. Each field may be absent; other fields are ignored.
 
     ``exchange`` and ``routing_key`` are strings, ``headers`` and ``properties`` objects of field values, ``body`` a
-    string (its UTF-8 bytes are meant) or ``{"!bytes": "<base64>"}``; null means absent but for the routing key. Raises
-    InputError naming the field that is wrong: also one that is no short string of AMQP, unless it may have
-    ``any_length``, as what other systems publish.
+    string (standing for its UTF-8 bytes) or ``{"!bytes": "<base64>"}``. Null means absent, but for the routing key.
+    Raises InputError naming the field that is wrong; a name or key that is too long for AMQP is wrong, too, unless
+    ``any_length`` allows those of other systems.
     """
-    # On the way of every archived message: the common case is kept free of calls.
+    # Each message of an archive passes here: the common case makes few calls.
     if type(value) is not dict:
-        raise InputError(f"{_shown(value)} is not a message: an object with exchange, routing_key, headers ...")
+        raise InputError(f"{_clip_json(value)} is not a message: an object with exchange, routing_key, headers ...")
     get = value.get
     exchange = get("exchange", "")
     if type(exchange) is not str:
-        exchange = "" if exchange is None else _not_a_string(exchange, "exchange")
+        exchange = "" if exchange is None else _refuse_non_string(exchange, "exchange")
     routing_key = get("routing_key", "")
     if type(routing_key) is not str:
-        _not_a_string(routing_key, "routing_key")
+        _refuse_non_string(routing_key, "routing_key")
     headers = get("headers")
     headers = {} if headers is None or headers == {} else _decode_table(headers, HEADERS, 0)
     properties = get("properties")
     properties = {} if properties is None or properties == {} else _decode_table(properties, PROPERTIES, 0)
     body = get("body")
-    body = b"" if body is None else _body(body)
+    body = b"" if body is None else _decode_body(body)
     if not any_length:
         if len(exchange) > SURELY_SHORT or len(routing_key) > SURELY_SHORT:
             _check_length(exchange, "exchange")
@@ -189,9 +196,9 @@ def message_from_json(value: Any, *, any_length: bool = False) -> Message:
 
 
 def message_from_line(raw: bytes, *, any_length: bool = False) -> Message:
-    """The message that a line of JSON in UTF-8 describes, its line end included or not; as `message_from_json`.
+    """Build the message that a line of JSON in UTF-8 describes, with or without its line end: see `message_from_json`.
 
-    Raises InputError saying why it is none.
+    Raises InputError with the reason.
     """
     return message_from_json(value_from_line(raw), any_length=any_length)
 
@@ -201,52 +208,52 @@ PROPERTIES: Final = (None, "properties")
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """The object that `message_from_json` reads; headers, properties and body only when there are any.
+    """Return the object that `message_from_json` reads; headers, properties and body only if they are not empty.
 
     The body is a string when it is UTF-8, else ``{"!bytes": "<base64>"}``.
     """
-    written: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
+    fields: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
     if message.headers:
-        written["headers"] = encode_table(message.headers)
+        fields["headers"] = encode_table(message.headers)
     if message.properties:
-        written["properties"] = encode_table(message.properties)
+        fields["properties"] = encode_table(message.properties)
     if message.body:
-        written["body"] = _text_or_bytes(message.body)
-    return written
+        fields["body"] = _encode_body(message.body)
+    return fields
 
 
 def json_line(fields: Mapping[str, Any]) -> bytes:
-    """A line of JSON, in UTF-8; lone surrogates, which can only have come as escapes, leave as escapes."""
+    """Encode an object as a line of JSON in UTF-8; lone surrogates, which only escapes can bring, stay escapes."""
     try:
         return dumps(fields, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
         return dumps(fields).encode() + b"\n"
 
 
-def _body(value: Any) -> bytes:
+def _decode_body(value: Any) -> bytes:
     if type(value) is str:
         return to_bytes(value)
     body = decode(value, "body") if type(value) is dict else value
     if not isinstance(body, bytes):
-        raise InputError(f'body: {_shown(value)} is neither a string nor {{"!bytes": "<base64>"}}')
+        raise InputError(f'body: {_clip_json(value)} is neither a string nor {{"!bytes": "<base64>"}}')
     return body
 
 
 def _check_length(text: str, place: str) -> None:
-    size = len(text.encode("utf-8", "replace"))  # each half of a pair that a line can have stands for one byte
+    size = len(text.encode("utf-8", "replace"))  # "replace": the lone surrogates of a line stand for one byte each
     if size > SHORTSTR_BYTES:
         raise InputError(f"{place}: '{clip_line(text, 60)}' has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
 
 
 SURELY_SHORT: Final = SHORTSTR_BYTES // 4
-"""Maximum number of characters of which no UTF-8 has more than `SHORTSTR_BYTES`."""
+"""Number of characters up to which every text has at most `SHORTSTR_BYTES` bytes in UTF-8."""
 
 
-def _not_a_string(value: Any, place: str) -> str:
-    raise InputError(f"{place}: {_shown(value)} is not a string")
+def _refuse_non_string(value: Any, place: str) -> str:
+    raise InputError(f"{place}: {_clip_json(value)} is not a string")
 
 
-def _shown(value: Any) -> str:
+def _clip_json(value: Any) -> str:
     try:
         text = dumps(value, default=repr)
     except RecursionError:
@@ -254,7 +261,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _text_or_bytes(value: bytes) -> str | dict[str, str]:
+def _encode_body(value: bytes) -> str | dict[str, str]:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -275,9 +282,10 @@ def _encode_typed(value: Typed) -> Any:
         float32(inner)  # raises OverflowError when 32 bits do not hold it
         return {"!float": _encode_float(inner)}
     if kind == "longstr" and isinstance(inner, bytes):
-        text = _text_or_bytes(inner)
+        text = _encode_body(inner)
         return text if isinstance(text, str) else {"!longstr": text}
-    # The rest has plain Python; what the constructor let through although it does not fit shows by being different.
+    # The other types have a plain Python value. `Typed` checks some of them loosely: one that does not fit its type is
+    # another value after the conversion.
     plain = PLAIN_PYTHON[kind](inner)
     if type_and_value(plain) != type_and_value(value):
         raise ValueError(f"{inner!r} is not a {kind}")
@@ -294,94 +302,96 @@ PLAIN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {
     "array": list,
     "table": dict,
 }
-"""The types that plain Python has -> the plain value of a `Typed` one."""
+"""Type that plain Python has, too -> what converts the value of a `Typed` to the plain one."""
 
 
 def _decode_typed(key: str, item: Any, place: Place, depth: int) -> Any:
     reader = READERS.get(key)
     if reader is None:
-        table = f'{{"!table": {{{_shown(key)}: ...}}}}'
+        table = f'{{"!table": {{{_clip_json(key)}: ...}}}}'
         raise InputError(
-            f"{_text_of(place)}: {_shown(key)} is not an AMQP type; there are {', '.join(READERS)}. "
+            f"{_format_place(place)}: {_clip_json(key)} is not an AMQP type; there are {', '.join(READERS)}. "
             f"A table with this only key is written {table}"
         )
     try:
         return reader(item, (place, key), depth)
     except (ValueError, ArithmeticError) as error:
-        raise InputError(f"{_text_of((place, key))}: {_shown(item)} does not fit: {error}") from None
+        raise InputError(f"{_format_place((place, key))}: {_clip_json(item)} does not fit: {error}") from None
 
 
 Reader = Callable[[Any, Place, int], Any]
-"""The value of a typed value's only key, where that stands and at which depth -> the field value."""
+"""Value of the only key of a typed value, its place, its depth -> the field value."""
 
 
-def _must(fits: bool, wanted: str) -> None:
+def _require(fits: bool, wanted: str) -> None:
     if not fits:
         raise ValueError(f"it must be {wanted}")
 
 
-def _void(item: Any, *_: Any) -> None:
-    _must(item is None, "null")
+def _read_void(item: Any, *_: Any) -> None:
+    _require(item is None, "null")
 
 
-def _bool(item: Any, *_: Any) -> bool:
-    _must(isinstance(item, bool), "true or false")
+def _read_bool(item: Any, *_: Any) -> bool:
+    _require(isinstance(item, bool), "true or false")
     return bool(item)
 
 
-def _float(item: Any, *_: Any) -> float:
-    named = item in ("NaN", "Infinity", "-Infinity")
-    _must(named or (isinstance(item, (int, float)) and not isinstance(item, bool)), 'a number, "NaN" or "±Infinity"')
+def _read_float(item: Any, *_: Any) -> float:
+    is_named = item in ("NaN", "Infinity", "-Infinity")
+    _require(
+        is_named or (isinstance(item, (int, float)) and not isinstance(item, bool)), 'a number, "NaN" or "±Infinity"'
+    )
     return float(item)
 
 
-def _single(item: Any, *_: Any) -> Typed:
-    number = _float(item)
+def _read_single(item: Any, *_: Any) -> Typed:
+    number = _read_float(item)
     float32(number)  # raises OverflowError when 32 bits do not hold it
     return Typed("float", number)
 
 
-def _decimal(item: Any, *_: Any) -> Decimal:
-    _must(isinstance(item, str) and NUMBER.fullmatch(item) is not None, 'a number in a string, such as "1.25"')
+def _read_decimal(item: Any, *_: Any) -> Decimal:
+    _require(isinstance(item, str) and NUMBER.fullmatch(item) is not None, 'a number in a string, such as "1.25"')
     value = Decimal(item)
     type_and_value(value)  # raises ValueError when AMQP cannot hold it
     return value
 
 
-def _bytes(item: Any, *_: Any) -> bytes:
-    _must(isinstance(item, str), "a string in base64")
+def _read_bytes(item: Any, *_: Any) -> bytes:
+    _require(isinstance(item, str), "a string in base64")
     return b64decode(item, validate=True)
 
 
-def _longstr(item: Any, place: Place, depth: int) -> str | Typed:
+def _read_longstr(item: Any, place: Place, depth: int) -> str | Typed:
     if isinstance(item, str):
         return item
     inner = _decode(item, place, depth + 1) if type(item) is dict else None
-    _must(isinstance(inner, bytes), 'a string, or {"!bytes": "<base64>"} when it is not UTF-8')
+    _require(isinstance(inner, bytes), 'a string, or {"!bytes": "<base64>"} when it is not UTF-8')
     return Typed("longstr", inner)
 
 
-def _array(item: Any, place: Place, depth: int) -> Any:
-    _must(isinstance(item, list), "an array")
+def _read_array(item: Any, place: Place, depth: int) -> Any:
+    _require(isinstance(item, list), "an array")
     return _decode(item, place, depth)
 
 
-def _integer(kind: str) -> Reader:
+def _read_integer(kind: str) -> Reader:
     return lambda item, *_: Typed(kind, item)
 
 
 READERS: Final[Mapping[str, Reader]] = {
-    **{f"!{kind}": _integer(kind) for kind in RANGES},
+    **{f"!{kind}": _read_integer(kind) for kind in RANGES},
     "!long": lambda item, *_: Typed("long", item).value,
-    "!void": _void,
-    "!bool": _bool,
-    "!float": _single,
-    "!double": _float,
-    "!decimal": _decimal,
-    "!longstr": _longstr,
-    "!bytes": _bytes,
-    "!binary": _bytes,
-    "!array": _array,
+    "!void": _read_void,
+    "!bool": _read_bool,
+    "!float": _read_single,
+    "!double": _read_float,
+    "!decimal": _read_decimal,
+    "!longstr": _read_longstr,
+    "!bytes": _read_bytes,
+    "!binary": _read_bytes,
+    "!array": _read_array,
     "!table": _decode_table,
 }
 """The only key of a typed value -> its reader: one for every type in `field_values.TYPES`, and ``!bytes``."""

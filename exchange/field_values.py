@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 field values: plain Python where it can say the type, ``Typed`` where it cannot.
+"""AMQP 0-9-1 field values: plain Python values where their type determines the AMQP type, ``Typed`` elsewhere.
 
 ==========================  ===========================================
 Python                      AMQP type, as RabbitMQ names it
@@ -48,7 +48,7 @@ RANGES: Final = {
     "long": (-(2**63), 2**63 - 1),
     "timestamp": (0, 2**64 - 1),
 }
-"""The integer types and what fits in them."""
+"""Integer type -> lowest and highest value."""
 
 
 FITTING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -57,12 +57,12 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     "longstr": ("longstr", "binary"),
     "binary": ("binary", "longstr"),
 } | {kind: (kind,) for kind in ("void", "bool", "decimal", "array", "table")}
-"""The other types and what a value must be of itself to be called so."""
+"""Other type -> the types that a value may have by itself to be given this type by `Typed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value with its AMQP type said: ``Typed("timestamp", 1700000000)``, ``Typed("float", 1.5)``.
+    """A value with an explicit AMQP type: ``Typed("timestamp", 1700000000)``, ``Typed("float", 1.5)``.
 
     Raises ValueError when there is no such type or the value does not fit it.
     """
@@ -76,13 +76,13 @@ class Typed:
         if self.type in RANGES:
             low, high = RANGES[self.type]
             if not isinstance(self.value, int) or isinstance(self.value, bool) or not low <= self.value <= high:
-                raise ValueError(f"{_shown(self.value)} is not a {self.type}: an integer from {low} to {high}")
+                raise ValueError(f"{_format_value(self.value)} is not a {self.type}: an integer from {low} to {high}")
             return
         if self.type in ("array", "table", "binary", "longstr"):
             object.__setattr__(self, "value", _freeze(self.value, f"Typed: {self.type}", 0, True))
         kind, value = type_and_value(self.value)
         if kind not in FITTING[self.type]:
-            raise ValueError(f"{_shown(self.value)} is not a {self.type}: it is a {kind}")
+            raise ValueError(f"{_format_value(self.value)} is not a {self.type}: it is a {kind}")
         if self.type in ("float", "double"):
             try:
                 float32(float(value)) if self.type == "float" else float(value)
@@ -97,8 +97,8 @@ class Typed:
             return hash(self.type)
 
 
-def _shown(value: Any) -> str:
-    """Return a value for a message to people who wrote it as JSON or in a .bindings file."""
+def _format_value(value: Any) -> str:
+    """Return a value as its author wrote it, in JSON or in a .bindings file, for an error."""
     return f'"{value}"' if isinstance(value, str) else WORDS.get(str(value), repr(value))
 
 
@@ -106,10 +106,11 @@ WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 def type_and_value(value: Any) -> tuple[str, Any]:
-    """The AMQP type of a field value and the value as the broker holds it once decoded.
+    """Return the AMQP type of a field value, and the value as the broker holds it once decoded.
 
     Strings become their UTF-8 bytes, a decimal ``(scale, unscaled)``, an array a tuple of such pairs, a table a tuple
-    of ``(key, type, value)``. Equal results mean equal in RabbitMQ, type included. Raises TypeError for other types.
+    of ``(key, type, value)``. Two results are equal when RabbitMQ holds values and types for equal. Raises TypeError
+    for what is no field value.
     """
     if value is None:
         return "void", None
@@ -149,12 +150,12 @@ def _rare_type_and_value(value: Any) -> tuple[str, Any]:
 
 
 def float32(value: float) -> float:
-    """The double that a 32-bit float of this value decodes to."""
+    """Return the double that a 32-bit float of this value decodes to."""
     return float(unpack(">f", pack(">f", value))[0])
 
 
 def to_bytes(text: str) -> bytes:
-    """The bytes of a string on the wire; lone surrogates, which only JSON can bring, are kept apart from each other."""
+    """Encode a string for the wire; each lone surrogate, which only JSON can bring, gets bytes of its own."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -174,9 +175,9 @@ def _decimal(value: Decimal) -> tuple[int, int]:
 
 
 class FieldTable(Mapping[str, Any]):
-    """An immutable AMQP table: what arguments and headers are. Arrays in it become tuples, tables become `FieldTable`.
+    """An immutable AMQP table, as arguments and headers are. Arrays in it become tuples, tables become `FieldTable`.
 
-    Equal when keys, types and values are equal, whatever the order, as RabbitMQ compares the arguments of bindings.
+    Tables are equal when keys, types and values are, in any order: so RabbitMQ compares the arguments of bindings.
     Raises TypeError for names that are no str and values that are no field values, InputError for those that AMQP
     cannot hold.
     """
@@ -184,17 +185,18 @@ class FieldTable(Mapping[str, Any]):
     __slots__ = ("_fields", "_hash", "_identity")
 
     def __init__(self, fields: Mapping[str, Any] | None = None) -> None:
-        # A copy of the dict that was made for it costs less than walking over the fields.
+        # Copying the dict that freeze_table made is faster than setting its fields one by one.
         self._fields: Final[dict[str, Any]] = {} if fields is None else dict(freeze_table(fields, "FieldTable")._fields)
         self._identity: tuple[tuple[str, str, Any], ...] | None = None
         self._hash: int | None = None
 
     @property
     def identity(self) -> tuple[tuple[str, str, Any], ...]:
-        """``(key, type, value)`` sorted by key, hashable: two tables are equal when these are."""
+        """``(key, type, value)`` of each field, sorted by key; hashable. Tables are equal when their identities are."""
         if self._identity is None:
             typed = [(key, *type_and_value(value)) for key, value in self._fields.items()]
-            self._identity = tuple(sorted([(key, kind, _exact(value)) for key, kind, value in typed], key=_key))
+            fields = [(key, kind, _make_exact(value)) for key, kind, value in typed]
+            self._identity = tuple(sorted(fields, key=_name_of_field))
         return self._identity
 
     def __getitem__(self, key: str) -> Any:
@@ -214,24 +216,24 @@ class FieldTable(Mapping[str, Any]):
         return NotImplemented
 
     def __hash__(self) -> int:
-        if self._hash is None:  # asked for whenever a binding is hashed
+        if self._hash is None:  # kept: needed whenever a binding is hashed
             self._hash = hash(self.identity)
         return self._hash
 
     def __reduce__(self) -> tuple[Callable[[dict[str, Any]], FieldTable], tuple[dict[str, Any]]]:
-        return _restore_table, (self._fields,)  # without the hash: strings have another one in each process
+        return _restore_table, (self._fields,)  # without the hash: hashes of strings differ between processes
 
     def __repr__(self) -> str:
         return f"FieldTable({self._fields!r})"
 
 
 ATOMS: Final = frozenset({str, float, bool, type(None), bytes})
-"""The types of Python whose every value is a field value, and cannot change."""
+"""Python types of which every value is an immutable field value."""
 LOWEST, HIGHEST = RANGES["long"]
 
 
 def check_fields(fields: Mapping[Any, Any], owner: str) -> None:
-    """Raise what `freeze_table` raises for these fields, and keep nothing."""
+    """Raise what `freeze_table` raises for these fields, without building a table."""
     for name, value in fields.items():
         kind = type(value)
         if type(name) is not str or not (kind in ATOMS or (kind is int and LOWEST <= value <= HIGHEST)):
@@ -256,7 +258,7 @@ def _freeze_fields(fields: Mapping[Any, Any], owner: str, depth: int, is_json: b
     for name, value in fields.items():
         if not isinstance(name, str):
             raise TypeError(f"{owner}: names of fields are str, not {type(name).__name__}: {name!r:.60}")
-        if type(value) not in ATOMS:  # the place in an error is the name of the outermost field
+        if type(value) not in ATOMS:  # an error names the outermost field only
             value = _freeze(value, owner if depth else f"{owner}: {name!r:.60}", depth, is_json)  # noqa: PLW2901
         frozen[name] = value
     return frozen
@@ -289,27 +291,27 @@ def _freeze(value: Any, owner: str, depth: int, is_json: bool) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Return a frozen value in dicts and lists, as parsers of JSON make them."""
+    """Return a frozen value as dicts and lists, as a JSON parser would have made it."""
     if isinstance(value, FieldTable):
         return {name: thaw(item) for name, item in value.items()}
     return [thaw(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _restore_table(frozen: dict[str, Any]) -> FieldTable:
-    """Return the table of fields that are frozen already."""
+    """Build a table of fields that are frozen already."""
     table = FieldTable()
     table._fields.update(frozen)
     return table
 
 
 EMPTY: Final = FieldTable()
-"""The table with nothing in it, which most bindings share."""
+"""The empty table, shared by most bindings."""
 
 
-def _key(field: tuple[str, str, Any]) -> str:
+def _name_of_field(field: tuple[str, str, Any]) -> str:
     return field[0]
 
 
-def _exact(value: Any) -> Any:
-    # Python holds 1 == True == 1.0 and 0.0 == -0.0, which RabbitMQ tells apart; repr does too.
+def _make_exact(value: Any) -> Any:
+    # In Python 1 == True == 1.0 and 0.0 == -0.0. RabbitMQ distinguishes them, and so does repr.
     return repr(value) if isinstance(value, (float, tuple)) else value

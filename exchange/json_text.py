@@ -1,8 +1,7 @@
-"""JSON texts that all parsers read alike: what they would take differently is refused, with its place.
+"""Parse JSON texts that all parsers read alike, and refuse the others with the position of the fault.
 
-A name that is twice in one object, ``NaN``, halves of surrogate pairs: some parsers refuse these, others drop or
-replace them. Where a text is at fault, `find_fault` walks through it once more and finds the place, which parsers do
-not name.
+A name twice in one object, ``NaN``, halves of surrogate pairs: some parsers refuse these, others drop or replace them.
+When a text is refused, `find_fault` walks through it once more to find the position, which parsers do not report.
 """
 
 from __future__ import annotations
@@ -24,18 +23,19 @@ __all__ = [
     "find_fault",
     "parse",
     "refuse_constant",
-    "unique",
+    "refuse_repeated",
     "value_from_line",
 ]
 
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|[\[\]{}:]|[^\s"\[\]{}:,]++', re.DOTALL)
-"""A string, also one that does not end; a bracket or colon; a number or word. Linear, as nothing is tried twice."""
+"""A string (terminated or not), a bracket, a colon, a number or a word. Possessive, so matching takes linear time."""
 ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape, or a pair of two that make one character; of a half of such a pair, the group is what it escapes."""
+"""An escape, or the two escapes of a surrogate pair. The group matches an escape that is half of such a pair."""
 BYTES: Final = range(0xDC80, 0xDD00)
-"""Halves that stand for the bytes 0x80 to 0xFF of a name that is not UTF-8, as `bindings.archive` writes them."""
+"""Lone surrogates that stand for the bytes 0x80 to 0xFF of a name that is not UTF-8, as `bindings.archive` writes them.
+"""
 SHOWN: Final = 40
 
 
@@ -43,9 +43,9 @@ class Fault(NamedTuple):
     """What is wrong with a text, and where."""
 
     place: int
-    """The index of its first character."""
+    """Index of its first character."""
     reason: str
-    """The kind of fault: the same words for all of one kind."""
+    """Kind of fault: the same words for all faults of one kind."""
     shown: str = ""
     """The name, number or escape that is at fault, clipped; empty where there is none."""
 
@@ -54,7 +54,7 @@ class Fault(NamedTuple):
 
 
 class JsonFault(InputError):
-    """A text that is JSON to some parsers, and that none must read."""
+    """A text that only some parsers take for JSON."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault))
@@ -62,14 +62,14 @@ class JsonFault(InputError):
 
 
 class Refused(Exception):
-    """The parser met something that `find_fault` finds again, with its place."""
+    """A fault met while parsing; `find_fault` finds its position."""
 
 
 def parse(text: str) -> Any:
-    """Return the value of a JSON text, white space around it or not.
+    """Return the value of a JSON text, which may have white space around it.
 
-    Raises JSONDecodeError for what is no JSON, JsonFault for what only some parsers take, or takes too much of them:
-    numbers of more than `exchange.limits.INTEGER_DIGITS` digits and nesting beyond Python's stack.
+    Raises JSONDecodeError for what is no JSON; JsonFault for what only some parsers accept, for numbers of more than
+    `exchange.limits.INTEGER_DIGITS` digits and for nesting beyond Python's stack.
     """
     try:
         try:
@@ -77,12 +77,12 @@ def parse(text: str) -> Any:
         except ValueError:
             value, end = None, 0
         if text[end:] not in LINE_ENDS or not end:
-            value = _decode_all(text)  # white space around it, or an error that says where
+            value = _decode_all(text)  # accepts white space around the value, or raises an error with the position
         check_text(text)
     except (Refused, RecursionError):
         pass
     except ValueError as error:
-        if type(error) is not ValueError:  # a JSONDecodeError; the other one is of a number that is too long
+        if type(error) is not ValueError:  # a JSONDecodeError; a plain ValueError is of a number that is too long
             raise
     else:
         return value
@@ -90,7 +90,7 @@ def parse(text: str) -> Any:
 
 
 def value_from_line(raw: bytes) -> Any:
-    """The value in a line of JSON in UTF-8, its line end included or not. Raises InputError saying why it is none."""
+    """Return the value in a line of JSON in UTF-8, with or without its line end. Raises InputError with the reason."""
     try:
         return parse(raw.decode())
     except JSONDecodeError as error:
@@ -107,15 +107,15 @@ UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def check_text(text: str) -> None:
-    """Raise JsonFault for a half of a surrogate pair, unless it stands for a byte (see `BYTES`)."""
+    """Raise JsonFault for half of a surrogate pair, unless it stands for a byte (see `BYTES`)."""
     if "\\ud" in text or "\\uD" in text:
         half = _find_half(text)
         if half is not None:
             raise JsonFault(half)
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these names and values, as `object_pairs_hook` of a parser. Raises Refused."""
+def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs, as `object_pairs_hook` of a parser. Raises Refused for a repeated name."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise Refused
@@ -136,12 +136,12 @@ LINE_ENDS: Final = ("\n", "", "\r\n")
 
 
 def find_fault(text: str) -> Fault | None:
-    """Return the first fault of a JSON text, in time linear in its length; None where it has none.
+    """Return the first fault of a JSON text, or None. Takes time linear in its length.
 
-    Any names, numbers and brackets are looked at, whether or not they stand where JSON has them.
+    Looks at all strings, numbers and brackets, also where JSON's grammar has none.
     """
-    names: list[set[str] | None] = []  # of each object that is open, its names so far; None of an array
-    before = None
+    names: list[set[str] | None] = []  # for each open object the names met so far; None for each open array
+    before = None  # the last string: a name, if a colon follows
     for token in TOKEN.finditer(text):
         first = token[0][0]
         if first == '"':
@@ -152,7 +152,7 @@ def find_fault(text: str) -> Fault | None:
         elif first == ":":
             known = names[-1] if names else None
             if known is not None and before is not None:
-                name = _name_of(before[0])
+                name = _decode_name(before[0])
                 if name in known:
                     return Fault(before.start(), REPEATED, clip_line(before[0], SHOWN))
                 known.add(name)
@@ -163,35 +163,36 @@ def find_fault(text: str) -> Fault | None:
         elif first in "}]":
             if names:
                 names.pop()
-        elif reason := _reason_of_number(token[0]):
+        elif reason := _check_number(token[0]):
             return Fault(token.start(), reason, clip_line(token[0], SHOWN))
     return None
 
 
 def _find_half(text: str) -> Fault | None:
-    for found in ESCAPE.finditer(text):
-        if found[1] is not None and int(found[1][1:], 16) not in BYTES:
-            return Fault(found.start(), HALF, found[0])
+    for escape in ESCAPE.finditer(text):
+        if escape[1] is not None and int(escape[1][1:], 16) not in BYTES:
+            return Fault(escape.start(), HALF, escape[0])
     return None
 
 
-def _reason_of_number(text: str) -> str:
+def _check_number(text: str) -> str:
+    """Return what is wrong with a number, ``""`` if nothing is or if it is no number."""
     if text.lstrip("-") in ("NaN", "Infinity"):
         return NO_NUMBER
     if len(text) > INTEGER_DIGITS and text.lstrip("-").isdigit():
         return LONG
     try:
         return "" if math.isfinite(float(text)) else NO_NUMBER
-    except ValueError:  # true, null, or no JSON at all, which is not for here
+    except ValueError:  # true, null, or no JSON at all, which the parser has refused before
         return ""
 
 
-def _name_of(string: str) -> str:
+def _decode_name(string: str) -> str:
     try:
         return str(loads(string))
     except ValueError:
         return string
 
 
-_raw_decode: Final = JSONDecoder(object_pairs_hook=unique, parse_constant=refuse_constant).raw_decode
-_decode_all: Final = JSONDecoder(object_pairs_hook=unique, parse_constant=refuse_constant).decode
+_raw_decode: Final = JSONDecoder(object_pairs_hook=refuse_repeated, parse_constant=refuse_constant).raw_decode
+_decode_all: Final = JSONDecoder(object_pairs_hook=refuse_repeated, parse_constant=refuse_constant).decode

@@ -1,4 +1,4 @@
-"""Lines of messages as people have them in files: gzipped or not, with a byte order mark or not."""
+"""Read the lines of a file of messages: gzipped or not, with or without a byte order mark."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MARK: Final = b"\xef\xbb\xbf"
 
 
 def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of each line that is not blank, from 1, and the line.
+    """Yield number and text of each line that is not blank; lines are counted from 1.
 
-    What a file is, its first bytes say, not its name. Raises InputError naming the file when it cannot be unpacked,
-    or the line when it is longer than `exchange.limits.RECORD_BYTES`.
+    The first bytes of the file decide whether it is gzipped, not its name. Raises InputError naming the file when it
+    cannot be decompressed, and the line when it is longer than `exchange.limits.RECORD_BYTES`.
     """
     name = getattr(file, "name", "-")
     peek: Any = getattr(file, "peek", None)

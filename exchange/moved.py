@@ -1,7 +1,7 @@
-"""Import modules by the names they had before 1.0: each import gives a DeprecationWarning and the module as it is now.
+"""Import modules by the names they had before 1.0: each import gives a DeprecationWarning and the present module.
 
-This module and its callers go in 1.1. A name that a package has taken since is not here: the package exports what the
-module did.
+This module and its calls will be removed in 1.1. An old module name that is a package now is missing here: the package
+exports what the module did.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ NEW_NAMES: Final = {
 
 
 def find_new_name(name: str) -> str | None:
-    """Return the present name of a module that has moved, or whose package has; None for all others."""
+    """Return the present name of a module that has moved, itself or with its package; None for all others."""
     if not name.startswith(("exchange.", "bindings.", "bridge.")):
         return None
     head, tail = name, ""
@@ -115,9 +115,9 @@ def find_new_name(name: str) -> str | None:
 
 
 class _Finder:
-    """The first on the path: a package that has moved would find its modules itself, and load them a second time.
+    """A finder of moved modules, first in `sys.meta_path`: else a package that has moved would load modules twice.
 
-    No subclass of `importlib.abc`, which takes longer to import than the rest of the engine's own imports.
+    It is no subclass of `importlib.abc`, since importing that takes longer than importing the rest of the engine.
     """
 
     def find_spec(
@@ -127,7 +127,7 @@ class _Finder:
 
 
 def find_moved(name: str) -> ModuleSpec | None:
-    """Return how to import a module by its old name, with a DeprecationWarning; None for all other names."""
+    """Warn of an old module name and return the spec to import it by; return None for all other names."""
     new = find_new_name(name)
     if new is None:
         return None
@@ -136,6 +136,8 @@ def find_moved(name: str) -> ModuleSpec | None:
 
 
 class _Alias:
+    """A loader that returns the module of another name."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -145,10 +147,10 @@ class _Alias:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._own  # the import system has put that of the old name there
+        module.__spec__ = self._own  # the import system has replaced it by the spec of the old name
 
 
 def install() -> None:
-    """Have the old names found, in this process."""
+    """Make the old names importable in this process."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

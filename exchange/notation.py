@@ -1,6 +1,6 @@
-"""Write values as the language of .bindings files does: the one notation for people, in messages as in files.
+"""Write values in the notation of .bindings files, which all texts for people use.
 
-A number and the text of a number look different here (``644`` and ``"644"``), as they are different to RabbitMQ.
+A number and a string of digits look different in it (``644`` and ``"644"``): they are different to RabbitMQ, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "w
            "write_name", "write_table", "write_value"]  # fmt: skip
 
 KEYWORDS: Final = ("exchange", "queue", "policy", "expect", "let", "for", "vhost", "profile", "in")
-"""Words that begin or join statements, and so are no names without quotes."""
+"""Words that begin or join statements: as names they need quotes."""
 MATCH_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 """The values of ``x-match``, which stand before the table of a headers binding."""
 
@@ -28,7 +28,7 @@ _SPECIAL: Final = re.compile(r'["\\]|\{(?=[^\W\d]\w*\})')
 
 
 def quote(text: str) -> str:
-    """Return the text in quotes: as it is between single ones where that spares escapes, else with those it needs."""
+    """Return the text in quotes: in single ones without escapes where double ones would need escapes, if possible."""
     if _PLAIN.fullmatch(text) and text.isprintable():
         return f'"{text}"'
     if "'" not in text and text.isprintable() and _SPECIAL.search(text):
@@ -38,37 +38,37 @@ def quote(text: str) -> str:
 
 
 def write_name(name: str, reserved: Iterable[str] = ()) -> str:
-    """Return a name, in quotes where it needs them; ``reserved`` are further words that mean something there."""
+    """Return a name, in quotes if it needs them; ``reserved`` are further words with a meaning in that position."""
     bare = _BARE.fullmatch(name) and name not in KEYWORDS and name not in reserved
     return name if bare else quote(name)
 
 
 def write_value(value: Any) -> str:
-    """Return an AMQP field value, as `exchange.field_values` has them."""
+    """Return an AMQP field value (see `exchange.field_values`) in the notation."""
     return write_json(encode(value), typed=True)
 
 
 def write_table(fields: Mapping[str, Any]) -> str:
     """Return a field table: ``{ mode = "644", size = !long 5 }``."""
-    return _table(encode_table(fields), typed=True)
+    return _write_fields(encode_table(fields), typed=True)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a binding: ``all { mode = "644" }``, or ``with { ... }`` without a mode of matching."""
+    """Return the arguments of a binding: ``all { mode = "644" }``, or ``with { ... }`` if ``x-match`` is missing."""
     return write_encoded_arguments(encode_table(arguments))
 
 
 def write_encoded_arguments(fields: Mapping[str, Any]) -> str:
-    """Return the same of arguments that `exchange.field_json.encode_table` made."""
+    """Return arguments that `exchange.field_json.encode_table` has encoded, as `write_arguments` does."""
     mode = fields.get("x-match")
     if isinstance(mode, str) and mode in MATCH_MODES:
         others = {key: value for key, value in fields.items() if key != "x-match"}
-        return f"{mode} {_table(others, typed=True)}"
-    return f"with {_table(fields, typed=True)}"
+        return f"{mode} {_write_fields(others, typed=True)}"
+    return f"with {_write_fields(fields, typed=True)}"
 
 
 def write_json(value: Any, *, typed: bool) -> str:
-    """Return a value that is JSON, as `exchange.field_json.encode` makes it (``typed``) or plain."""
+    """Return a JSON value in the notation: encoded by `exchange.field_json.encode` (``typed``), or plain JSON."""
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, list):
@@ -78,14 +78,14 @@ def write_json(value: Any, *, typed: bool) -> str:
     if typed and len(value) == 1:
         ((key, inner),) = value.items()
         if key == "!table":
-            return _table(inner, typed=True)
+            return _write_fields(inner, typed=True)
         if key == "!decimal" and _NUMBER.fullmatch(inner):
             return f"{key} {inner}"
         if key.startswith("!"):
             return f"{key} {write_json(inner, typed=True)}"
-    return _table(value, typed=typed)
+    return _write_fields(value, typed=typed)
 
 
-def _table(fields: Mapping[str, Any], *, typed: bool) -> str:
+def _write_fields(fields: Mapping[str, Any], *, typed: bool) -> str:
     entries = [f"{write_name(key)} = {write_json(value, typed=typed)}" for key, value in fields.items()]
     return f"{{ {', '.join(entries)} }}" if entries else "{}"

@@ -16,7 +16,7 @@ from exchange.commands.console import fail, show_status
 from exchange.display import dump_json
 from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
-from exchange.json_text import Refused, find_fault, unique
+from exchange.json_text import Refused, find_fault, refuse_repeated
 from exchange.partition import picture
 from exchange.partition.moves import KeyCounts, Way, moves
 from exchange.partition.partitioner import Appended, Choice, Producer
@@ -143,7 +143,7 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             continue
         place = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = json.loads(raw, object_pairs_hook=unique, parse_float=_finite, parse_constant=_finite)
+            fields = json.loads(raw, object_pairs_hook=refuse_repeated, parse_float=_finite, parse_constant=_finite)
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
             yield _Line(place, fields, _key(fields) if source is None else source.of(message_from_json(fields)))
