@@ -1,10 +1,10 @@
-"""The content header of a message: bytes that travel as they came, and are decoded when somebody asks.
+"""The content header of a message: kept as the bytes that came, and decoded only where it is read.
 
-A header frame's payload is class, weight and body size in twelve bytes, then two bytes of flags and the properties
-that they tell of, in a fixed order. `ContentHeader` is what is behind the twelve. The table of headers is the third
-property, behind two short strings, so it is found at once; one header in it is found by stepping over fields, or known
-to be absent by a search for its name in the bytes. So a header is read, added, replaced or removed, and the other
-bytes stay what they are.
+The payload of a header frame is class, weight and body size in twelve bytes, two bytes of flags, and the properties
+whose flags are set, in a fixed order. `ContentHeader` holds all behind the twelve bytes. The table of headers is the
+third property, after two short strings, so it is found at once. A single header in it is found by stepping over the
+fields before it; if its name does not occur in the bytes at all, it is known to be absent. So a header can be read,
+added, replaced or removed while all other bytes stay as they are.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ BEHIND: Final = HEADERS - 1
 TOP: Final = 1 << 16
 NONE: Final[Mapping[str, Any]] = {}
 WIDTHS: Final = {name: {"octet": 1, "timestamp": 8}.get(kind, 0) for name, kind in PROPERTIES.items()}
-"""The bytes of a property; 0 where its first byte, or its first four, say how many."""
+"""Length of a property in bytes; 0 if it varies: then the first byte, or the first four, hold it."""
 UNUSED: Final = 3
-"""The flags that stand for no property. RabbitMQ ignores them, and 4.x clears them."""
+"""Mask of the two flags that stand for no property. RabbitMQ ignores them, and 4.x clears them."""
 
 CLASS: Final = 60
 PREFIX: Final = struct.Struct(">HHQ")
 FRAME_BYTES: Final = 8
-"""What a frame has around its payload."""
+"""Number of bytes of a frame beside its payload."""
 
 _flags: Final = struct.Struct(">H").unpack_from
 _size: Final = SIZE.unpack_from
@@ -58,13 +58,13 @@ FIXED: Final[Mapping[int, int]] = {
     for tags, width in (("V", 1), ("tbB", 2), ("su", 3), ("Iif", 5), ("D", 6), ("lLdT", 9))
     for tag in tags
 }
-"""Tag -> the bytes of a value with its tag, where they are always as many."""
+"""Tag -> length in bytes of tag and value, for the types of fixed length."""
 
 
 class ContentHeader:
-    """Flags and properties of a message as bytes; a value, so an edit gives another one.
+    """Flags and properties of a message as bytes. Immutable: an edit returns another header.
 
-    Nothing is checked until it is looked at; then what is wrong raises MalformedHeader.
+    Nothing is checked before it is read; reading what is malformed raises MalformedHeader.
     """
 
     __slots__ = ("_flags", "_table", "raw")
@@ -78,7 +78,7 @@ class ContentHeader:
 
     @classmethod
     def parse(cls, payload: bytes) -> tuple[ContentHeader, int]:
-        """The header and the size of the body, from the payload of a header frame. Raises MalformedHeader."""
+        """Return the header in the payload of a header frame, and the size of the body. Raises MalformedHeader."""
         if len(payload) < PREFIX.size:
             raise MalformedHeader("it ends before its body's size", len(payload))
         kind, _, size = PREFIX.unpack_from(payload)
@@ -88,16 +88,16 @@ class ContentHeader:
 
     @classmethod
     def of(cls, headers: Mapping[str, Any] | None = None, properties: Mapping[str, Any] = NONE) -> ContentHeader:
-        """The header of a message with these headers and other properties; None is no table of headers, {} an empty.
+        """Build the header of a message with these headers (None: no table, {}: an empty table) and other properties.
 
         Raises ValueError naming the header or property that AMQP cannot hold.
         """
-        parts = {name: _part(name, value) for name, value in properties.items() if value is not None}
+        parts = {name: _encode_property(name, value) for name, value in properties.items() if value is not None}
         return cls.of_parts(parts, None if headers is None else encode_table(headers))
 
     @classmethod
     def of_parts(cls, parts: Mapping[str, bytes], table: bytes | None, unused: int = 0) -> ContentHeader:
-        """The header of properties as they are on the wire, and of the fields of the table of headers, if there is one.
+        """Build the header of properties as encoded for the wire, and of the encoded fields of a table of headers.
 
         ``unused`` are the two flags without a property.
         """
@@ -106,7 +106,7 @@ class ContentHeader:
         last = TOP
         for name, part in parts.items():
             bit = BITS[name]
-            if bit > last:
+            if bit > last:  # out of order: start again with the properties sorted
                 ordered = sorted(parts, key=BITS.__getitem__, reverse=True)
                 return cls.of_parts({one: parts[one] for one in ordered}, table, unused)
             last = bit
@@ -120,16 +120,16 @@ class ContentHeader:
         return cls((flags | HEADERS).to_bytes(2) + front + SIZE.pack(len(table)) + table + behind)
 
     def payload(self, body_size: int) -> bytes:
-        """The payload of the header frame."""
+        """Return the payload of the header frame."""
         return PREFIX.pack(CLASS, 0, body_size) + self.raw
 
     def fits(self, frame_max: int) -> bool:
-        """Whether it goes into a frame of so many bytes at most; a header cannot be split. 0 is no limit."""
+        """Return whether the header fits in a frame of ``frame_max`` bytes; it cannot be split. 0 means no limit."""
         return not frame_max or PREFIX.size + len(self.raw) + FRAME_BYTES <= frame_max
 
     @property
     def has_table(self) -> bool:
-        """Whether there is a table of headers, be it empty."""
+        """Whether there is a table of headers, possibly an empty one."""
         return bool(self._flags & HEADERS)
 
     @property
@@ -139,7 +139,7 @@ class ContentHeader:
 
     @property
     def table(self) -> tuple[int, int]:
-        """Where the fields of the table of headers begin and end in ``raw``; an empty place where there is none."""
+        """Start and end of the fields of the table of headers in ``raw``; equal where there is no table."""
         if self._table is None:
             raw, at = self.raw, 2
             try:
@@ -151,23 +151,23 @@ class ContentHeader:
                 else:
                     self._table = at + 4, at + 4 + _size(raw, at)[0]
             except (IndexError, struct.error):
-                raise _cut(raw) from None
+                raise _truncation(raw) from None
             if self._table[1] > len(raw):
-                raise _cut(raw)
+                raise _truncation(raw)
         return self._table
 
     def headers(self) -> Mapping[str, Any]:
-        """All headers, decoded."""
+        """Decode all headers."""
         start, end = self.table
         return decode_table(self.raw, start, end) if start < end else {}
 
     def parts(self) -> list[tuple[str, bytes]]:
-        """The other properties as bytes: text without its length, numbers big-endian. Raises MalformedHeader."""
+        """Return the other properties as bytes: text without its length, numbers big-endian. Raises MalformedHeader."""
         raw = self.raw
-        found = []
+        parts = []
         at = 2
         try:
-            for name, width in _present(self._flags):
+            for name, width in _list_present(self._flags):
                 if width:
                     first = at
                     at += width
@@ -177,32 +177,35 @@ class ContentHeader:
                 else:
                     first = at + 1
                     at = first + raw[at]
-                found.append((name, raw[first:at]))
+                parts.append((name, raw[first:at]))
         except IndexError:
-            raise _cut(raw) from None
+            raise _truncation(raw) from None
         if at != len(raw):
-            raise MalformedHeader("more bytes than properties", at) if at < len(raw) else _cut(raw)
-        return found
+            raise MalformedHeader("more bytes than properties", at) if at < len(raw) else _truncation(raw)
+        return parts
 
     def properties(self) -> dict[str, Any]:
-        """The other properties: strings as str, octets as int, the timestamp as Typed. Raises MalformedHeader."""
-        found: dict[str, Any] = {}
+        """Decode the other properties: strings as str, octets as int, the timestamp as Typed.
+
+        Raises MalformedHeader.
+        """
+        properties: dict[str, Any] = {}
         for name, raw in self.parts():
             width = WIDTHS[name]
             if width:
-                found[name] = raw[0] if width == 1 else Typed("timestamp", int.from_bytes(raw))
+                properties[name] = raw[0] if width == 1 else Typed("timestamp", int.from_bytes(raw))
             else:
                 try:
-                    found[name] = raw.decode()
+                    properties[name] = raw.decode()
                 except UnicodeDecodeError:
-                    found[name] = raw.decode("utf-8", "surrogateescape")
-        return found
+                    properties[name] = raw.decode("utf-8", "surrogateescape")
+        return properties
 
     def property(self, name: str) -> Any:
-        """One of the other properties, or None; the table of headers is stepped over."""
+        """Decode one of the other properties, without decoding the table of headers; return None if it is absent."""
         if not self._flags & BITS[name]:
             return None
-        start, end = self._place(name)
+        start, end = self._locate(name)
         width = WIDTHS[name]
         if not width:
             return self.raw[start + 1 : end].decode("utf-8", "surrogateescape")
@@ -210,18 +213,18 @@ class ContentHeader:
         return number if width == 1 else Typed("timestamp", number)
 
     def with_property(self, name: str, value: Any) -> ContentHeader:
-        """With one of the other properties set, or without it if the value is None. Raises as `of`."""
-        part = b"" if value is None else _part(name, value)
-        start, end = self._place(name)
+        """Return the header with one of the other properties set, removed if the value is None. Raises as `of`."""
+        part = b"" if value is None else _encode_property(name, value)
+        start, end = self._locate(name)
         flags = self._flags | BITS[name] if part else self._flags & ~BITS[name]
         return ContentHeader(flags.to_bytes(2) + self.raw[2:start] + part + self.raw[end:])
 
-    def _place(self, name: str) -> tuple[int, int]:
-        """Where a property is, or would be."""
+    def _locate(self, name: str) -> tuple[int, int]:
+        """Return start and end of a property in ``raw``; both are where it would be if it is absent."""
         raw, bit = self.raw, BITS[name]
         at = 2 if bit > HEADERS else self.table[1]
         try:
-            for other, width in _present(self._flags & (BEHIND if bit < HEADERS else IN_FRONT)):
+            for other, width in _list_present(self._flags & (BEHIND if bit < HEADERS else IN_FRONT)):
                 if BITS[other] <= bit:
                     break
                 at += width or 1 + raw[at]
@@ -229,15 +232,18 @@ class ContentHeader:
                 return at, at
             end = at + (WIDTHS[name] or 1 + raw[at])
         except IndexError:
-            raise _cut(raw) from None
+            raise _truncation(raw) from None
         if end > len(raw):
-            raise _cut(raw)
+            raise _truncation(raw)
         return at, end
 
     def find(self, name: str) -> tuple[int, int, int] | None:
-        """Where the first header of this name begins, its value begins, and it ends; None if there is none."""
-        wanted = _wanted(name)
-        if self.raw.find(wanted) < 0:  # which needs no look for the table
+        """Return the positions where the first header of this name begins, where its value begins, and where it ends.
+
+        None if there is no such header.
+        """
+        wanted = _encode_name(name)
+        if self.raw.find(wanted) < 0:  # absent for sure, without looking for the table
             return None
         start, end = self.table
         for field, value, behind in self._steps(start, end):
@@ -246,7 +252,7 @@ class ContentHeader:
         return None
 
     def _steps(self, at: int, end: int) -> list[tuple[int, int, int]]:
-        """Where fields begin, their values begin, and end."""
+        """Return for each field the positions where it begins, where its value begins, and where it ends."""
         raw = self.raw
         steps = []
         try:
@@ -266,31 +272,31 @@ class ContentHeader:
                 steps.append((at, value, behind))
                 at = behind
         except (IndexError, struct.error):
-            raise _cut(raw) from None
+            raise _truncation(raw) from None
         return steps
 
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """The name of each header and its value as bytes, tag first, undecoded."""
+        """Return name and value of each header as bytes; a value begins with its tag."""
         raw = self.raw
         return [(raw[field + 1 : value], raw[value:end]) for field, value, end in self._steps(*self.table)]
 
     def header(self, name: str, default: Any = None) -> Any:
-        """The first header of this name; no other is decoded."""
+        """Decode the first header of this name, and no other one."""
         found = self.find(name)
         return default if found is None else decode_value(self.raw, found[1])[0]
 
     def with_header(self, name: str, value: Any) -> ContentHeader:
-        """With a header set: in its place if it is there, else behind the others. Raises as `of`."""
+        """Return the header with a field set: replaced if it is there, else added behind the others. Raises as `of`."""
         found = self.find(name)
         start, end = (self.table[1],) * 2 if found is None else (found[0], found[2])
         try:
             field = short_string(name) + encode_value(value)
         except (TypeError, ValueError, struct.error) as error:
             raise ValueError(f"header {name!r}: {error}") from None
-        return self._spliced(start, end, field)
+        return self._splice(start, end, field)
 
     def with_table(self, fields: bytes) -> ContentHeader:
-        """With these headers, as `encode_table` writes them, in place of all it has."""
+        """Return the header with all its fields replaced by these, encoded as by `encode_table`."""
         raw = self.raw
         start, end = self.table
         front = start - 4 if self._flags & HEADERS else start
@@ -298,13 +304,14 @@ class ContentHeader:
         return ContentHeader(flags + raw[2:front] + SIZE.pack(len(fields)) + fields + raw[end:])
 
     def without_header(self, name: str) -> ContentHeader:
-        """Without the headers of this name; an empty table stays where there was one."""
+        """Return the header without all fields of this name; the table stays, empty if there was no other field."""
         content = self
         while (found := content.find(name)) is not None:
-            content = content._spliced(found[0], found[2], b"")
+            content = content._splice(found[0], found[2], b"")
         return content
 
-    def _spliced(self, start: int, end: int, field: bytes) -> ContentHeader:
+    def _splice(self, start: int, end: int, field: bytes) -> ContentHeader:
+        """Replace ``raw[start:end]``, which is in the table of headers, and correct the length of the table."""
         if not self._flags & HEADERS:
             return self.with_table(field)
         raw, (first, last) = self.raw, self.table
@@ -322,23 +329,23 @@ class ContentHeader:
 
 
 @lru_cache(1024)
-def _present(flags: int) -> tuple[tuple[str, int], ...]:
+def _list_present(flags: int) -> tuple[tuple[str, int], ...]:
+    """Return names and widths of the properties whose flags are set, in the order of the wire."""
     return tuple((name, width) for name, width in WIDTHS.items() if flags & BITS.get(name, HEADERS))
 
 
 @lru_cache(1024)
-def _wanted(name: str) -> bytes:
-    """A name as it is in a table; what is too long for one is in none."""
+def _encode_name(name: str) -> bytes:
+    """Encode a name as in a table; the result for one of more than 255 bytes occurs in no table."""
     text = name.encode("utf-8", "surrogateescape")
     return bytes((min(len(text), 255),)) + text
 
 
-def _cut(raw: bytes) -> MalformedHeader:
+def _truncation(raw: bytes) -> MalformedHeader:
     return MalformedHeader("it ends in the middle of a property", len(raw))
 
 
-def _part(name: str, value: Any) -> bytes:
-    """A property on the wire."""
+def _encode_property(name: str, value: Any) -> bytes:
     width = WIDTHS.get(name)
     if width is None or name == "headers":
         raise ValueError(f"AMQP has no property {name!r}")

@@ -25,9 +25,9 @@ T    timestamp       Typed              8, unsigned: seconds
 V    void            None               none
 ===  ==============  =================  =================================================================
 
-Invariant: what `decode_table` returns, `encode_table` turns into the bytes it came from. What plain values cannot say
-is kept beside: `Spelled` is a value in an unusual spelling, `Repeated` a table with a name in it twice. Names that are
-not UTF-8 have lone surrogates (PEP 383), as everywhere in this project.
+Invariant: `encode_table` turns a result of `decode_table` into the very bytes it came from. Two classes keep what plain
+values cannot express: `Spelled` is a value encoded in an unusual way, `Repeated` a table that has a name twice. Names
+that are not UTF-8 get lone surrogates (PEP 383), as everywhere in this project.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from exchange.errors import HashstarError
 from exchange.field_values import Typed, type_and_value
+from exchange.limits import NESTING
 
 __all__ = [
-    "DEPTH",
     "KINDS",
     "TAGS",
     "MalformedHeader",
@@ -57,8 +57,6 @@ __all__ = [
     "short_string",
 ]
 
-DEPTH: Final = 100
-"""Tables and arrays in one another, at most. RabbitMQ has no limit; Python's stack does."""
 
 TAGS: Final[Mapping[str, bytes]] = {
     "bool": b"t", "byte": b"b", "unsignedbyte": b"B", "short": b"s", "unsignedshort": b"u", "signedint": b"I",
@@ -72,7 +70,7 @@ KINDS: Final[Mapping[int, str]] = {tag[0]: kind for kind, tag in TAGS.items()} |
 
 
 class MalformedHeader(HashstarError):
-    """Bytes that are no content header or table; ``position`` is the byte at which that shows, from the first on."""
+    """Bytes that are no content header or table; ``position`` is the index of the byte where that is noticed."""
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"malformed AMQP header at byte {position}: {reason}")
@@ -82,7 +80,7 @@ class MalformedHeader(HashstarError):
 
 @dataclass(frozen=True, slots=True)
 class Spelled(Typed):
-    """A value whose bytes, tag first, are not those that its type and value would be written as."""
+    """A value that came in other bytes than `encode_value` writes; ``raw`` are those bytes, tag first."""
 
     raw: bytes = b""
 
@@ -90,7 +88,7 @@ class Spelled(Typed):
 class Repeated(Mapping[str, Any]):
     """A table in which a name occurs more than once: a mapping of each name to the first of its values.
 
-    RabbitMQ 4 keeps the first too when it drops the others, which it does in headers, not in tables in them.
+    RabbitMQ 4 keeps the first value, too, where it drops the others: in headers, but not in tables nested in them.
     """
 
     __slots__ = ("_first", "pairs")
@@ -128,12 +126,12 @@ _new: Final = object.__new__
 _set_type, _set_value = (getattr(Typed, name).__set__ for name in ("type", "value"))
 
 
-def _typed(kind: str, value: Any) -> Typed:
-    # What a field of that width holds fits its type, so that the checks of the constructor are spared.
-    made = _new(Typed)
-    _set_type(made, kind)
-    _set_value(made, value)
-    return made
+def _make_typed(kind: str, value: Any) -> Typed:
+    # A number read from a field of the type's width fits the type, so the checks of the constructor are skipped.
+    typed = _new(Typed)
+    _set_type(typed, kind)
+    _set_value(typed, value)
+    return typed
 
 
 TYPED: Final[Mapping[int, tuple[str, int, Callable[[bytes, int], tuple[Any, ...]]]]] = {
@@ -143,25 +141,25 @@ TYPED: Final[Mapping[int, tuple[str, int, Callable[[bytes, int], tuple[Any, ...]
         ("u", "unsignedshort", ">H"), ("b", "byte", ">b"), ("B", "unsignedbyte", ">B"),
     )
 }  # fmt: skip
-"""Tag -> the type, the bytes with the tag, and what reads the value."""
+"""Tag -> type, length of tag and value in bytes, function that unpacks the value."""
 
 
 def decode_table(data: bytes, start: int = 0, end: int | None = None) -> Mapping[str, Any]:
-    """The table whose fields are ``data[start:end]``, without the four bytes that tell its length.
+    """Decode the table whose fields are ``data[start:end]``, after the four bytes with its length.
 
-    A dict, or a `Repeated` where it must be. Raises MalformedHeader.
+    Returns a dict, or a `Repeated` if a name occurs twice. Raises MalformedHeader.
     """
     end = len(data) if end is None else end
     try:
-        return _table(data, start, end, DEPTH)
+        return _read_table(data, start, end, NESTING)
     except (IndexError, struct.error):
         raise MalformedHeader("it ends in the middle of a field", len(data)) from None
 
 
 def decode_value(data: bytes, start: int = 0) -> tuple[Any, int]:
-    """The value whose tag is at ``start``, and where it ends. Raises MalformedHeader."""
+    """Decode the value whose tag is at ``start``; return it and the position of its end. Raises MalformedHeader."""
     try:
-        value, behind = _value(data, start, len(data), DEPTH)
+        value, behind = _read_value(data, start, len(data), NESTING)
     except (IndexError, struct.error):
         raise MalformedHeader("it ends in the middle of a field", len(data)) from None
     if behind > len(data):
@@ -169,9 +167,9 @@ def decode_value(data: bytes, start: int = 0) -> tuple[Any, int]:
     return value, behind
 
 
-def _table(data: bytes, at: int, end: int, depth: int) -> Mapping[str, Any]:
-    # Values may reach behind ``end`` only so far that ``at`` shows it: one comparison serves all bounds.
-    found: dict[str, Any] = {}
+def _read_table(data: bytes, at: int, end: int, depth: int) -> Mapping[str, Any]:
+    # A name or value that reaches beyond ``end`` leaves ``at`` beyond it, too: one comparison checks all bounds.
+    fields: dict[str, Any] = {}
     while at < end:
         first = at + 1
         tag_at = first + data[at]
@@ -186,45 +184,41 @@ def _table(data: bytes, at: int, end: int, depth: int) -> Mapping[str, Any]:
             try:
                 value = raw.decode()
             except UnicodeDecodeError:
-                value = _typed("longstr", raw)
+                value = _make_typed("longstr", raw)
         else:
-            value, at = _value(data, tag_at, end, depth)
+            value, at = _read_value(data, tag_at, end, depth)
         if at > end:
             raise _overrun(data, tag_at, end)
-        if name in found:
-            return _repeated(found, name, value, _pairs(data, at, end, depth))
-        found[name] = value
-    return found
+        if name in fields:
+            return Repeated((*fields.items(), (name, value), *_read_pairs(data, at, end, depth)))
+        fields[name] = value
+    return fields
 
 
-def _pairs(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[str, Any]]:
-    """The fields one by one, for tables that are no dict."""
+def _read_pairs(data: bytes, at: int, end: int, depth: int) -> Iterator[tuple[str, Any]]:
+    """Decode the fields one by one, for a table with repeated names."""
     while at < end:
         tag_at = at + 1 + data[at]
         name = data[at + 1 : tag_at].decode("utf-8", "surrogateescape")
-        value, at = _value(data, tag_at, end, depth)
+        value, at = _read_value(data, tag_at, end, depth)
         if at > end:
             raise _overrun(data, tag_at, end)
         yield name, value
 
 
-def _repeated(found: dict[str, Any], name: str, value: Any, others: Iterator[tuple[str, Any]]) -> Repeated:
-    return Repeated((*found.items(), (name, value), *others))
-
-
-def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
+def _read_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
     tag = data[at]
     row = TYPED.get(tag)
     if row is not None:
         kind, width, read = row
-        return _typed(kind, read(data, at + 1)[0]), at + width
+        return _make_typed(kind, read(data, at + 1)[0]), at + width
     if tag == 83:  # S
         behind = at + 5 + _size(data, at + 1)[0]
         raw = data[at + 5 : behind]
         try:
             return raw.decode(), behind
         except UnicodeDecodeError:
-            return _typed("longstr", raw), behind
+            return _make_typed("longstr", raw), behind
     if tag == 108:  # l
         return _long(data, at + 1)[0], at + 9
     if tag == 116:  # t
@@ -237,24 +231,24 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
     if tag == 120:  # x
         behind = at + 5 + _size(data, at + 1)[0]
         return data[at + 5 : behind], behind
-    return _rare_value(data, at, end, depth)
+    return _read_rare_value(data, at, end, depth)
 
 
-def _rare_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
+def _read_rare_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
     tag = data[at]
     if tag in {65, 70}:  # A, F
         behind = at + 5 + _size(data, at + 1)[0]
         if behind > end:
             raise _overrun(data, at, end)
         if not depth:
-            raise MalformedHeader(f"more than {DEPTH} tables and arrays in one another", at)
-        read = _array if tag == 65 else _table
+            raise MalformedHeader(f"more than {NESTING} tables and arrays in one another", at)
+        read = _read_array if tag == 65 else _read_table
         return read(data, at + 5, behind, depth - 1), behind
     if tag == 102:  # f
         value = _float(data, at + 1)[0]
-        if value != value:  # noqa: PLR0124  only a NaN is; as a double it would lose its bits
+        if value != value:  # noqa: PLR0124  a NaN, whose bits would be lost in a double
             return Spelled("float", value, data[at : at + 5]), at + 5
-        return _typed("float", value), at + 5
+        return _make_typed("float", value), at + 5
     if tag == 68:  # D
         scale, digits = _decimal(data, at + 1)
         return Decimal((0, tuple(map(int, str(digits))), -scale)), at + 6
@@ -263,10 +257,10 @@ def _rare_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
     raise MalformedHeader(f"there is no field type {bytes([tag])!r}", at)
 
 
-def _array(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+def _read_array(data: bytes, at: int, end: int, depth: int) -> list[Any]:
     items = []
     while at < end:
-        value, behind = _value(data, at, end, depth)
+        value, behind = _read_value(data, at, end, depth)
         if behind > end:
             raise _overrun(data, at, end)
         items.append(value)
@@ -275,7 +269,7 @@ def _array(data: bytes, at: int, end: int, depth: int) -> list[Any]:
 
 
 def _overrun(data: bytes, at: int, end: int) -> MalformedHeader:
-    # Seen from the tag, which itself may lie behind the end of a table.
+    # ``at`` is the position of the tag, which itself may lie beyond the end of the table.
     if at >= end:
         return MalformedHeader(f"the name of a field reaches behind byte {end}, where its table ends", at)
     kind = KINDS.get(data[at])
@@ -283,13 +277,13 @@ def _overrun(data: bytes, at: int, end: int) -> MalformedHeader:
 
 
 def encode_table(table: Mapping[str, Any]) -> bytes:
-    """The fields of a table, without the four bytes that tell their length: what `decode_table` reads.
+    """Encode the fields of a table, without the four bytes with their length: what `decode_table` reads.
 
-    Raises ValueError or TypeError, which name the field, for what AMQP cannot hold.
+    Raises ValueError or TypeError naming the field that AMQP cannot hold.
     """
     pieces: list[bytes] = []
     for name, value in table.pairs if type(table) is Repeated else table.items():
-        pieces.append(_label(name))
+        pieces.append(_encode_name(name))
         kind = type(value)
         try:
             if kind is str:
@@ -303,33 +297,32 @@ def encode_table(table: Mapping[str, Any]) -> bytes:
 
 
 def encode_value(value: Any) -> bytes:
-    """A field value, its tag first. Raises ValueError, TypeError or struct.error for what AMQP cannot hold."""
+    """Encode a field value, tag first. Raises ValueError, TypeError or struct.error for what AMQP cannot hold."""
     write = WRITERS.get(type(value))
     if write is not None:
         return write(value)
     if isinstance(value, Mapping):
-        return _sized(b"F", encode_table(value))
-    if isinstance(value, datetime):  # its type is `datetime`, a subclass' as well
-        return b"T" + struct.pack(">Q", type_and_value(value)[1])
-    return _canonical(*type_and_value(value))
+        return _add_size(b"F", encode_table(value))
+
+    return _encode_canonical(*type_and_value(value))
 
 
 def short_string(text: str) -> bytes:
-    """A name: its length in one byte, then its bytes. Raises ValueError when there are more than 255."""
+    """Encode a name: its length in one byte, then its bytes. Raises ValueError if there are more than 255."""
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
         raise ValueError(f"{text[:40]!r}... has {len(raw)} bytes; AMQP allows 255 for names, keys and properties")
     return bytes((len(raw),)) + raw
 
 
-_label: Final = lru_cache(4096)(short_string)  # names recur
+_encode_name: Final = lru_cache(4096)(short_string)  # names recur
 
 
-def _sized(tag: bytes, raw: bytes) -> bytes:
+def _add_size(tag: bytes, raw: bytes) -> bytes:
     return tag + SIZE.pack(len(raw)) + raw
 
 
-def _str(text: str) -> bytes:
+def _encode_str(text: str) -> bytes:
     try:
         raw = text.encode()
     except UnicodeEncodeError:
@@ -346,23 +339,23 @@ PACK: Final = {
 }  # fmt: skip
 
 
-def _int(value: int) -> bytes:
+def _encode_int(value: int) -> bytes:
     try:
         return PACK["long"](b"l", value)
     except struct.error:
         raise ValueError(f"{value} does not fit in a long: 64 bits, signed") from None
 
 
-def _of_typed(value: Typed) -> bytes:
+def _encode_typed(value: Typed) -> bytes:
     kind = value.type
     pack = PACK.get(kind)
     if pack is not None and not isinstance(value.value, Typed):
         return pack(TAGS[kind], value.value)
-    return _canonical(*type_and_value(value)) if kind not in {"array", "table"} else encode_value(value.value)
+    return _encode_canonical(*type_and_value(value)) if kind not in {"array", "table"} else encode_value(value.value)
 
 
-def _canonical(kind: str, value: Any) -> bytes:
-    """From RabbitMQ's type and value, as `type_and_value` tells them."""
+def _encode_canonical(kind: str, value: Any) -> bytes:
+    """Encode a value given as `type_and_value` returns it."""
     tag = TAGS[kind]
     if kind == "void":
         return tag
@@ -371,23 +364,23 @@ def _canonical(kind: str, value: Any) -> bytes:
     if kind in PACK:
         return PACK[kind](tag, value)
     if kind == "array":
-        value = b"".join([_canonical(*item) for item in value])
+        value = b"".join([_encode_canonical(*item) for item in value])
     elif kind == "table":
-        value = b"".join([short_string(name) + _canonical(inner, item) for name, inner, item in value])
-    return _sized(tag, bytes(value))
+        value = b"".join([short_string(name) + _encode_canonical(inner, item) for name, inner, item in value])
+    return _add_size(tag, bytes(value))
 
 
 WRITERS: Final[Mapping[type, Callable[[Any], bytes]]] = {
-    str: _str,
-    int: _int,
+    str: _encode_str,
+    int: _encode_int,
     bool: lambda value: b"t\x01" if value else b"t\x00",
     type(None): lambda value: b"V",
     float: lambda value: PACK["double"](b"d", value),
-    bytes: lambda value: _sized(b"x", value),
-    Typed: _of_typed,
+    bytes: lambda value: _add_size(b"x", value),
+    Typed: _encode_typed,
     Spelled: lambda value: value.raw,
-    dict: lambda value: _sized(b"F", encode_table(value)),
-    list: lambda value: _sized(b"A", b"".join([encode_value(item) for item in value])),
-    tuple: lambda value: _sized(b"A", b"".join([encode_value(item) for item in value])),
+    dict: lambda value: _add_size(b"F", encode_table(value)),
+    list: lambda value: _add_size(b"A", b"".join([encode_value(item) for item in value])),
+    tuple: lambda value: _add_size(b"A", b"".join([encode_value(item) for item in value])),
 }
-"""Python's type -> what writes its values, for those that say their AMQP type themselves."""
+"""Python type -> function that encodes its values, for the types that determine the AMQP type."""

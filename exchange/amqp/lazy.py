@@ -1,7 +1,7 @@
-"""Messages that keep their content header as bytes until somebody looks at it.
+"""Messages that keep their content header as bytes until a header or property is read.
 
-A message made by `message_of` has `Headers` and `Properties` that decode themselves on first use; `content_of` gives
-such a message's bytes back untouched. Routing by key decodes nothing.
+A message of `message_of` has `Headers` and `Properties` that are decoded on first use; `content_of` returns the bytes
+of such a message untouched. Routing by key decodes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Headers", "Properties", "content_of", "message_of"]
 
 
 class _Decoding(Mapping[str, Any]):
-    """A part of a content header, decoded on first use."""
+    """A mapping in a content header, decoded on first use."""
 
     __slots__ = ("_decoded", "content")
 
@@ -27,7 +27,7 @@ class _Decoding(Mapping[str, Any]):
 
     @property
     def decoded(self) -> Mapping[str, Any]:
-        """All of it; headers are a dict or a `Repeated`. Raises MalformedHeader."""
+        """The decoded mapping; headers are a dict or a `Repeated`. Raises MalformedHeader."""
         if self._decoded is None:
             self._decoded = self._decode()
         return self._decoded
@@ -54,7 +54,7 @@ class _Decoding(Mapping[str, Any]):
 
 
 class Headers(_Decoding):
-    """The headers of a content header, decoded on first use; whether a name is there is known before."""
+    """The headers of a content header, decoded on first use; ``name in headers`` decodes nothing."""
 
     __slots__ = ()
 
@@ -91,12 +91,12 @@ def message_of(exchange: str, routing_key: str, content: ContentHeader, body: by
 
 
 def content_of(message: Message) -> ContentHeader:
-    """The content header of a message: the very bytes if it came from `message_of`, else written as `of` does.
+    """Return the content header of a message: the very bytes if it came from `message_of`, else as `of` encodes it.
 
-    Of a message of plain mappings, no headers are no table. Raises as `ContentHeader.of`.
+    A message with an empty plain mapping of headers gets no table. Raises as `ContentHeader.of`.
     """
     headers, properties = message.headers, message.properties
-    content = getattr(headers, "content", None)  # which takes a fifth of asking what they are
+    content = getattr(headers, "content", None)  # takes a fifth of the time of isinstance
     if getattr(properties, "content", None) is content and isinstance(content, ContentHeader):
         return content
     if isinstance(headers, Headers):

@@ -238,7 +238,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "a property that reaches behind the end is cut",
-            "        if end > len(raw):\n            raise _cut(raw)\n        return at, end",
+            "        if end > len(raw):\n            raise _truncation(raw)\n        return at, end",
             "        return at, end",
         ),
     ),

@@ -25,9 +25,10 @@ from exchange.amqp import (
     message_of,
 )
 from exchange.amqp.content import PROPERTIES
-from exchange.amqp.fields import DEPTH, TAGS, decode_value, encode_value, short_string
+from exchange.amqp.fields import TAGS, decode_value, encode_value, short_string
 from exchange.entities.entities import Binding, Destination, Exchange, Queue
 from exchange.field_values import RANGES, TYPES, Typed, type_and_value
+from exchange.limits import NESTING
 from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
@@ -269,9 +270,9 @@ def test_nesting_has_an_end() -> None:
             wire = b"A" + struct.pack(">I", len(wire)) + wire
         return b"\x01a" + wire
 
-    assert encode_table(decode_table(nested(DEPTH))) == nested(DEPTH)
-    assert type_and_value(decode_table(nested(DEPTH)))[0] == "table"
-    for levels in (DEPTH + 1, 20_000):
+    assert encode_table(decode_table(nested(NESTING))) == nested(NESTING)
+    assert type_and_value(decode_table(nested(NESTING)))[0] == "table"
+    for levels in (NESTING + 1, 20_000):
         with pytest.raises(MalformedHeader, match="more than 100 tables and arrays in one another"):
             decode_table(nested(levels))
     content = ContentHeader.of().with_table(nested(20_000))
