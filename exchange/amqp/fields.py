@@ -35,7 +35,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """RocketMQ's selectors: which messages a consumer gets, by their tags or by a SQL92 filter on their properties.
 
-Pure, and for whatever has properties: `properties_of` gives those of an AMQP message.
+They take any mapping of properties; `properties_of` returns those of an AMQP message.
 
 >>> Selector.parse("region = 'eu' AND price > 10")({"region": "eu", "price": "12"})
 True

@@ -1,17 +1,17 @@
-"""What is wrong where a SQL92 filter cannot be read on, in the words of whoever wrote it for another SQL."""
+"""Explain what is wrong at the position where parsing a SQL92 filter stops, for authors who know another SQL."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-__all__ = ["advice", "word_at"]
+__all__ = ["find_advice", "find_word"]
 
 NAMES: Final = "a name has letters, digits, _ and $, and nothing else"
 
 ADVICE: Final = tuple([
-    (re.compile(begins, re.IGNORECASE | re.ASCII), told)
-    for begins, told in (
+    (re.compile(pattern, re.IGNORECASE | re.ASCII), text)
+    for pattern, text in (
         (r"\Z", "more is expected here"),
         (r"!=", "not equal is written <>"),
         (r"(?<==)=", "equal is written ="),
@@ -33,18 +33,20 @@ ADVICE: Final = tuple([
         (r"(?<=NOT )(?!IN\b|BETWEEN\b)", "NOT behind a value goes with IN, BETWEEN, CONTAINS, STARTSWITH, ENDSWITH"),
     )
 ])  # fmt: skip
-"""What the text looks like from the place on -> what to say; the first that fits."""
+"""Pattern that the rest of the filter matches -> advice; the first match counts."""
+
+WORD: Final = re.compile(r"[A-Za-z0-9_$]+|<>|[<>=!]=|&&|\|\|")
 
 
-def advice(text: str, at: int) -> str:
-    """What is wrong at this place."""
-    for begins, told in ADVICE:
-        if begins.match(text, at):
-            return told
+def find_advice(text: str, at: int) -> str:
+    """Return what is wrong at this position."""
+    for pattern, advice in ADVICE:
+        if pattern.match(text, at):
+            return advice
     return "this is not expected here"
 
 
-def word_at(text: str, at: int) -> tuple[int, int]:
-    """The word that begins at this place, or the character."""
-    found = re.compile(r"[A-Za-z0-9_$]+|<>|[<>=!]=|&&|\|\|").match(text, at)
-    return found.span() if found else (at, at + 1)
+def find_word(text: str, at: int) -> tuple[int, int]:
+    """Return the span of the word or operator that begins at this position, else of the one character."""
+    word = WORD.match(text, at)
+    return word.span() if word else (at, at + 1)

@@ -1,12 +1,12 @@
-"""The fast test of an expression: a Python function that is written for it.
+"""Compile an expression to a fast test: a Python function generated for it.
 
-What filters are made of (a property against a text, a number or a truth value) becomes Python's own comparison of what
-`dict.get` gives; the rest calls the definition in `exchange.selector.meaning`, which a property test holds this equal
-to. There are two tests. The *exact* one gives true, false or None for unknown, and raises where the definition fails.
-The *wanted* one tells whether it is true, most of which needs no third value.
+A comparison of a property with a text, a number or a truth value, of which most filters consist, becomes a Python
+comparison with the result of `dict.get`. All else calls the definition in `exchange.selector.meaning`. A property test
+proves both equal. There are two tests. The *exact* one returns true, false or None for unknown, and raises where the
+definition fails. The *wanted* one returns only whether the expression is true, which seldom needs the third value.
 
-Texts and numbers of the expression are written as Python's literals of them (``repr``), names of properties as texts:
-nothing of what a user wrote is ever read as code.
+The code contains texts, numbers and names of properties of the expression as Python literals (``repr``) only: nothing
+that a user wrote is ever run as code.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from exchange.selector.expression import (
     walk,
 )
 from exchange.selector.meaning import SelectorFailure, evaluate
-from exchange.selector.numbers import NotANumber, compare_doubles, double_of, integer_of, long_of
+from exchange.selector.numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
 
-__all__ = ["Test", "Tests", "compiled"]
+__all__ = ["Test", "Tests", "compile_expression"]
 
 Test = Callable[[Mapping[str, str]], bool | None]
-"""Properties -> true, false, or None for unknown. Raises NotANumber, SelectorFailure."""
+"""Properties of a message -> true, false, or None for unknown. Raises NotANumber, SelectorFailure."""
 
 
 class Tests(NamedTuple):
-    """The two functions of an expression."""
+    """The two tests of an expression."""
 
     exact: Test
     wanted: Callable[[Mapping[str, str]], bool]
-    """Whether the exact test is true; what is unknown or fails is not."""
+    """Whether the exact test returns true; false if it returns None or fails."""
 
 
-def compiled(expression: Expression) -> Tests:
-    """The tests of an expression that has a truth value."""
+def compile_expression(expression: Expression) -> Tests:
+    """Compile an expression that has a truth value."""
     return Tests(
-        _function(expression, _Writer.exact, "return {}"),
-        _function(expression, _Writer.wanted, "try: return True if {} else False", "except FAILURES: return False"),
+        _compile(expression, _Writer.exact, "return {}"),
+        _compile(expression, _Writer.wanted, "try: return True if {} else False", "except FAILURES: return False"),
     )
 
 
 FAILURES: Final = (NotANumber, SelectorFailure)
 
 
-def _function(expression: Expression, way: Callable[[_Writer, Expression, int], str], *end: str) -> Any:
+def _compile(expression: Expression, write: Callable[[_Writer, Expression, int], str], *end: str) -> Any:
     writer = _Writer(expression)
-    body = way(writer, expression, 0)
+    body = write(writer, expression, 0)
     reads = [f"{variable} = get({name!r})" for name, variable in writer.read_once.items()]
     lines = ["def test(properties):", "get = properties.get", *reads, end[0].format(body), *end[1:]]
     scope = writer.scope | {"FAILURES": FAILURES}
@@ -68,65 +68,68 @@ def _function(expression: Expression, way: Callable[[_Writer, Expression, int], 
     return scope["test"]
 
 
-MOST_NESTED: Final = 25
-"""Levels of one function: Python takes 200 parentheses one in the other."""
+MAX_LEVELS: Final = 25
+"""Maximum number of levels in one function: Python allows 200 nested parentheses, and a level has several."""
 
 MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Operator -> the operator for exchanged sides."""
 PYTHON: Final = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-WHOLE: Final = {"Integer": ("integer_of", 10), "Long": ("long_of", 19)}
-"""Java's type -> what converts a text, and the number of digits below which ``int`` does."""
+"""Operator -> the operator in Python."""
+WHOLE: Final = {"Integer": ("parse_integer", 10), "Long": ("parse_long", 19)}
+"""Java type -> name of the function that parses a text, number of digits below which ``int`` does the same."""
 
 
 class _Writer:
-    """Writes the expressions of Python; each method gives one in parentheses."""
+    """A writer of Python code; each method returns one expression in parentheses."""
 
     def __init__(self, expression: Expression) -> None:
         self.scope: dict[str, Any] = {
-            "compare_doubles": compare_doubles, "double_of": double_of, "integer_of": integer_of, "long_of": long_of,
+            "compare_doubles": compare_doubles, "parse_double": parse_double, "parse_integer": parse_integer,
+            "parse_long": parse_long,
         }  # fmt: skip
         self._numbers = count()
         names = [each.name for each in walk(expression) if isinstance(each, Property)]
         several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        self.read_once = {name: self._new("v") for name in several}
-        """Properties that are asked for more than once -> their variables."""
+        self.read_once = {name: self._make_name("v") for name in several}
+        """Property that is read more than once -> its variable."""
 
-    def _new(self, letter: str) -> str:
+    def _make_name(self, letter: str) -> str:
         return f"{letter}{next(self._numbers)}"
 
-    def _given(self, value: Any) -> str:
-        name = self._new("given")
+    def _pass_in(self, value: Any) -> str:
+        """Make a value known to the function and return its name there."""
+        name = self._make_name("given")
         self.scope[name] = value
         return name
 
     def _read(self, name: str) -> tuple[str, str]:
-        """How a property is read for the first time, and then."""
+        """Return the code that reads a property the first time, and the code for later times."""
         variable = self.read_once.get(name)
         if variable is not None:
             return variable, variable
-        variable = self._new("v")
+        variable = self._make_name("v")
         return f"({variable} := get({name!r}))", variable
 
-    # The ways to be true.
-
     def exact(self, expression: Expression, level: int) -> str:
-        """True, False or None, as the definition has it."""
-        if level > MOST_NESTED:
-            return f"{self._given(compiled(expression).exact)}(properties)"
+        """Write what is True, False or None as the definition is, and fails where that fails."""
+        if level > MAX_LEVELS:
+            return f"{self._pass_in(compile_expression(expression).exact)}(properties)"
         match expression:
             case Not(operand):
                 if _is_certain(operand):
                     return f"(not {self.exact(operand, level + 1)})"
-                value = self._new("t")
+                value = self._make_name("t")
                 return f"(None if ({value} := {self.exact(operand, level + 1)}) is None else not {value})"
             case And(parts):
-                return self._joined(parts, level, ends="False", otherwise="True")
+                return self._join(parts, level, ends="False", otherwise="True")
             case Or(parts):
-                return self._joined(parts, level, ends="True", otherwise="False")
+                return self._join(parts, level, ends="True", otherwise="False")
             case _:
                 return self._leaf(expression, is_exact=True)
 
-    def _joined(self, parts: tuple[Expression, ...], level: int, ends: str, otherwise: str) -> str:
-        values = [self._new("t") for _ in parts]
+    def _join(self, parts: tuple[Expression, ...], level: int, ends: str, otherwise: str) -> str:
+        """Write an AND or OR: evaluation stops at the first part that is ``ends``."""
+        values = [self._make_name("t") for _ in parts]
         each = [f"({value} := {self.exact(part, level + 1)})" for value, part in zip(values, parts, strict=True)]
         ended = " or ".join([f"{part} is {ends}" for part in each])
         unknown = " or ".join(
@@ -136,27 +139,27 @@ class _Writer:
         return f"({ends} if {ended} else None if {unknown} else {otherwise})"
 
     def wanted(self, expression: Expression, level: int) -> str:
-        """True where the definition is true; where that fails it may fail, or not be true."""
+        """Write what is true where the definition is, and fails or is not true where the definition fails."""
         match expression:
-            case And(parts) if level <= MOST_NESTED:
+            case And(parts) if level <= MAX_LEVELS:
                 return f"({' and '.join([self.wanted(part, level + 1) for part in parts])})"
-            case Or(parts) if level <= MOST_NESTED:
+            case Or(parts) if level <= MAX_LEVELS:
                 before = [self._true(part, level + 1) for part in parts[:-1]]
                 return f"({' or '.join([*before, self.wanted(parts[-1], level + 1)])})"
             case _:
                 return self._true(expression, level)
 
     def _true(self, expression: Expression, level: int) -> str:
-        """True where the definition is true, and failing where that fails."""
+        """Write what is true where the definition is, and fails where that fails."""
         match expression:
-            case _ if level > MOST_NESTED:
+            case _ if level > MAX_LEVELS:
                 return self.exact(expression, level)
             case Not(operand) if not _is_certain(operand):
                 return f"({self.exact(operand, level + 1)} is False)"
             case And(parts):
                 *first, last = parts
-                values = [None if _is_certain(part) else self._new("t") for part in first]
-                # Behind what is unknown the next part is evaluated, and can fail; behind what is false it is not.
+                values = [None if _is_certain(part) else self._make_name("t") for part in first]
+                # After a part that is unknown the next part is evaluated, and can fail; after a false one it is not.
                 before = [
                     self._true(part, level + 1) if value is None
                     else f"({value} := {self.exact(part, level + 1)}) is not False"
@@ -171,9 +174,8 @@ class _Writer:
             case _:
                 return self._leaf(expression, is_exact=False)
 
-    # What has no parts that are conditions.
-
     def _leaf(self, expression: Expression, *, is_exact: bool) -> str:
+        """Write a condition that has no conditions as parts."""
         match expression:
             case Constant(value):
                 return repr(value)
@@ -184,18 +186,18 @@ class _Writer:
             case TextTest(Property(name)):
                 return self._text_test(name, expression)
             case In(Property(name), values, negated):
-                written, within = ", ".join(map(repr, sorted(values))), "not in" if negated else "in"
-                return self._if_there(name, lambda text: f"{text} {within} {{{written}}}", is_exact=is_exact)
+                literals, operator = ", ".join(map(repr, sorted(values))), "not in" if negated else "in"
+                return self._if_present(name, lambda text: f"{text} {operator} {{{literals}}}", is_exact=is_exact)
             case Comparison():
                 return self._comparison(expression, is_exact=is_exact)
             case _:
-                return self._defined(expression)
+                return self._call_definition(expression)
 
-    def _defined(self, expression: Expression) -> str:
-        return f"{self._given(lambda properties: evaluate(expression, properties).value)}(properties)"
+    def _call_definition(self, expression: Expression) -> str:
+        return f"{self._pass_in(lambda properties: evaluate(expression, properties).value)}(properties)"
 
-    def _if_there(self, name: str, test: Callable[[str], str], *, is_exact: bool, missing: bool | None = None) -> str:
-        """A test of a property's text, and what there is without the property."""
+    def _if_present(self, name: str, test: Callable[[str], str], *, is_exact: bool, missing: bool | None = None) -> str:
+        """Write a test of a property's text; ``missing`` is the result if the message has no such property."""
         first, then = self._read(name)
         return (
             f"({missing} if {first} is None else {test(then)})"
@@ -212,31 +214,32 @@ class _Writer:
             "STARTSWITH": lambda text: f"{negation}{text}.startswith({search})",
             "ENDSWITH": lambda text: f"{negation}{text}.endswith({search})",
         }[test.operator]
-        return self._if_there(name, holds, is_exact=False)
+        return self._if_present(name, holds, is_exact=False)
 
     def _comparison(self, comparison: Comparison, *, is_exact: bool) -> str:
-        match _folded(comparison.left), comparison.operator, _folded(comparison.right):
+        match _fold_negative(comparison.left), comparison.operator, _fold_negative(comparison.right):
             case Property(name), order, Constant() as constant:
-                return self._if_there(name, _against(constant, order), is_exact=is_exact)
+                return self._if_present(name, _compare_with(constant, order), is_exact=is_exact)
             case Constant(_, java_type) as constant, order, Property(name) if java_type != "Boolean":
-                # Of an equality, what is not there is false on the right and unknown on the left.
+                # With a missing property, an equality is false if that is the right side, unknown if it is the left.
                 missing = False if order == "=" else None
-                return self._if_there(name, _against(constant, MIRRORED[order]), is_exact=is_exact, missing=missing)
+                test = _compare_with(constant, MIRRORED[order])
+                return self._if_present(name, test, is_exact=is_exact, missing=missing)
             case Property(left), order, Property(right) if order != "=":
                 return self._two_properties(left, order, right, is_exact=is_exact)
             case _:
-                return self._defined(comparison)
+                return self._call_definition(comparison)
 
     def _two_properties(self, left: str, order: str, right: str, *, is_exact: bool) -> str:
         (first, one), (second, other) = self._read(left), self._read(right)
-        compare = f"compare_doubles(double_of({one}), double_of({other})) {PYTHON[order]} 0"
+        compare = f"compare_doubles(parse_double({one}), parse_double({other})) {PYTHON[order]} 0"
         if is_exact:
             return f"(None if {first} is None or {second} is None else {compare})"
         return f"({first} is not None and {second} is not None and {compare})"
 
 
-def _against(constant: Constant, order: str) -> Callable[[str], str]:
-    """The test of a text against a constant."""
+def _compare_with(constant: Constant, order: str) -> Callable[[str], str]:
+    """Return what writes the comparison of a text with a constant."""
     literal, symbol = repr(constant.value), PYTHON[order]
     match constant.type:
         case "String":
@@ -244,19 +247,19 @@ def _against(constant: Constant, order: str) -> Callable[[str], str]:
         case "Boolean":
             return lambda text: f"({text}.lower() == 'true') is {literal}"
         case "Double":
-            # NaN is above all numbers in Java, and neither above nor below in Python.
+            # NaN is above all numbers in Java; in Python it is neither above nor below any.
             also = " or number != number" if order in (">", ">=") else ""
-            return lambda text: f"((number := double_of({text})) {symbol} {literal}{also})"
+            return lambda text: f"((number := parse_double({text})) {symbol} {literal}{also})"
         case _:
             convert, digits = WHOLE[constant.type]
-            usual = "len({0}) < {1} and {0}.isascii() and {0}.isdigit()"
+            is_simple = "len({0}) < {1} and {0}.isascii() and {0}.isdigit()"
             return lambda text: (
-                f"(int({text}) if {usual.format(text, digits)} else {convert}({text})) {symbol} {literal}"
+                f"(int({text}) if {is_simple.format(text, digits)} else {convert}({text})) {symbol} {literal}"
             )
 
 
-def _folded(side: Expression) -> Expression:
-    """``-5`` as the constant that it is."""
+def _fold_negative(side: Expression) -> Expression:
+    """Return the constant that a negated number such as ``-5`` is; all else unchanged."""
     match side:
         case Negative(Constant(value, ("Integer" | "Long" | "Double") as java_type)):
             return Constant(-cast("float", value), java_type)
@@ -265,7 +268,7 @@ def _folded(side: Expression) -> Expression:
 
 
 def _is_certain(expression: Expression) -> bool:
-    """Whether it is never unknown."""
+    """Return whether the expression is never unknown."""
     match expression:
         case IsNull() | TextTest() | Constant(_, "Boolean"):
             return True

@@ -1,7 +1,7 @@
-"""What a SQL92 filter says, as values: RocketMQ's expressions, with the place of each in its text.
+"""The expressions of a SQL92 filter, as values: those of RocketMQ, each with its position in the text.
 
-``a <> b`` is `Not` of an equality, ``a BETWEEN 1 AND 5`` an `And` of two comparisons, ``a IS NOT NULL`` a `Not`: as in
-the broker, so that what is unknown is so here and there. Equal expressions mean the same wherever they are written.
+``a <> b`` is `Not` of an equality, ``a BETWEEN 1 AND 5`` an `And` of two comparisons, ``a IS NOT NULL`` a `Not`, as in
+the broker: so the same is unknown here and there. Positions do not count when expressions are compared.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Span = tuple[int, int]
 """A half-open range of characters."""
 
 JavaType = Literal["null", "Boolean", "String", "Integer", "Long", "Double"]
-"""The Java class of a value, which decides what a comparison converts to what."""
+"""The Java class of a value. It decides which conversions a comparison makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of the message: a text, or null where the message has none (`PropertyExpression`)."""
+    """A property of the message: a text, or null if the message does not have it (`PropertyExpression`)."""
 
     name: str
     span: Span = field(default=(0, 0), compare=False)
@@ -47,7 +47,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal and the Java type that it has (`ConstantExpression`): ``5`` Integer, ``3000000000`` Long."""
+    """A literal with its Java type (`ConstantExpression`): ``5`` is an Integer, ``3000000000`` a Long."""
 
     value: str | float | bool | None
     type: JavaType
@@ -56,7 +56,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """``-x`` (`UnaryExpression.createNegate`): null of what is no number, and a property is none."""
+    """``-x`` (`UnaryExpression.createNegate`): null if x is no number, and a property never is one."""
 
     operand: Expression
     span: Span = field(default=(0, 0), compare=False)
@@ -64,7 +64,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A property where a truth value is wanted (`createBooleanCast`): a text is false, even ``true``."""
+    """A property in place of a condition (`createBooleanCast`): any text is false, even ``true``."""
 
     operand: Property
     span: Span = field(default=(0, 0), compare=False)
@@ -90,7 +90,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """``x CONTAINS 'a'`` and its like: never unknown; false, negated or not, of what is no text and for ``''``."""
+    """CONTAINS, STARTSWITH, ENDSWITH: never unknown; false of what is no text and for ``''``, even if negated."""
 
     operand: Expression
     operator: Literal["CONTAINS", "STARTSWITH", "ENDSWITH"]
@@ -136,11 +136,11 @@ class Or:
 Expression = Property | Constant | Negative | Truth | Comparison | IsNull | TextTest | In | Not | And | Or
 
 TRUTHS: Final = (Truth, Comparison, IsNull, TextTest, In, Not, And, Or)
-"""What gives true, false or unknown whatever it is given; with them constants of Boolean and of null."""
+"""Expressions that always have a truth value: true, false or unknown. Constants of Boolean and null have one, too."""
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
-    """What it is made of, from the left."""
+    """Return the operands of an expression, from the left."""
     if isinstance(expression, And | Or):
         return expression.parts
     if isinstance(expression, Comparison):
@@ -151,9 +151,9 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """It and all that it is made of, in the order of the text."""
-    left = [expression]
-    while left:
-        each = left.pop()
+    """Yield an expression and all its operands, their operands included, in the order of the text."""
+    pending = [expression]
+    while pending:
+        each = pending.pop()
         yield each
-        left.extend(reversed(children(each)))
+        pending.extend(reversed(children(each)))

@@ -1,9 +1,9 @@
-"""What an expression means for a message: the definition, slow and obvious, as RocketMQ's Java classes evaluate it.
+"""The definition of what an expression means for a message: slow and obvious, as RocketMQ's Java classes evaluate it.
 
-A truth value is true, false or null, which is unknown. A property is a text or null, and a comparison converts it to
-the Java type of the other side. Whatever the broker's evaluation throws is a `SelectorFailure` here; the broker logs it
-and does not deliver the message. The fast test of `exchange.selector.compiled` must agree with this on every expression
-and message; nothing here may become clever.
+A truth value is true, false or null, which means unknown. A property is a text or null; a comparison converts it to the
+Java type of the other side. An exception in the broker's evaluation is a `SelectorFailure` here: the broker logs it and
+does not deliver the message. The fast test of `exchange.selector.compiled` must agree with this module on every
+expression and message, so nothing here may become clever.
 """
 
 from __future__ import annotations
@@ -27,13 +27,20 @@ from exchange.selector.expression import (
     TextTest,
     Truth,
 )
-from exchange.selector.numbers import NotANumber, compare_doubles, double_of, integer_of, long_of, truth_of
+from exchange.selector.numbers import (
+    NotANumber,
+    compare_doubles,
+    parse_boolean,
+    parse_double,
+    parse_integer,
+    parse_long,
+)
 
 __all__ = ["SelectorFailure", "Value", "evaluate"]
 
 
 class SelectorFailure(HashstarError):
-    """What the broker's evaluation of a message throws; ``span`` is the comparison's place in the selector's text."""
+    """An exception in the broker's evaluation of a message; ``span`` is the comparison that fails."""
 
     def __init__(self, message: str, span: tuple[int, int] = (0, 0)) -> None:
         super().__init__(message)
@@ -41,7 +48,7 @@ class SelectorFailure(HashstarError):
 
 
 class Value(NamedTuple):
-    """A value of Java: its class, and what Python has for it."""
+    """A Java value: its class, and the Python value for it."""
 
     type: JavaType
     value: str | float | bool | None
@@ -53,7 +60,7 @@ FALSE = Value("Boolean", False)
 
 
 def evaluate(expression: Expression, properties: Mapping[str, str]) -> Value:
-    """``Expression.evaluate`` with these properties. Raises SelectorFailure."""
+    """Evaluate as the Java method ``Expression.evaluate`` does with these properties. Raises SelectorFailure."""
     match expression:
         case Constant(literal, java_type):
             return Value(java_type, literal)
@@ -71,19 +78,19 @@ def evaluate(expression: Expression, properties: Mapping[str, str]) -> Value:
             value = evaluate(operand, properties)
             return NULL if value == NULL else _truth(not value.value)
         case And(parts):
-            return _first(parts, properties, ends=FALSE, otherwise=TRUE)
+            return _evaluate_parts(parts, properties, ends=FALSE, otherwise=TRUE)
         case Or(parts):
-            return _first(parts, properties, ends=TRUE, otherwise=FALSE)
+            return _evaluate_parts(parts, properties, ends=TRUE, otherwise=FALSE)
         case IsNull(operand):
             return _truth(evaluate(operand, properties) == NULL)
         case TextTest(operand, _, search):
-            # An empty search is false before the operand is evaluated, which could fail.
-            return _text_test(expression, evaluate(operand, properties)) if search else FALSE
+            # An empty search is false without evaluating the operand, which could fail.
+            return _evaluate_text_test(expression, evaluate(operand, properties)) if search else FALSE
         case In(operand, values, negated):
             value = evaluate(operand, properties)
             return NULL if value == NULL else _truth((value.value in values) != negated)
         case Comparison():
-            return _comparison(expression, properties)
+            return _evaluate_comparison(expression, properties)
 
 
 def _number(value: Value) -> float:
@@ -94,7 +101,10 @@ def _truth(value: bool) -> Value:
     return TRUE if value else FALSE
 
 
-def _first(parts: tuple[Expression, ...], properties: Mapping[str, str], ends: Value, otherwise: Value) -> Value:
+def _evaluate_parts(
+    parts: tuple[Expression, ...], properties: Mapping[str, str], ends: Value, otherwise: Value
+) -> Value:
+    """Evaluate an AND or OR: stop at the first part that is ``ends``."""
     unknown = False
     for part in parts:
         value = evaluate(part, properties)
@@ -104,7 +114,7 @@ def _first(parts: tuple[Expression, ...], properties: Mapping[str, str], ends: V
     return NULL if unknown else otherwise
 
 
-def _text_test(test: TextTest, value: Value) -> Value:
+def _evaluate_text_test(test: TextTest, value: Value) -> Value:
     if value.type != "String":
         return FALSE
     text = str(value.value)
@@ -116,10 +126,10 @@ def _text_test(test: TextTest, value: Value) -> Value:
     return _truth(holds != test.negated)
 
 
-def _comparison(comparison: Comparison, properties: Mapping[str, str]) -> Value:
+def _evaluate_comparison(comparison: Comparison, properties: Mapping[str, str]) -> Value:
     left = evaluate(comparison.left, properties)
     if left == NULL and comparison.operator != "=":
-        return NULL  # before the right side can fail
+        return NULL  # without evaluating the right side, which could fail
     right = evaluate(comparison.right, properties)
     if comparison.operator == "=":
         if left == NULL:
@@ -151,33 +161,36 @@ def _comparison(comparison: Comparison, properties: Mapping[str, str]) -> Value:
 
 
 def _compare(left: Value, right: Value, *, as_numbers: bool) -> int:
-    """``ComparisonExpression.__compare``: below, at or above 0. Raises NotANumber; TypeError for a bad cast."""
+    """Compare as ``ComparisonExpression.__compare`` does: return a number below, at or above 0.
+
+    Raises NotANumber, and TypeError for a bad cast.
+    """
     match left.type, right.type:
         case "String", "String" if as_numbers:
-            return compare_doubles(double_of(str(left.value)), double_of(str(right.value)))
+            return compare_doubles(parse_double(str(left.value)), parse_double(str(right.value)))
         case "String", other:
-            return _compare(_converted(str(left.value), other), right, as_numbers=as_numbers)
+            return _compare(_convert(str(left.value), other), right, as_numbers=as_numbers)
         case "Boolean", "String":
             raise TypeError("Boolean cannot be cast to String")
         case other, "String":
-            return _compare(left, _converted(str(right.value), other), as_numbers=as_numbers)
+            return _compare(left, _convert(str(right.value), other), as_numbers=as_numbers)
         case ("Boolean", other) | (other, "Boolean") if other != "Boolean":
-            return -1  # they cannot be compared, and the left one counts as less
+            return -1  # not comparable: the broker counts the left one as less
         case ("Double", _) | (_, "Double"):
             return compare_doubles(float(_number(left)), float(_number(right)))
         case _:
             return (_number(left) > _number(right)) - (_number(left) < _number(right))
 
 
-def _converted(text: str, wanted: JavaType) -> Value:
+def _convert(text: str, wanted: JavaType) -> Value:
     match wanted:
         case "Boolean":
-            return Value(wanted, truth_of(text))
+            return Value(wanted, parse_boolean(text))
         case "Integer":
-            return Value(wanted, integer_of(text))
+            return Value(wanted, parse_integer(text))
         case "Long":
-            return Value(wanted, long_of(text))
+            return Value(wanted, parse_long(text))
         case "Double":
-            return Value(wanted, double_of(text))
+            return Value(wanted, parse_double(text))
         case _:
             raise AssertionError(f"no text is converted to {wanted}")

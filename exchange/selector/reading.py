@@ -1,17 +1,18 @@
-"""The text of a SQL92 filter as an expression, refused where the broker refuses it, and with the place of the mistake.
+"""Parse the text of a SQL92 filter; refuse what the broker refuses, with the position of the mistake.
 
-The broker's parser does not look for the end of the text: it stops at the first token that cannot go on and ignores the
-rest, so that ``a LIKE 'x%'`` reads as ``a``. `read` tells where that is; whether it is an error its caller decides.
+The broker's parser does not require the end of the text: it stops at the first token that does not fit and ignores the
+rest, so that ``a LIKE 'x%'`` is read as ``a``. `parse_expression` returns where that is; the caller decides whether
+that is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from exchange.errors import TextError
-from exchange.selector.advice import advice, word_at
+from exchange.selector.advice import find_advice, find_word
 from exchange.selector.expression import (
     TRUTHS,
     And,
@@ -30,37 +31,29 @@ from exchange.selector.expression import (
     children,
 )
 from exchange.selector.meaning import evaluate
-from exchange.selector.numbers import double_of
+from exchange.selector.numbers import parse_double
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedToken
 
-__all__ = ["MOST_LEVELS", "Reading", "SelectorError", "ignored", "read"]
+__all__ = ["MAX_LEVELS", "SelectorError", "error_of_ignored", "parse_expression"]
 
-MOST_LEVELS: Final = 200
-"""An expression nested deeper is refused; the broker's stack takes some thousands, depending on its settings."""
+MAX_LEVELS: Final = 200
+"""Maximum depth of an expression. The broker's stack allows some thousands, depending on its settings."""
 
-
-MOST_PARTS: Final = 1_000_000
-"""BETWEEN has the value on its left twice: nested in itself, it doubles what there is to evaluate at each level."""
+MAX_PARTS: Final = 1_000_000
+"""Maximum number of parts to evaluate. BETWEEN evaluates its left side twice: nested, that doubles with each level."""
 
 
 class SelectorError(TextError):
-    """A selector that the broker refuses, or of which it would ignore a part."""
+    """A selector that the broker refuses or would read only in part."""
 
 
-class Reading(NamedTuple):
-    """An expression and where it ends."""
+def parse_expression(text: str, *, text_operators: bool = True) -> tuple[Expression, int]:
+    """Parse as ``SelectorParser.parse`` does; return the expression and the position from which the rest is ignored.
 
-    expression: Expression
-    end: int
-    """The broker ignores what comes from here on; the length of the text where it reads all."""
-
-
-def read(text: str, *, text_operators: bool = True) -> Reading:
-    """Read as ``SelectorParser.parse`` does. Raises SelectorError with a caret.
-
-    ``text_operators``: whether CONTAINS, STARTSWITH and ENDSWITH are operators; before 5.1.3 they are names.
+    With ``text_operators`` CONTAINS, STARTSWITH and ENDSWITH are operators; before 5.1.3 they are names. Raises
+    SelectorError with a caret.
     """
     from lark import UnexpectedCharacters, UnexpectedToken
 
@@ -70,30 +63,31 @@ def read(text: str, *, text_operators: bool = True) -> Reading:
         tree = grammar.parse(text)
     except UnexpectedCharacters as error:
         at = error.pos_in_stream or 0
-        raise SelectorError(advice(text, at), text, word_at(text, at)) from None
+        raise SelectorError(find_advice(text, at), text, find_word(text, at)) from None
     except UnexpectedToken as error:
         end = error.token.start_pos if error.token.type != "$END" else len(text)
         if error.token.type == "$END" or not _could_end(error):
-            raise SelectorError(advice(text, end), text, word_at(text, end)) from None
-        tree = grammar.parse(text[:end])  # the same tokens, as it ends where one does
-    return Reading(_Builder(text).built(tree), end)
+            raise SelectorError(find_advice(text, end), text, find_word(text, end)) from None
+        tree = grammar.parse(text[:end])  # the same tokens, since a token ends here
+    return _Builder(text).build(tree), end
 
 
 def _could_end(error: UnexpectedToken) -> bool:
-    """Whether what came before the token is an expression."""
+    """Return whether the text before the token is an expression."""
     from lark import UnexpectedToken
 
     try:
-        # The parser is of no further use, and a copy of it would recurse as deep as the expression is nested.
+        # feed_eof changes the parser, which is not needed any more; copying it would recurse once for each level.
         error.interactive_parser.feed_eof(error.token)  # type: ignore[no-untyped-call]
     except UnexpectedToken:
         return False
     return True
 
 
-def ignored(text: str, at: int) -> SelectorError:
-    """The error that says what the broker ignores, from here on."""
-    return SelectorError(f"{advice(text, at)}; the broker ignores the text from here on", text, word_at(text, at))
+def error_of_ignored(text: str, at: int) -> SelectorError:
+    """Build the error for a text that the broker ignores from this position on."""
+    problem = f"{find_advice(text, at)}; the broker ignores the text from here on"
+    return SelectorError(problem, text, find_word(text, at))
 
 
 @cache
@@ -108,7 +102,7 @@ def _grammar(text_operators: bool) -> Lark:
     return Lark(
         files("exchange.selector").joinpath("sql92.lark").read_text("utf-8"),
         parser="lalr",
-        lexer="basic",  # JavaCC's does not ask which tokens could come either
+        lexer="basic",  # which ignores what tokens the parser expects, as that of JavaCC does
         propagate_positions=True,
         maybe_placeholders=True,
         regex=False,
@@ -117,29 +111,29 @@ def _grammar(text_operators: bool) -> Lark:
 
 
 class _Builder:
-    """Makes expressions of the nodes of a tree, from the leaves up, and checks what the broker's constructors check."""
+    """A builder of expressions from a parse tree, leaves first; it checks what the broker's constructors check."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._built: dict[int, Expression] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
 
-    def built(self, tree: Tree[Token]) -> Expression:
-        """The expression of a tree, one that has a truth value."""
+    def build(self, tree: Tree[Token]) -> Expression:
+        """Build the expression of a tree; it has a truth value. Raises SelectorError."""
         for node in tree.iter_subtrees():
             span = (node.meta.start_pos, node.meta.end_pos)
             parts = [self._built[id(child)] if hasattr(child, "data") else child for child in node.children]
-            made = BUILD[node.data](self, parts, span)
-            self._built[id(node)] = made
-            levels, parts_of_it = self._sizes[id(made)] = self._size(made)
-            if levels > MOST_LEVELS:
-                self._refuse(f"nested more than {MOST_LEVELS} levels deep", span)
-            if parts_of_it > MOST_PARTS:
-                self._refuse(f"more than {MOST_PARTS:,} parts", span)
+            expression = BUILD[node.data](self, parts, span)
+            self._built[id(node)] = expression
+            levels, part_count = self._sizes[id(expression)] = self._size(expression)
+            if levels > MAX_LEVELS:
+                self._refuse(f"nested more than {MAX_LEVELS} levels deep", span)
+            if part_count > MAX_PARTS:
+                self._refuse(f"more than {MAX_PARTS:,} parts", span)
         return self._truth(self._built[id(tree)])
 
     def _size(self, expression: Expression) -> tuple[int, int]:
-        """Its levels and its parts."""
+        """Return the number of levels and of parts. The operands have been built, and measured, before."""
         known = self._sizes.get(id(expression))
         if known is not None:
             return known
@@ -150,7 +144,7 @@ class _Builder:
         raise SelectorError(problem, self._text, span)
 
     def _truth(self, expression: Expression) -> Expression:
-        """``asBooleanExpression``."""
+        """Return the expression as a condition, as ``asBooleanExpression`` does. Raises SelectorError if it is none."""
         if isinstance(expression, TRUTHS) or _is_constant(expression, "Boolean", "null"):
             return expression
         if isinstance(expression, Property):
@@ -160,7 +154,7 @@ class _Builder:
     # Literals and names.
 
     def string(self, parts: list[Any], span: Span) -> Expression:
-        return Constant(_unquoted(parts[0]), "String", span)
+        return Constant(_unquote(parts[0]), "String", span)
 
     def decimal(self, parts: list[Any], span: Span) -> Expression:
         value = int(parts[0].rstrip("lL")[:20])
@@ -169,7 +163,7 @@ class _Builder:
         return Constant(value, "Integer" if value < 1 << 31 else "Long", span)
 
     def float(self, parts: list[Any], span: Span) -> Expression:
-        value = double_of(parts[0])
+        value = parse_double(parts[0])
         if value == float("inf"):
             self._refuse("more than a double holds, 1.7976931348623157E308", span)
         if value == 0:
@@ -246,11 +240,11 @@ class _Builder:
         value, negated, *texts = parts
         if not isinstance(value, Property):
             self._refuse(f"IN takes a property on its left{_not_first(value)}", value.span)
-        return In(value, frozenset(map(_unquoted, texts)), negated is not None, span)
+        return In(value, frozenset(map(_unquote, texts)), negated is not None, span)
 
     def text_test(self, parts: list[Any], span: Span) -> Expression:
         value, negated, operator, search = parts
-        return TextTest(value, operator.upper(), _unquoted(search), negated is not None, span)
+        return TextTest(value, operator.upper(), _unquote(search), negated is not None, span)
 
 
 BUILD: Final[dict[str, Callable[[_Builder, list[Any], Span], Expression]]] = {
@@ -260,10 +254,10 @@ BUILD: Final[dict[str, Callable[[_Builder, list[Any], Span], Expression]]] = {
         "negative", "equal", "unequal", "is_null", "is_not_null", "ordered", "between", "within", "text_test",
     )
 }  # fmt: skip
-"""Rule of the grammar -> what makes its expression."""
+"""Rule of the grammar -> method that builds its expression."""
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     return token[1:-1].replace("''", "'")
 
 

@@ -1,4 +1,4 @@
-"""What the broker takes without a word and hardly anybody means: with the place of each."""
+"""Remarks on a filter that the broker accepts silently although its author hardly means it, each with its position."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from exchange.selector.expression import (
     walk,
 )
 
-__all__ = ["Remark", "remarks"]
+__all__ = ["Remark", "find_remarks"]
 
 
 class Remark(NamedTuple):
-    """A part that always fails, never matches or means something else than it seems to."""
+    """A remark on a part that always fails, never matches or means something else than it seems to."""
 
     message: str
     source: str
@@ -35,29 +35,29 @@ class Remark(NamedTuple):
         return str(TextError(*self))
 
 
-def remarks(expression: Expression, text: str) -> tuple[Remark, ...]:
-    """The remarks on an expression, in the order of its text."""
+def find_remarks(expression: Expression, text: str) -> tuple[Remark, ...]:
+    """Return the remarks on an expression, in the order of its text."""
     parts = list(walk(expression))
-    negated = [part for each in parts for part in _negated_alone(each)]  # of which the one remark is enough
+    negated = [part for each in parts for part in _negated_property(each)]  # the remark on the NOT is enough
     return tuple([
-        Remark(told, text, each.span)
+        Remark(message, text, each.span)
         for each in parts
         if not any(each is part for part in negated)
-        for told in _told(each)
+        for message in _remarks_on(each)
     ])  # fmt: skip
 
 
-def _negated_alone(part: Expression) -> Iterator[Expression]:
-    """The property that a NOT takes from the comparison behind it: ``a`` of ``NOT a = 5``."""
+def _negated_property(part: Expression) -> Iterator[Expression]:
+    """Yield the property that a NOT takes out of the comparison behind it: ``a`` of ``NOT a = 5``."""
     match part:
         case Comparison(Not(Truth() as alone) as negated) | IsNull(Not(Truth() as alone) as negated):
-            if negated.span[0] == part.span[0]:  # else it is in parentheses
+            if negated.span[0] == part.span[0]:  # otherwise the NOT is in parentheses, and so meant
                 yield alone
 
 
-def _told(part: Expression) -> Iterator[str]:
+def _remarks_on(part: Expression) -> Iterator[str]:
     match part:
-        case _ if any(_negated_alone(part)):
+        case _ if any(_negated_property(part)):
             yield "NOT goes with what is next to it, and not with all of this; write NOT (...)"
         case Truth(Property(name)):
             yield f"a property is a text and never true; write {name} = TRUE, or {name} IS NOT NULL"

@@ -1,7 +1,8 @@
-"""A subscription by tags, ``a || b``: what the broker sends of it by hash, and what the client keeps of that.
+"""A subscription by tags, ``a || b``: which messages the broker sends, by hash, and which of them the client keeps.
 
-A broker knows tags by their ``String.hashCode`` alone: tags that collide (``Aa`` and ``BB``) come to the client, which
-compares the texts and drops what it did not ask for. A message has one tag or none, whatever bars are in it.
+A broker compares only the ``String.hashCode`` of tags: it sends messages of all tags with that hash (``Aa`` and ``BB``
+collide), and the client compares the texts and drops the others. A message has at most one tag, which may contain
+``||``.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "TAGS", "Tags", "tag_code"]
 
 ALL: Final = "*"
-"""The subscription to every message (`SubscriptionData.SUB_ALL`); nothing else is one but the empty text."""
+"""The subscription to every message (`SubscriptionData.SUB_ALL`), which the empty text stands for, too."""
 
 TAGS: Final = "TAGS"
-"""The property that a message's tag is (`MessageConst.PROPERTY_TAGS`)."""
+"""Name of the property with a message's tag (`MessageConst.PROPERTY_TAGS`)."""
 
-TAG_ALONE: Final = frozenset({TAGS})
+NAMES: Final = frozenset({TAGS})
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags that a consumer asks for; ``Tags.parse("*")`` has none and is every message.
+    """The tags that a consumer subscribes to; ``Tags.parse("*")`` has none and matches every message.
 
     >>> Tags.parse("paid || shipped")({"TAGS": "paid"})
     True
@@ -39,15 +40,16 @@ class Tags:
 
     text: str
     tags: frozenset[str]
-    """The tags; none: see ``everything``."""
+    """The tags; empty if ``everything``."""
     everything: bool = False
 
     @classmethod
     def parse(cls, text: str, *, exact: bool = False) -> Tags:
-        """Read as ``FilterAPI.buildSubscriptionData`` does. Raises SelectorError, with a caret.
+        """Parse as ``FilterAPI.buildSubscriptionData`` does. Raises SelectorError, with a caret.
 
-        Refused are ``||`` alone, as there, and what the broker takes and nobody means: blanks and bars only, which no
-        message matches, and ``*`` among tags, which is a tag of that name there. ``exact`` takes these as the broker.
+        Refuses ``||`` alone, as RocketMQ does. Refuses also what RocketMQ accepts with an unexpected meaning: blanks
+        and bars only, which no message matches, and ``*`` among tags, which is a tag of that name. With ``exact`` these
+        are accepted, too.
         """
         if text in ("", ALL):
             return cls(ALL, frozenset(), everything=True)
@@ -65,28 +67,28 @@ class Tags:
 
     @property
     def names(self) -> frozenset[str]:
-        """The one property it asks for."""
-        return TAG_ALONE
+        """Names of the properties that it reads: one."""
+        return NAMES
 
     @property
     def codes(self) -> frozenset[int]:
-        """The hashes that the broker compares (`SubscriptionData.codeSet`)."""
+        """Hashes that the broker compares (`SubscriptionData.codeSet`)."""
         return frozenset(map(string_hash, self.tags))
 
     def sends(self, tag: str | None) -> bool:
-        """Whether the broker sends a message of this tag, as it does all whose tags have the same hash."""
+        """Return whether the broker sends a message of this tag: it compares hashes only."""
         return self.everything or tag_code(tag) in self.codes
 
     def keeps(self, tag: str | None) -> bool:
-        """Whether the client keeps it (`PullAPIWrapper.processPullResult`)."""
+        """Return whether the client keeps a message of this tag (`PullAPIWrapper.processPullResult`)."""
         return self.everything or tag in self.tags
 
     def collisions(self, tags: Iterable[str | None]) -> list[str | None]:
-        """Those that the broker would send and the client drop."""
+        """Return the tags whose messages the broker would send and the client would drop."""
         return [tag for tag in tags if self.sends(tag) and not self.keeps(tag)]
 
     def __call__(self, properties: Mapping[str, str]) -> bool:
-        """Whether a consumer gets a message with these properties."""
+        """Return whether a consumer gets a message with these properties."""
         return self.everything or properties.get(TAGS) in self.tags
 
     def __str__(self) -> str:
@@ -94,7 +96,7 @@ class Tags:
 
 
 def tag_code(tag: str | None) -> int:
-    """What a consume queue has of a tag (`MessageExtBrokerInner.tagsString2tagsCode`); 0 without one."""
+    """Return the hash of a tag in a consume queue (`MessageExtBrokerInner.tagsString2tagsCode`); 0 for no tag."""
     return string_hash(tag) if tag else 0
 
 

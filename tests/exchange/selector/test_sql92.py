@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exchange.errors import HashstarError
 from exchange.selector import Selector, SelectorError, SelectorFailure
-from exchange.selector.compiled import compiled
+from exchange.selector.compiled import compile_expression
 from exchange.selector.expression import (
     And,
     Comparison,
@@ -27,7 +27,7 @@ from exchange.selector.expression import (
     Truth,
 )
 from exchange.selector.meaning import evaluate
-from exchange.selector.reading import MOST_LEVELS
+from exchange.selector.reading import MAX_LEVELS
 from tests.recorders import golden
 from tests.recorders.rocketmq_filter import DIGEST, EXPRESSIONS, NUMBERS, PROPERTIES, VALUES
 
@@ -140,7 +140,7 @@ def result_of(work: object) -> object:
 @example(Comparison(Property("a"), ">", Property("b")), {"a": "0", "b": "-0"})
 def test_the_fast_test_equals_the_definition(expression: Expression, given: dict[str, str]) -> None:
     """Whatever the expression and the properties; where one fails the other does."""
-    tests = compiled(expression)
+    tests = compile_expression(expression)
     defined = result_of(lambda: evaluate(expression, given).value)
     assert result_of(lambda: tests.exact(given)) == defined
     assert tests.wanted(given) is (defined is True)
@@ -268,7 +268,7 @@ def test_what_means_something_else_is_remarked(text: str, told: list[str]) -> No
 
 def test_deep_nesting_is_refused_and_parentheses_are_none() -> None:
     """What is nested takes the stack of whoever evaluates it."""
-    deep = "NOT " * (MOST_LEVELS - 2) + "a"
+    deep = "NOT " * (MAX_LEVELS - 2) + "a"
     assert Selector.parse(deep).evaluate({}) is None
     for begins, ends in (
         ("NOT ", ""), ("(", " <> 5)"), ("(", " IS NOT NULL)"), ("(", " CONTAINS 'x')"),
