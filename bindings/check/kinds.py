@@ -30,7 +30,7 @@ RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 def find(subject: Subject) -> Iterator[Finding]:
     """See `RULES`."""
     topology = subject.topology
-    place = rules.Place(topology.vhost, topology.profile)
+    host = rules.VirtualHost(topology.vhost, topology.profile)
     tables = topology.tables()
     for name, exchange in topology.exchanges.items():
         if exchange.type not in KINDS:
@@ -39,7 +39,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         if name not in RESERVED:
             try:
-                rules.declare_exchange(Tables(), place, exchange)
+                rules.declare_exchange(Tables(), host, exchange)
             except BrokerError as error:
                 yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {named(name)}: {error}")
         if kind_of(exchange) is not Unknown:
@@ -52,12 +52,12 @@ def find(subject: Subject) -> Iterator[Finding]:
 def find_refused_queues(subject: Subject) -> Iterator[Finding]:
     """Find queues that RabbitMQ would not declare."""
     topology = subject.topology
-    place = rules.Place(topology.vhost, topology.profile)
+    host = rules.VirtualHost(topology.vhost, topology.profile)
     for name, queue in topology.queues.items():
         # What has no arguments is refused for no argument, and of such queues there can be very many.
         if queue.arguments:
             try:
-                refuse_queue(queue, place.named("queue", name), topology.profile)
+                refuse_queue(queue, host.describe("queue", name), topology.profile)
             except BrokerError as error:
                 yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
 

@@ -62,16 +62,16 @@ class State:
 
     def __init__(self, topology: Topology) -> None:
         self._tables: Final = topology.tables()
-        self._place: Final = rules.Place(topology.vhost, topology.profile)
+        self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
 
     @property
     def topology(self) -> Topology:
         """The topology it is now; later steps do not change it."""
-        return Topology.of_tables(self._tables.copy(), self._place.vhost, self._place.profile)
+        return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def copy(self) -> State:
         """The same state, to be changed apart."""
-        return State(Topology.of_tables(self._tables, self._place.vhost, self._place.profile))
+        return State(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
 
     def apply(self, step: Step) -> list[Change]:
         """Carry the step out; what came of it, nothing perhaps. Raises the BrokerError that a broker answers with."""
@@ -139,20 +139,20 @@ class State:
     def _changes(self, step: Step) -> list[Change]:
         part, tables = step.part, self._tables
         if isinstance(part, Binding):
-            return rules.bind(tables, self._place, part) if step.added else rules.unbind(tables, part)
+            return rules.bind(tables, self._host, part) if step.added else rules.unbind(tables, part)
         if isinstance(part, Queue):
             return (
-                rules.declare_queue(tables, self._place, part) if step.added else rules.delete_queue(tables, part.name)
+                rules.declare_queue(tables, self._host, part) if step.added else rules.delete_queue(tables, part.name)
             )
         if isinstance(part, Policy):
             if step.added:
                 return [Change(True, part)] if tables.policies.get(part.name) != part else []
-            return rules.clear_policy(tables, self._place, part.name) if part.name in tables.policies else []
+            return rules.clear_policy(tables, self._host, part.name) if part.name in tables.policies else []
         if not step.added:
-            return rules.delete_exchange(tables, self._place, part.name, not step.in_use)
+            return rules.delete_exchange(tables, self._host, part.name, not step.in_use)
         if part.type not in KINDS and part.name not in tables.exchanges:
             return [Change(True, part)]  # of a plugin, which the broker may have
-        return rules.declare_exchange(tables, self._place, part)
+        return rules.declare_exchange(tables, self._host, part)
 
 
 def _gone_along(changes: list[Change], step: Step) -> list[str]:

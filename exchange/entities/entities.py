@@ -1,4 +1,4 @@
-"""The parts of a topology, as values: exchanges, queues, bindings and policies, with RabbitMQ's attributes."""
+"""The parts of a topology as values: exchanges, queues, bindings and policies, with RabbitMQ's attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PREDECLARED", "Binding", "Destination", "Exchange", "Policy", "Queue
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange; ``type`` is a key of `exchange.kinds.KINDS` or a plugin's that we do not know."""
+    """An exchange; ``type`` is a key of `exchange.kinds.KINDS`, or the type of an unknown plugin."""
 
     name: str
     type: str = "direct"
@@ -41,14 +41,14 @@ class Queue:
     arguments: Mapping[str, Any] = EMPTY
     """A `FieldTable`; any mapping can be given."""
     partitioning: Partitioning | None = None
-    """How what it gets is spread over partitions further on: of a Kafka topic, a RocketMQ topic, a super stream."""
+    """How its messages are distributed to the partitions of a Kafka topic, a RocketMQ topic or a super stream."""
 
     def __post_init__(self) -> None:
         _freeze(self)
 
     @property
     def type(self) -> str:
-        """``x-queue-type``, as the broker would read it."""
+        """The type, from ``x-queue-type`` as the broker reads it."""
         return str(self.arguments.get("x-queue-type", "classic"))
 
 
@@ -56,7 +56,7 @@ _new_tuple: Final = tuple.__new__
 
 
 class Destination(NamedTuple):
-    """Where a binding leads: a queue or an exchange."""
+    """The destination of a binding: a queue or an exchange."""
 
     kind: Literal["queue", "exchange"]
     name: str
@@ -73,7 +73,7 @@ class _Binding(NamedTuple):
 
 
 class Binding(_Binding):
-    """A binding. Two are the same one when all four parts are equal, the types in the arguments included.
+    """A binding. Two are equal when source, destination, key and arguments are, the types in the arguments included.
 
     ``arguments`` become a `FieldTable`; any mapping can be given.
     """
@@ -100,7 +100,7 @@ class Binding(_Binding):
     def to_queue(
         cls, source: str, queue: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
-        """A binding from an exchange to a queue."""
+        """Build a binding from an exchange to a queue."""
         _require_text(queue, "Binding: queue")
         return cls(source, Destination("queue", queue), routing_key, EMPTY if arguments is None else arguments)
 
@@ -108,14 +108,14 @@ class Binding(_Binding):
     def to_exchange(
         cls, source: str, exchange: str, routing_key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> Binding:
-        """A binding from an exchange to another one, or to itself."""
+        """Build a binding from an exchange to another one, or to itself."""
         _require_text(exchange, "Binding: exchange")
         return cls(source, Destination("exchange", exchange), routing_key, EMPTY if arguments is None else arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy: of those that apply to a name, only the one with the highest priority is in force."""
+    """A policy. Only that of the highest priority is in force, of all that apply to a name."""
 
     name: str
     pattern: str
@@ -125,53 +125,55 @@ class Policy:
     priority: int = 0
 
     def __post_init__(self) -> None:
-        # Its other attributes are checked where it is set: the broker has words of its own for wrong ones.
+        # The rule that sets a policy checks the other attributes, with the texts of the broker.
         if not isinstance(self.definition, FieldTable):
             object.__setattr__(self, "definition", freeze_table(self.definition, "Policy: definition", is_json=True))
 
     def applies_to_exchange(self, name: str) -> bool | None:
-        """Return whether the broker applies it to the exchange of this name; None where that is not known here.
+        """Return whether the broker applies the policy to the exchange of this name; None where that is unknown.
 
-        A pattern that the broker refuses applies to nothing. See `exchange.patterns.pcre` for what is not known.
+        A pattern that the broker refuses applies to nothing. `exchange.patterns.pcre` documents what is unknown.
         """
         return self.apply_to in ("all", "exchanges") and self.is_found_in(name)
 
     def is_found_in(self, name: str) -> bool | None:
-        """Return whether the broker finds the pattern in a name; None where that is not known here."""
+        """Return whether the broker finds the pattern in a name; None where that is unknown."""
         return False if expression(self.pattern).error else expression(self.pattern).found_in(name)
 
 
 def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the name of the alternate exchange in force: the argument, else what the policy in force says.
+    """Return the name of the alternate exchange in force: from the argument, else from the policy in force.
 
-    None as well where it depends on which of several policies of one priority counts, which RabbitMQ leaves open, or on
-    a pattern that is not understood here: `possible_alternates` has more than one element then.
+    None stands for no alternate exchange, and for an unknown one: when several policies of the same priority apply,
+    RabbitMQ does not define which one counts, and some patterns are not understood here. `possible_alternates` has more
+    than one element then.
     """
     possible = possible_alternates(exchange, policies)
     return possible[0] if len(possible) == 1 else None
 
 
 def possible_alternates(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that may be in force, None for none: one element where that is known."""
+    """Return the alternate exchanges that may be in force, None for none; exactly one element where it is known."""
     if "alternate-exchange" in exchange.arguments:
         kind, value = type_and_value(exchange.arguments["alternate-exchange"])
         return (value.decode("utf-8", "surrogateescape") if kind in ("longstr", "binary") else None,)
-    alternates = [_alternate_of(policy) for policy in _policies_possible(exchange.name, policies)]
+    alternates = [_alternate_of(policy) for policy in _possible_policies(exchange.name, policies)]
     return tuple(dict.fromkeys(alternates))
 
 
 def alternate_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:
-    """Return the alternate exchange that a message gets to: `alternate_exchange`, or what lies behind the default one.
+    """Return the alternate exchange that a message really reaches.
 
-    The default exchange routes nothing that comes to it from an alternate, and so takes its own, which a policy can
-    give it. A message published to the default exchange never gets there.
+    That is `alternate_exchange`; but if it is the default exchange, it is the alternate of the default exchange, which
+    a policy can set: the default exchange routes nothing that reaches it as an alternate. A message published to the
+    default exchange never goes to that alternate.
     """
     possible = alternates_in_effect(exchange, policies)
     return possible[0] if len(possible) == 1 else None
 
 
 def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> tuple[str | None, ...]:
-    """Return the alternate exchanges that a message may get to, None for none: one element where that is known."""
+    """Return the alternate exchanges that a message may reach, None for none; exactly one element where it is known."""
     possible = possible_alternates(exchange, policies)
     if "" not in possible:
         return possible
@@ -180,18 +182,19 @@ def alternates_in_effect(exchange: Exchange, policies: Mapping[str, Policy]) -> 
 
 
 def policy_in_force(exchange: str, policies: Mapping[str, Policy]) -> Policy | None:
-    """Return a policy that RabbitMQ applies to the exchange of this name; None where that is not known, too.
+    """Return the policy that RabbitMQ applies to the exchange of this name; None if there is none or it is unknown.
 
-    Of several of one priority that name the same alternate exchange, or none, it is one.
+    If several policies of the same priority apply and agree on the alternate exchange, it is one of them.
     """
-    possible = _policies_possible(exchange, policies)
+    possible = _possible_policies(exchange, policies)
     return possible[-1] if len({_alternate_of(policy) for policy in possible}) == 1 else None
 
 
-def _policies_possible(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
-    """Return the policies that may be in force: those of unknown patterns, and all of the priority that applies.
+def _possible_policies(exchange: str, policies: Mapping[str, Policy]) -> list[Policy | None]:
+    """Return the policies that may be in force, None for none.
 
-    Which of several with one priority counts depends on how the broker stores them.
+    These are all of the highest priority at which a policy applies for sure, and those of higher priorities whose
+    patterns are unknown. Which of several of one priority counts depends on how the broker stores them.
     """
     possible: list[Policy | None] = []
     priority: int | None = None

@@ -1,7 +1,7 @@
-"""What is declared in one virtual host, indexed: the state that rules read and that changes are applied to.
+"""The entities of one virtual host, indexed: the state that rules read and changes are applied to.
 
-Copying is cheap: tables share what neither of them has changed since, down to the bindings of one exchange or of one
-destination. That is what lets `Topology` be a value and `Router` edit in place over the same code.
+Copying is cheap. Copies share what none of them has changed since, down to the bindings of one exchange or one
+destination. So the same code serves `Topology`, a value, and `Router`, which is edited in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = TypeVar("Key", str, Destination)
 
 
 class Change(NamedTuple):
-    """One part comes or goes. A policy or queue that is added replaces the one of its name."""
+    """The addition or removal of one part. An added policy or queue replaces the one of the same name."""
 
     added: bool
     part: Exchange | Queue | Binding | Policy
@@ -34,38 +34,38 @@ class Tables:
         self.policies: dict[str, Policy] = {}
         self._from: dict[str, Bindings] = {}
         self._to: dict[Destination, Bindings] = {}
-        self._own: set[str | Destination] = set()  # whose bindings are shared with no other tables
+        self._own: set[str | Destination] = set()  # keys of both indexes whose dict no other tables share
 
     def copy(self) -> Tables:
-        """The same state, to be changed apart."""
+        """Return tables with the same parts that can be changed independently."""
         new = Tables()
         new.exchanges, new.queues, new.policies = dict(self.exchanges), dict(self.queues), dict(self.policies)
         new._from, new._to = dict(self._from), dict(self._to)
-        self._own.clear()
+        self._own.clear()  # all is shared now: either side copies a dict of bindings before it changes it
         return new
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
-        """The bindings of which the exchange is the source, in the order they came."""
+        """Return the bindings whose source is the exchange, in the order in which they were added."""
         return self._from.get(exchange, {}).keys()
 
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
-        """The bindings that lead to a queue or an exchange, in the order they came."""
+        """Return the bindings to a queue or exchange, in the order in which they were added."""
         return self._to.get(destination, {}).keys()
 
     def bindings(self) -> Collection[Binding]:
-        """All bindings, exchange by exchange."""
+        """Return all bindings, grouped by source."""
         return _Flat(self._from)
 
     def exists(self, destination: Destination) -> bool:
-        """Whether the queue or exchange exists."""
+        """Return whether the queue or exchange exists."""
         names: Mapping[str, object] = self.queues if destination.kind == "queue" else self.exchanges
         return destination.name in names
 
     def apply(self, change: Change) -> None:
-        """Make a change, whatever the rules say of it."""
+        """Make a change, without checking any rule."""
         part = change.part
         if isinstance(part, Binding):
-            for bindings in (self._owned(self._from, part.source), self._owned(self._to, part.destination)):
+            for bindings in (self._writable(self._from, part.source), self._writable(self._to, part.destination)):
                 if change.added:
                     bindings[part] = None
                 else:
@@ -92,10 +92,10 @@ class Tables:
                 raise TypeError(f"Topology: Binding is wanted, not {type(binding).__name__}: {binding!r:.60}")
             if binding.source != source:
                 source = binding.source
-                outgoing = self._owned(self._from, source)
+                outgoing = self._writable(self._from, source)
             if binding.destination is not destination:
                 destination = binding.destination
-                incoming = self._owned(self._to, destination)
+                incoming = self._writable(self._to, destination)
             outgoing[binding] = incoming[binding] = None
 
     def __eq__(self, other: object) -> bool:
@@ -106,7 +106,8 @@ class Tables:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _owned(self, index: dict[Key, Bindings], key: Key) -> Bindings:
+    def _writable(self, index: dict[Key, Bindings], key: Key) -> Bindings:
+        """Return the bindings of a key, copied first if other tables may share them."""
         if key not in self._own or key not in index:
             index[key] = dict(index.get(key, ()))
             self._own.add(key)
@@ -119,7 +120,7 @@ class Tables:
 
 
 class _Flat(Collection[Binding]):
-    """The bindings of all exchanges, without a copy of them."""
+    """A view of the bindings of all exchanges."""
 
     def __init__(self, by_source: dict[str, Bindings]) -> None:
         self._by_source = by_source

@@ -1,7 +1,7 @@
-"""Which policies RabbitMQ accepts, by the release: their patterns, what they apply to, and their settings.
+"""The policies that RabbitMQ accepts, by release: their patterns, what they apply to, and their settings.
 
-The tables are those of `rabbit_policies.erl` and of the validators of queue types; what is refused is recorded from
-live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-policies-*.json``. Settings of plugins are accepted.
+The tables are those of `rabbit_policies.erl` and of the validators of queue types. Refusals of live servers of 3.10,
+4.0 and 4.3 are recorded in ``tests/golden/rabbitmq-policies-*.json``. Settings of plugins are accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["APPLY_TO", "refuse_policy", "wrong_settings"]
 
 
 class Setting(NamedTuple):
-    """A setting of a definition: which values are valid, and what the broker says of others."""
+    """A setting of a definition: its valid values, and the broker's text for others."""
 
     is_valid: Callable[[Any], bool]
     words: str
@@ -97,31 +97,31 @@ SETTINGS: Final[Mapping[str, Mapping[str, Setting]]] = MappingProxyType({
         "delayed-retry-max": Setting(_integer_from(1), "delayed retry maximum delay. Must be a positive integer"),
     },
 })  # fmt: skip
-"""By `Profile.settings`: setting -> its rule."""
+"""`Profile.settings` -> name of a setting -> its rule."""
 
 PLUGINS: Final = frozenset({
     "federation-upstream", "federation-upstream-set", "federation-upstream-pattern", "shards-per-node", "routing-key",
     "selector-fields", "selector-field-max-bytes",
 })  # fmt: skip
-"""Settings that plugins and commercial editions add; nothing is known of their values here."""
+"""Settings that plugins and commercial editions add, whose values are not checked."""
 
 _MIRRORING: Final = {
     "ha-sync-mode": ("manual", "automatic"),
     "ha-promote-on-shutdown": ("always", "when-synced"),
     "ha-promote-on-failure": ("always", "when-synced"),
 }
-"""Settings of mirrored queues, which are gone since 4.0 -> their values."""
+"""Setting of mirrored queues, which 4.0 removed -> its valid values."""
 
 _OLD_APPLY_TO: Final = ("all", "exchanges", "queues")
 APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "3.10": _OLD_APPLY_TO,
     **dict.fromkeys(("3.12", "4.0", "4.3"), (*_OLD_APPLY_TO, "classic_queues", "quorum_queues", "streams")),
 })  # fmt: skip
-"""By `Profile.settings`: what a policy can apply to."""
+"""`Profile.settings` -> what a policy can apply to."""
 
 
 def refuse_policy(policy: Policy, profile: Profile) -> None:
-    """Raise BadRequest where the broker's management API refuses a policy, with its words."""
+    """Raise BadRequest, with the broker's text, if the management API refuses a policy."""
     wrong = [*_wrong_attributes(policy, profile), *wrong_settings(policy.definition, profile)]
     if wrong:
         raise BadRequest("Validation failed: " + "; ".join(wrong))
@@ -129,7 +129,7 @@ def refuse_policy(policy: Policy, profile: Profile) -> None:
 
 def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
     wrong = []
-    pattern: object = policy.pattern  # which a caller may have made from anything
+    pattern: object = policy.pattern  # of any type: `Policy` does not check it
     if not isinstance(pattern, str):
         wrong.append(f"pattern should be a binary but was {show_json(pattern)}")
     elif expression(pattern).error:
@@ -145,7 +145,7 @@ def _wrong_attributes(policy: Policy, profile: Profile) -> list[str]:
 
 
 def wrong_settings(definition: Mapping[str, Any], profile: Profile) -> list[str]:
-    """Return what the broker says of the settings that it refuses; nothing when it accepts them."""
+    """Return the broker's texts about the settings that it refuses; an empty list if it accepts all."""
     if not definition:
         return ["no policy provided"]
     settings = SETTINGS[profile.settings]
@@ -172,8 +172,8 @@ def _wrong_mirroring(definition: Mapping[str, Any]) -> list[str]:
     mode, parameters = given["ha-mode"], given.get("ha-params")
     wrong = []
     if mode == "exactly" and not (type(parameters) is int and parameters > 0):
-        shown = show_json(parameters) if "ha-params" in given else "none"
-        wrong.append(f'ha-mode="exactly" takes an integer, {shown} given')
+        received = show_json(parameters) if "ha-params" in given else "none"
+        wrong.append(f'ha-mode="exactly" takes an integer, {received} given')
     if mode == "nodes" and not (
         isinstance(parameters, (list, tuple)) and parameters and all(isinstance(node, str) for node in parameters)
     ):

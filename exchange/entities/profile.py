@@ -1,4 +1,4 @@
-"""What differs between RabbitMQ releases in how they route and what they accept.
+"""The differences between RabbitMQ releases in how they route and what they accept.
 
 A profile is a table row: code asks for a named difference, never for a version.
 """
@@ -18,13 +18,13 @@ class Profile:
 
     name: str
     integers_equal_floats: bool
-    """In headers, 1 matches 1.0 (`==` in Erlang, up to 3.12; `=:=` since)."""
+    """In headers, 1 matches 1.0 (up to 3.12, which compares with Erlang's `==`; later releases use `=:=`)."""
     timestamps_in_milliseconds: bool
     """A message's timestamp header is multiplied by 1000 before it is compared, a binding's is not (since 3.13)."""
     signed_zeros_differ: bool
     """In headers, 0.0 does not match -0.0 (Erlang/OTP 27 and later, which 4.0 can run on and 4.2 must)."""
     max_many: int | None
-    """At most so many ``#`` in a topic binding; bindings stored before still route (since 4.3.5)."""
+    """Maximum number of ``#`` in a new topic binding, None for no maximum (since 4.3.5). Older bindings still route."""
     unknown_type_closes_connection: bool
     """An unknown exchange type is a 503 and not a 406 (up to 3.13)."""
     queues_have_a_type: bool
@@ -36,15 +36,15 @@ class Profile:
     hashes_empty_arrays: bool
     """x-consistent-hash takes an empty array as the value of a header; from 3.13 to 4.3.4 the channel crashes."""
     max_weight: int | None
-    """The greatest binding key of x-consistent-hash (since 4.3, and 4.2.6)."""
+    """Maximum weight, the key of a binding to x-consistent-hash (since 4.3, and 4.2.6)."""
     modulus_hash_sorts: bool
-    """x-modulus-hash goes by the order of destinations, not of the table of bindings (since 4.3)."""
+    """x-modulus-hash counts bindings in the order of their destinations, not of the broker's table (since 4.3)."""
     selectors_are_checked: bool = field(repr=False)  # a tally's fingerprint has the representation in it
-    """x-jms-topic takes selectors of its own grammar only, with patterns that compile (4.3.6; not in 4.0)."""
+    """x-jms-topic accepts only selectors of its grammar, with patterns that compile (4.3.6; not in 4.0)."""
     like_without_text_matches_nothing: bool = field(repr=False)
-    """x-jms-topic takes no binding at all when a LIKE meets what is no text (4.3.6; in 4.0 the channel crashes)."""
+    """x-jms-topic takes no binding at all when a LIKE is applied to what is no text (4.3.6; 4.0's channel crashes)."""
     settings: str
-    """Whose tables of queue arguments and policy settings hold: those of 3.10, 3.12, 4.0 or 4.3."""
+    """Release that defines the queue arguments and policy settings: 3.10, 3.12, 4.0 or 4.3."""
 
 
 _4_3: Final = Profile(
@@ -98,18 +98,18 @@ PROFILES: Final = {
     profile.name: profile
     for profile in (_3_10, replace(_3_10, name="rabbitmq-3.12", settings="3.12"), _3_13, _4_0, _4_3)
 }
-"""By name; a server between two of them behaves as the older one."""
+"""Name -> profile, the oldest first. A server between two of them behaves as the older one."""
 
 LATEST: Final = _4_3
 OLDEST: Final = _3_10
 RELEASES: Final = f"{', '.join(PROFILES)}, or a release from 3.10 on, as 4.1.3"
-"""What can be named, for errors."""
+"""Names that `profile_by_name` accepts, for errors."""
 
 
 def profile_for(version: str) -> Profile:
-    """The profile of a server by the version it reports, ``"4.0.5"``; the newest when it is newer than all.
+    """Return the profile of a server by the version it reports, ``"4.0.5"``.
 
-    The oldest when it is older than all: see `profile_by_name`, which finds none then.
+    The newest one for a newer server, the oldest one for an older server (where `profile_by_name` returns None).
     """
     numbers = _numbers(version)
     if (4, 3) <= numbers < (4, 3, 5):
@@ -126,14 +126,14 @@ def profile_for(version: str) -> Profile:
 def profile_by_name(name: str) -> Profile | None:
     """Return the profile that a user names: ``4.2.6``, ``v4.2.6`` or ``rabbitmq-4.2.6``.
 
-    None when it is no version, or that of a release before the oldest profile, whose rules are not known here.
+    None for what is no version, and for a release older than the oldest profile, whose rules are unknown.
     """
     profile = closest_profile(name)
     return profile if profile is not OLDEST or _numbers(_VERSION.sub(r"\1", name)) >= _numbers(OLDEST.name) else None
 
 
 def closest_profile(name: str) -> Profile | None:
-    """Return the same profile, of a release before the oldest profile that one; None when it is no version."""
+    """Return the profile as `profile_by_name`, but the oldest one for an older release; None for what is no version."""
     version = _VERSION.fullmatch(name)
     return PROFILES.get(name) or (profile_for(version[1]) if version is not None else None)
 

@@ -1,8 +1,8 @@
-"""Which arguments of a queue RabbitMQ accepts, by the queue's type and the release.
+"""The arguments of a queue that RabbitMQ accepts, by the queue's type and the release.
 
-The tables are those of `rabbit_amqqueue.erl` and of the queue types' capabilities; what is refused, with which words,
-is recorded from live servers of 3.10, 4.0 and 4.3 in ``tests/golden/rabbitmq-arguments-*.json``. An argument that no
-type knows is a plugin's or an application's own and is accepted. Whether a queue is exclusive is no part of a topology.
+The tables are those of `rabbit_amqqueue.erl` and of the queue types' capabilities. Refusals of live servers of 3.10,
+4.0 and 4.3, with their texts, are recorded in ``tests/golden/rabbitmq-arguments-*.json``. An argument that no type
+knows belongs to a plugin or an application and is accepted. Exclusive queues are not part of a topology.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILTER_BYTES: Final = range(16, 256)
 Arguments = Mapping[str, tuple[str, Any]]
 """Name of an argument -> its AMQP type and value."""
 Rule = Callable[[str, Any, Arguments], str | None]
-"""AMQP type, value, all arguments -> what is wrong as Erlang prints it, None when nothing is."""
+"""AMQP type, value, all arguments -> the fault as Erlang prints it, None for a valid value."""
 
 
 def _integer(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -90,7 +90,7 @@ def _mode(kind: str, value: Any, arguments: Arguments) -> str | None:
     wrong = _text(kind, value, arguments)
     if wrong or value in (b"default", b"lazy"):
         return wrong
-    return show_string(f"unsupported queue mode '{_shown(value)}'")
+    return show_string(f"unsupported queue mode '{_decode(value)}'")
 
 
 def _max_age(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -98,7 +98,7 @@ def _max_age(kind: str, value: Any, arguments: Arguments) -> str | None:
 
 
 def is_max_age(value: bytes) -> bool:
-    """Return whether this is an age as streams have it: a positive number and a unit."""
+    """Return whether this is a maximum age of streams: a positive number and a unit."""
     age = re.fullmatch(rb"([0-9]+)[YMDhms]", value)
     return age is not None and age[1].strip(b"0") != b""
 
@@ -128,7 +128,7 @@ _RULES_4_0: Final[Mapping[str, Rule]] = {
     "x-initial-cluster-size": _cluster_size,
     "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LOCATORS),
 }
-"""Argument -> the rule of its values, in the order in which the broker looks."""
+"""Argument -> rule of its values, in the order in which the broker checks them."""
 
 _RULES_4_3: Final[Mapping[str, Rule]] = {
     **{name: rule for name, rule in _RULES_4_0.items() if name != "x-queue-mode"},
@@ -140,7 +140,7 @@ _RULES_4_3: Final[Mapping[str, Rule]] = {
 RULES: Final[Mapping[str, Mapping[str, Rule]]] = MappingProxyType(
     {"3.10": _RULES_4_0, "3.12": _RULES_4_0, "4.0": _RULES_4_0, "4.3": _RULES_4_3}
 )
-"""By `Profile.settings`."""
+"""`Profile.settings` -> argument -> rule of its values."""
 
 _CLASSIC: Final = frozenset({
     "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
@@ -172,10 +172,10 @@ ACCEPTED: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType({
         "stream": _STREAM | {"x-stream-filter-size-bytes"},
     },
 })  # fmt: skip
-"""By `Profile.settings` and type: the arguments of that type. Those of other types are refused."""
+"""`Profile.settings` -> queue type -> arguments of that type. Those of other types are refused."""
 
 PLUGIN_TYPES: Final = frozenset({"MQTT-QoS-0", "rabbit_mqtt_qos0_queue", "delayed", "jms"})
-"""Types that plugins and commercial editions add since 4.0."""
+"""Queue types that plugins and commercial editions add since 4.0."""
 MODULES: Final = {
     "classic": "rabbit_classic_queue",
     "quorum": "rabbit_quorum_queue",
@@ -184,9 +184,9 @@ MODULES: Final = {
 
 
 def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
-    """Raise BrokerError where the broker refuses a new queue; ``what`` is how its messages name the queue.
+    """Raise BrokerError if the broker refuses a new queue; ``what`` names the queue as the broker's texts do.
 
-    The code is 406, or 541 for what the broker has dropped support of.
+    The code is 406, or 541 for a feature that the broker has dropped.
     """
     arguments = {name: type_and_value(value) for name, value in queue.arguments.items()}
     exchange = arguments.get("x-dead-letter-exchange")
@@ -202,7 +202,7 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
             if wrong is not None:
                 raise PreconditionFailed(f"invalid arg '{name}' for {what}: {wrong}")
     known = frozenset().union(*ACCEPTED[profile.settings].values())
-    # As recorded: 4.3 adds a type that is missing, and has the arguments in the order of their names then.
+    # As recorded: 4.3 adds a missing type and then checks the arguments sorted by name.
     for name in sorted(arguments) if profile.settings == "4.3" and "x-queue-type" not in arguments else arguments:
         if name in known and name not in accepted:
             raise PreconditionFailed(f"invalid arg '{name}' for {what} of queue type {MODULES[kind]}")
@@ -219,13 +219,13 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
 
 
 def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
-    """Return the type of the queue, None for one that a plugin may have. Raises PreconditionFailed for no type."""
+    """Return the type of the queue, None for one that a plugin may add. Raises PreconditionFailed for an unknown one."""
     if "x-queue-type" not in arguments:
         return "classic"
     kind, value = arguments["x-queue-type"]
     wrong = _text(kind, value, arguments)
     if wrong is None:
-        name = _shown(value)
+        name = _decode(value)
         if name in MODULES:
             return name
         if not name and profile.settings == "4.3":
@@ -242,11 +242,11 @@ def _refuse_stream(arguments: Arguments, profile: Profile) -> None:
         raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
     if "x-stream-filter-size-bytes" in arguments and profile.settings in ("4.0", "4.3"):
         _, size = arguments["x-stream-filter-size-bytes"]
-        # Erlang holds what is no number for greater than all numbers.
+        # In Erlang, a value that is no number is greater than all numbers.
         if not (isinstance(size, (int, float)) and FILTER_BYTES[0] <= size <= FILTER_BYTES[-1]):
             blank = " " if profile.settings == "4.0" else ""
             raise PreconditionFailed(f"Invalid value for {blank}x-stream-filter-size-bytes")
 
 
-def _shown(value: bytes) -> str:
+def _decode(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")

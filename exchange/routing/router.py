@@ -59,7 +59,7 @@ class Router:
         self._lock: Final = lock_at_forks(ROUTERS)
         self._vhost: Final = topology.vhost
         self._profile: Final = topology.profile
-        self._place: Final = rules.Place(topology.vhost, topology.profile)
+        self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
         self._chosen: Final = choose
         self._choose: Final = choose if choose is not None else _chance()
@@ -130,15 +130,15 @@ class Router:
 
     def declare_exchange(self, exchange: Exchange) -> None:
         """As `Topology.declare_exchange`."""
-        self._edit(lambda: rules.declare_exchange(self._tables, self._place, exchange))
+        self._edit(lambda: rules.declare_exchange(self._tables, self._host, exchange))
 
     def declare_queue(self, queue: Queue) -> None:
         """As `Topology.declare_queue`."""
-        self._edit(lambda: rules.declare_queue(self._tables, self._place, queue))
+        self._edit(lambda: rules.declare_queue(self._tables, self._host, queue))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """As `Topology.delete_exchange`."""
-        self._edit(lambda: rules.delete_exchange(self._tables, self._place, name, if_unused))
+        self._edit(lambda: rules.delete_exchange(self._tables, self._host, name, if_unused))
 
     def delete_queue(self, name: str) -> None:
         """As `Topology.delete_queue`."""
@@ -146,7 +146,7 @@ class Router:
 
     def bind(self, binding: Binding) -> None:
         """As `Topology.bind`."""
-        self._edit(lambda: rules.bind(self._tables, self._place, binding))
+        self._edit(lambda: rules.bind(self._tables, self._host, binding))
 
     def unbind(self, binding: Binding) -> None:
         """As `Topology.unbind`."""
@@ -154,18 +154,18 @@ class Router:
 
     def set_policy(self, policy: Policy) -> None:
         """As `Topology.set_policy`."""
-        self._edit(lambda: rules.set_policy(self._tables, self._place, policy))
+        self._edit(lambda: rules.set_policy(self._tables, self._host, policy))
 
     def clear_policy(self, name: str) -> None:
         """As `Topology.clear_policy`."""
-        self._edit(lambda: rules.clear_policy(self._tables, self._place, name))
+        self._edit(lambda: rules.clear_policy(self._tables, self._host, name))
 
     def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
         start = self._compiled.get(message.exchange)
         if start is None:
-            raise NotFound(f"no {self._place.named('exchange', message.exchange)}")
+            raise NotFound(f"no {self._host.describe('exchange', message.exchange)}")
         if start.exchange.internal:
-            raise AccessRefused(f"cannot publish to internal {self._place.named('exchange', message.exchange)}")
+            raise AccessRefused(f"cannot publish to internal {self._host.describe('exchange', message.exchange)}")
         keys = message.routing_keys()
         existing = self._tables.queues
         queues: dict[str, None] = {}

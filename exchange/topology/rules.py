@@ -1,11 +1,11 @@
-"""RabbitMQ's rules for declaring, binding and deleting: what it refuses, in its words, and what follows from what.
+"""RabbitMQ's rules for declaring, binding and deleting: what it refuses, with its texts, and what an edit changes.
 
-Each rule reads the tables and answers with the changes to make, or raises the error the broker would answer with.
+Each rule reads the tables and returns the changes to make, or raises the error that the broker would answer with.
 Texts are those of RabbitMQ's `rabbit_channel.erl`, `rabbit_exchange.erl` and `rabbit_misc.erl`; a live broker is the
 oracle of the tests. Permissions, limits and exclusive queues need a server and are not here.
 
-A rule raises for everything that applying its changes could fail on later: a change that a rule returns can be made.
-What a client cannot even send, a name or key that is no AMQP short string, is an `InputError`.
+Invariant: a change that a rule returns can be applied. Whatever could fail then makes the rule raise.
+A name or key that no client can send, because it is no AMQP short string, raises `InputError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exchange.kinds import KINDS, kind_of
 from exchange.limits import SHORTSTR_BYTES
 
 __all__ = [
-    "Place",
+    "VirtualHost",
     "bind",
     "clear_policy",
     "declare_exchange",
@@ -43,31 +43,31 @@ QUEUE_ARGUMENTS_COMPARED: Final = (
     "x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-max-age",
     "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator",
 )  # fmt: skip
-"""The arguments of a queue that a second declaration must repeat; of an exchange, only its alternate-exchange."""
+"""Arguments of a queue that a second declaration must repeat. For an exchange, it is alternate-exchange only."""
 
 
-class Place(NamedTuple):
-    """Where a rule is asked: the virtual host is part of the broker's texts, the profile of its rules."""
+class VirtualHost(NamedTuple):
+    """The virtual host to which a rule is applied: the broker's texts have its name, the profile selects the rules."""
 
     vhost: str
     profile: Profile
 
-    def named(self, kind: str, name: str) -> str:
-        """A thing as the broker's messages call it."""
+    def describe(self, kind: str, name: str) -> str:
+        """Name an exchange, queue or policy as the broker's texts do."""
         return f"{kind} '{name}' in vhost '{self.vhost}'"
 
 
-def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[Change]:
-    """exchange.declare."""
+def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> list[Change]:
+    """Return the changes of exchange.declare: none if the exchange exists and is equivalent. Raises as the broker."""
     _require(exchange, Exchange)
     kind = KINDS.get(exchange.type)
-    if kind is None or not kind.known_to(place.profile):
+    if kind is None or not kind.known_to(host.profile):
         text = f"unknown exchange type '{exchange.type}'"
-        raise CommandInvalid(text) if place.profile.unknown_type_closes_connection else PreconditionFailed(text)
-    name = _stripped(_short(exchange.name, "the name of an exchange"))
+        raise CommandInvalid(text) if host.profile.unknown_type_closes_connection else PreconditionFailed(text)
+    name = _strip(_check_short(exchange.name, "the name of an exchange"))
     _check_arguments(exchange.arguments)
     _refuse_default(name)
-    what = place.named("exchange", name)
+    what = host.describe("exchange", name)
     existing = tables.exchanges.get(name)
     if existing is not None:
         for attribute in ("type", "durable", "auto_delete", "internal"):
@@ -80,103 +80,103 @@ def declare_exchange(tables: Tables, place: Place, exchange: Exchange) -> list[C
         if field_type != "longstr":
             raise PreconditionFailed(f"invalid type '{field_type}' for arg 'alternate-exchange' in {what}")
     kind.check_exchange(exchange)
-    return [Change(True, _renamed(exchange, name))]
+    return [Change(True, _rename(exchange, name))]
 
 
-def declare_queue(tables: Tables, place: Place, queue: Queue) -> list[Change]:
-    """queue.declare, of a queue with a name."""
+def declare_queue(tables: Tables, host: VirtualHost, queue: Queue) -> list[Change]:
+    """Return the changes of queue.declare, for a queue that has a name. Raises as the broker."""
     _require(queue, Queue)
-    name = _stripped(_short(queue.name, "the name of a queue"))
+    name = _strip(_check_short(queue.name, "the name of a queue"))
     _check_arguments(queue.arguments)
-    what = place.named("queue", name)
+    what = host.describe("queue", name)
     existing = tables.queues.get(name)
     if existing is not None:
         for attribute in ("durable", "auto_delete"):
             _require_equal(attribute, getattr(existing, attribute), getattr(queue, attribute), what)
-        implied = {"x-queue-type": "classic"} if place.profile.queues_have_a_type else {}
+        implied = {"x-queue-type": "classic"} if host.profile.queues_have_a_type else {}
         before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
         _require_equal_arguments(before, after, QUEUE_ARGUMENTS_COMPARED, what)
-        # Partitions are no broker's business: it has no objection to new ones.
+        # A partitioning is unknown to the broker, so a declaration may change it.
         if queue.partitioning in (None, existing.partitioning):
             return []
         return [Change(True, replace(existing, partitioning=queue.partitioning))]
     if not name:
         raise PreconditionFailed("a queue without a name gets one from a server, and there is none here")
     _refuse_reserved("queue", name)
-    refuse_queue(queue, what, place.profile)
-    return [Change(True, _renamed(queue, name))]
+    refuse_queue(queue, what, host.profile)
+    return [Change(True, _rename(queue, name))]
 
 
-def bind(tables: Tables, place: Place, binding: Binding) -> list[Change]:
-    """queue.bind and exchange.bind."""
+def bind(tables: Tables, host: VirtualHost, binding: Binding) -> list[Change]:
+    """Return the changes of queue.bind or exchange.bind: none if the binding exists. Raises as the broker."""
     _require(binding, Binding)
-    _short(binding.source, "the name of an exchange")
-    _short(binding.destination.name, f"the name of a {binding.destination.kind}")
-    _short(binding.routing_key, "the routing key of a binding")
+    _check_short(binding.source, "the name of an exchange")
+    _check_short(binding.destination.name, f"the name of a {binding.destination.kind}")
+    _check_short(binding.routing_key, "the routing key of a binding")
     _check_arguments(binding.arguments)
-    binding = _checked(binding)
+    binding = _strip_binding(binding)
     source = tables.exchanges.get(binding.source)
     if source is None:
-        raise NotFound(f"no {place.named('exchange', binding.source)}")
+        raise NotFound(f"no {host.describe('exchange', binding.source)}")
     if not tables.exists(binding.destination):
-        raise NotFound(f"no {place.named(*binding.destination)}")
-    kind_of(source).check_binding(source, binding, tables, place.profile)
+        raise NotFound(f"no {host.describe(*binding.destination)}")
+    kind_of(source).check_binding(source, binding, tables, host.profile)
     return [] if binding in tables.bindings() else [Change(True, binding)]
 
 
 def unbind(tables: Tables, binding: Binding) -> list[Change]:
-    """queue.unbind and exchange.unbind; of a binding that is not there as of one that is."""
+    """Return the changes of queue.unbind or exchange.unbind: none if there is no such binding. Raises as the broker."""
     _require(binding, Binding)
-    binding = _checked(binding)
-    return _without(tables, [binding]) if binding in tables.bindings() else []
+    binding = _strip_binding(binding)
+    return _remove(tables, [binding]) if binding in tables.bindings() else []
 
 
-def delete_exchange(tables: Tables, place: Place, name: str, if_unused: bool) -> list[Change]:
-    """exchange.delete; of an exchange that is not there too."""
+def delete_exchange(tables: Tables, host: VirtualHost, name: str, if_unused: bool) -> list[Change]:
+    """Return the changes of exchange.delete: none if there is no such exchange. Raises as the broker."""
     _require(name, str)
-    name = _stripped(name)
+    name = _strip(name)
     _refuse_default(name)
     if name.startswith("amq."):
-        raise AccessRefused(f"deletion of system {place.named('exchange', name)} not allowed")
+        raise AccessRefused(f"deletion of system {host.describe('exchange', name)} not allowed")
     exchange = tables.exchanges.get(name)
     if exchange is None:
         return []
     if if_unused and tables.bindings_from(name):
-        raise PreconditionFailed(f"{place.named('exchange', name)} in use")
-    return _without(tables, [exchange])
+        raise PreconditionFailed(f"{host.describe('exchange', name)} in use")
+    return _remove(tables, [exchange])
 
 
 def delete_queue(tables: Tables, name: str) -> list[Change]:
-    """queue.delete; of a queue that is not there too."""
+    """Return the changes of queue.delete: none if there is no such queue."""
     _require(name, str)
-    queue = tables.queues.get(_stripped(name))
-    return [] if queue is None else _without(tables, [queue])
+    queue = tables.queues.get(_strip(name))
+    return [] if queue is None else _remove(tables, [queue])
 
 
-def set_policy(tables: Tables, place: Place, policy: Policy) -> list[Change]:
-    """Set a policy, as the management API does."""
+def set_policy(tables: Tables, host: VirtualHost, policy: Policy) -> list[Change]:
+    """Return the change of adding or replacing a policy. Raises as the management API."""
     _require(policy, Policy)
     if not isinstance(policy.name, str):
         raise BadRequest(f"the name of a policy should be a string but was {policy.name!r}")
     _check_arguments(policy.definition)
-    refuse_policy(policy, place.profile)
+    refuse_policy(policy, host.profile)
     return [Change(True, policy)]
 
 
-def clear_policy(tables: Tables, place: Place, name: str) -> list[Change]:
-    """Delete a policy."""
+def clear_policy(tables: Tables, host: VirtualHost, name: str) -> list[Change]:
+    """Return the change of deleting a policy. Raises NotFound."""
     if name not in tables.policies:
-        raise NotFound(f"no {place.named('policy', name)}")
+        raise NotFound(f"no {host.describe('policy', name)}")
     return [Change(False, tables.policies[name])]
 
 
-def _without(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Change]:
-    """The removal of these parts and of what goes with them.
+def _remove(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Change]:
+    """Return the changes that remove these parts and what is deleted with them.
 
-    With an exchange or a queue go its bindings; with the last binding from an auto-delete exchange goes the exchange.
+    All bindings of a deleted exchange or queue are deleted, and an auto-delete exchange with its last binding.
     """
     removed: dict[Exchange | Queue | Binding, None] = {}
-    left: dict[str, int] = {}
+    left: dict[str, int] = {}  # bindings that the exchange still has as their source
     pending = list(parts)
     while pending:
         part = pending.pop()
@@ -197,8 +197,9 @@ def _without(tables: Tables, parts: list[Exchange | Queue | Binding]) -> list[Ch
     return [Change(False, part) for part in removed]
 
 
-def _checked(binding: Binding) -> Binding:
-    source, destination = _stripped(binding.source), _stripped(binding.destination.name)
+def _strip_binding(binding: Binding) -> Binding:
+    """Return the binding with stripped names. Raises AccessRefused if nobody may bind these."""
+    source, destination = _strip(binding.source), _strip(binding.destination.name)
     if binding.destination.kind == "queue" and destination.startswith("amq.rabbitmq.reply-to"):
         raise AccessRefused("cannot bind or unbind to a volatile (direct reply-to) queue")
     if binding.destination.kind == "exchange":
@@ -214,8 +215,8 @@ def _require(part: object, kind: type) -> None:
         raise TypeError(f"{kind.__name__} is wanted, not {type(part).__name__}: {part!r:.60}")
 
 
-def _short(text: str, what: str) -> str:
-    """A text that fits in an AMQP short string."""
+def _check_short(text: str, what: str) -> str:
+    """Return the text if it fits in an AMQP short string. Raises InputError."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be str, not {type(text).__name__}: {text!r:.60}")
     if len(text) * 4 > SHORTSTR_BYTES and len(to_bytes(text)) > SHORTSTR_BYTES:
@@ -224,7 +225,7 @@ def _short(text: str, what: str) -> str:
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Raise what comparing or hashing the table would raise: its values are no field values."""
+    """Raise InputError for arguments that could not be compared or hashed later."""
     if arguments and isinstance(arguments, FieldTable):
         try:
             hash(arguments)
@@ -232,11 +233,12 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
             raise InputError("arguments are nested too deeply") from None
 
 
-def _stripped(name: str) -> str:
+def _strip(name: str) -> str:
+    """Remove line ends from a name, as RabbitMQ does."""
     return name.replace("\n", "").replace("\r", "")
 
 
-def _renamed(part: Any, name: str) -> Any:
+def _rename(part: Any, name: str) -> Any:
     if part.name == name:
         return part
     return replace(part, name=name)
@@ -254,9 +256,9 @@ def _refuse_reserved(kind: str, name: str) -> None:
 
 def _require_equal(attribute: str, current: Any, received: Any, what: str) -> None:
     if current != received:
-        shown = [str(value).lower() if isinstance(value, bool) else _atom(value) for value in (received, current)]
+        texts = [str(value).lower() if isinstance(value, bool) else _quote_atom(value) for value in (received, current)]
         raise PreconditionFailed(
-            f"inequivalent arg '{attribute}' for {what}: received '{shown[0]}' but current is '{shown[1]}'"
+            f"inequivalent arg '{attribute}' for {what}: received '{texts[0]}' but current is '{texts[1]}'"
         )
 
 
@@ -270,26 +272,29 @@ def _require_equal_arguments(
         if before and after and _type_class(before[0]) == _type_class(after[0]) and before[1] == after[1]:
             continue
         if before and after:
-            shown = [f"'{_shown(value)}'" for _, value in (after, before)]
+            texts = [f"'{_format_value(value)}'" for _, value in (after, before)]
         else:
-            shown = [
-                f"the value '{_shown(value[1])}' of type '{value[0]}'" if value else "none" for value in (after, before)
+            texts = [
+                f"the value '{_format_value(value[1])}' of type '{value[0]}'" if value else "none"
+                for value in (after, before)
             ]
-        raise PreconditionFailed(f"inequivalent arg '{name}' for {what}: received {shown[0]} but current is {shown[1]}")
+        raise PreconditionFailed(f"inequivalent arg '{name}' for {what}: received {texts[0]} but current is {texts[1]}")
 
 
-def _atom(name: str) -> str:
-    """An exchange type as Erlang prints it: quoted when it is not a plain lower-case word."""
+def _quote_atom(name: str) -> str:
+    """Return an exchange type as Erlang prints it: quoted when it is not a plain lower-case word."""
     return name if re.fullmatch("[a-z][A-Za-z0-9_@]*", name) else f"'{name}'"
 
 
 def _type_class(kind: str) -> str:
+    """Return the class of an AMQP type; the broker compares only the values of two types of one class."""
     if kind in ("byte", "short", "signedint", "long", "decimal", "unsignedbyte", "unsignedshort", "unsignedint"):
         return "int"
     return "float" if kind in ("float", "double") else kind
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
+    """Return a value as `type_and_value` returns it, as text for an error."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value).lower() if isinstance(value, bool) else str(value)

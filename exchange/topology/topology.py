@@ -17,11 +17,11 @@ __all__ = ["Topology"]
 class Topology:
     """Exchanges, queues, bindings and policies of one virtual host; immutable.
 
-    The constructor takes what it is given, bindings to nowhere and exchanges of unknown types included, and adds the
-    exchanges every virtual host has. The edits (``declare_exchange``, ``bind`` ...) return a new topology and obey
-    RabbitMQ's rules: they raise a ``BrokerError`` where the broker would answer with one, and InputError for names and
-    keys that no client can send. ``profile`` is the RabbitMQ whose rules and routing are meant, a `Profile` or its
-    name.
+    The constructor accepts any parts, also bindings to nowhere and exchanges of unknown types, and adds the exchanges
+    that every virtual host has. The edits (``declare_exchange``, ``bind`` ...) return a new topology and obey
+    RabbitMQ's rules: they raise a ``BrokerError`` where the broker would refuse, with its code and text, and InputError
+    for names and keys that no client can send. ``profile`` selects the release of RabbitMQ whose rules hold: a
+    `Profile` or its name.
     """
 
     __slots__ = ("_tables", "profile", "vhost")
@@ -37,7 +37,7 @@ class Topology:
         profile: Profile | str = LATEST,
     ) -> None:
         self.vhost: Final = vhost
-        self.profile: Final = profile_named(profile)
+        self.profile: Final = _to_profile(profile)
         self._tables: Final = Tables()
         given: tuple[tuple[type, Iterable[Exchange | Queue | Policy]], ...] = (
             (Exchange, PREDECLARED), (Exchange, exchanges), (Queue, queues), (Policy, policies),
@@ -51,7 +51,7 @@ class Topology:
 
     @classmethod
     def of_tables(cls, tables: Tables, vhost: str, profile: Profile) -> Topology:
-        """The topology that tables hold; they must not change any more."""
+        """Build a topology on these tables, without copying them: they must not change any more."""
         self = cls.__new__(cls)
         for name, value in (("_tables", tables), ("vhost", vhost), ("profile", profile)):
             object.__setattr__(self, name, value)
@@ -59,77 +59,77 @@ class Topology:
 
     @property
     def exchanges(self) -> Mapping[str, Exchange]:
-        """By name, the predeclared ones included."""
+        """Name -> exchange, the predeclared ones included."""
         return MappingProxyType(self._tables.exchanges)
 
     @property
     def queues(self) -> Mapping[str, Queue]:
-        """By name."""
+        """Name -> queue."""
         return MappingProxyType(self._tables.queues)
 
     @property
     def policies(self) -> Mapping[str, Policy]:
-        """By name."""
+        """Name -> policy."""
         return MappingProxyType(self._tables.policies)
 
     @property
     def bindings(self) -> Collection[Binding]:
-        """All bindings but the default exchange's implicit ones, exchange by exchange."""
+        """All bindings, grouped by source, without the implicit ones of the default exchange."""
         return self._tables.bindings()
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
-        """The bindings of which this exchange is the source."""
+        """Return the bindings whose source is this exchange."""
         return self._tables.bindings_from(exchange)
 
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
-        """The bindings that lead to this queue or exchange."""
+        """Return the bindings to this queue or exchange."""
         return self._tables.bindings_to(destination)
 
     def tables(self) -> Tables:
-        """A copy of the indexes, for editing in place."""
+        """Return a copy of the indexes, to be edited in place."""
         return self._tables.copy()
 
     def with_profile(self, profile: Profile | str) -> Topology:
-        """The same parts under another RabbitMQ's rules."""
-        return Topology.of_tables(self._tables, self.vhost, profile_named(profile))
+        """Return a topology of the same parts under the rules of another release."""
+        return Topology.of_tables(self._tables, self.vhost, _to_profile(profile))
 
     def declare_exchange(self, exchange: Exchange) -> Topology:
-        """As exchange.declare: 403, 406 (503 for an unknown type up to 3.13), or a topology that has it."""
-        return self._after(rules.declare_exchange(self._tables, self._place, exchange))
+        """Add an exchange, as exchange.declare: 403 or 406 (503 for an unknown type up to 3.13) if refused."""
+        return self._apply(rules.declare_exchange(self._tables, self._host, exchange))
 
     def declare_queue(self, queue: Queue) -> Topology:
-        """As queue.declare: 403, 406, or a topology that has it."""
-        return self._after(rules.declare_queue(self._tables, self._place, queue))
+        """Add a queue, as queue.declare: 403 or 406 if refused."""
+        return self._apply(rules.declare_queue(self._tables, self._host, queue))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> Topology:
-        """As exchange.delete: 403, 406, or a topology without it, its bindings and what auto-deletes with them."""
-        return self._after(rules.delete_exchange(self._tables, self._place, name, if_unused))
+        """Remove an exchange, its bindings and what auto-deletes with them, as exchange.delete: 403, 406 if refused."""
+        return self._apply(rules.delete_exchange(self._tables, self._host, name, if_unused))
 
     def delete_queue(self, name: str) -> Topology:
-        """As queue.delete: a topology without it, its bindings and what auto-deletes with them."""
-        return self._after(rules.delete_queue(self._tables, name))
+        """Remove a queue, its bindings and what auto-deletes with them, as queue.delete."""
+        return self._apply(rules.delete_queue(self._tables, name))
 
     def bind(self, binding: Binding) -> Topology:
-        """As queue.bind or exchange.bind: 403, 404, 406, or a topology that has it."""
-        return self._after(rules.bind(self._tables, self._place, binding))
+        """Add a binding, as queue.bind or exchange.bind: 403, 404 or 406 if refused."""
+        return self._apply(rules.bind(self._tables, self._host, binding))
 
     def unbind(self, binding: Binding) -> Topology:
-        """As queue.unbind or exchange.unbind: 403, or a topology without it; it need not have been there."""
-        return self._after(rules.unbind(self._tables, binding))
+        """Remove a binding, as queue.unbind or exchange.unbind: 403 if refused. It need not exist."""
+        return self._apply(rules.unbind(self._tables, binding))
 
     def set_policy(self, policy: Policy) -> Topology:
-        """Add a policy or replace the one of its name: 400, or a topology that has it."""
-        return self._after(rules.set_policy(self._tables, self._place, policy))
+        """Add a policy, or replace the one of its name: 400 if refused."""
+        return self._apply(rules.set_policy(self._tables, self._host, policy))
 
     def clear_policy(self, name: str) -> Topology:
-        """Remove a policy; 404 when there is none."""
-        return self._after(rules.clear_policy(self._tables, self._place, name))
+        """Remove a policy: 404 if there is none."""
+        return self._apply(rules.clear_policy(self._tables, self._host, name))
 
     @property
-    def _place(self) -> rules.Place:
-        return rules.Place(self.vhost, self.profile)
+    def _host(self) -> rules.VirtualHost:
+        return rules.VirtualHost(self.vhost, self.profile)
 
-    def _after(self, changes: Iterable[Change]) -> Topology:
+    def _apply(self, changes: Iterable[Change]) -> Topology:
         tables = self._tables.copy()
         for change in changes:
             tables.apply(change)
@@ -146,7 +146,7 @@ class Topology:
         return (self.vhost, self.profile) == (other.vhost, other.profile) and self._tables == other._tables
 
     def __hash__(self) -> int:
-        # Of the names: the hash of all bindings would take as long as comparing them.
+        # Hash names only: hashing all bindings would take as long as comparing them.
         return hash((self.vhost, self.profile, frozenset(self.exchanges), frozenset(self.queues)))
 
     def __repr__(self) -> str:
@@ -154,11 +154,11 @@ class Topology:
         return f"<Topology {self.vhost!r}: {counts}, {self.profile.name}>"
 
 
-def profile_named(profile: Profile | str) -> Profile:
-    """A profile by its name, or itself. Raises ValueError naming the ones there are."""
+def _to_profile(profile: Profile | str) -> Profile:
+    """Return the profile of a name, or the profile itself. Raises ValueError listing the names."""
     if isinstance(profile, Profile):
         return profile
-    found = profile_by_name(profile)
-    if found is None:
+    known = profile_by_name(profile)
+    if known is None:
         raise ValueError(f"no profile {profile!r}; there are {RELEASES}")
-    return found
+    return known
