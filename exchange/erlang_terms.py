@@ -1,16 +1,28 @@
-"""Print values as Erlang's ``~p`` does: so RabbitMQ's error texts quote them."""
+"""Texts as RabbitMQ holds them, and values as Erlang's ``~p`` prints them in RabbitMQ's error texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["show_json", "show_string"]
+__all__ = ["encode_binary", "show_binary", "show_field", "show_json", "show_string"]
 
 _ESCAPES: Final = {
     "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\b": r"\b", "\f": r"\f", "\x1b": r"\e",
     '"': r"\"", "\\": r"\\",
 }  # fmt: skip
+_ATOMS: Final = {"True": "true", "False": "false", "None": "undefined"}
+
+
+def encode_binary(text: str) -> bytes:
+    """Encode a name or routing key as RabbitMQ holds it: UTF-8, where surrogate escapes stand for other bytes.
+
+    Other lone surrogates, which only JSON can bring, get bytes of their own.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def show_string(text: str) -> str:
@@ -20,6 +32,23 @@ def show_string(text: str) -> str:
     return f"[{','.join([str(ord(sign)) for sign in text])}]"
 
 
+def show_binary(text: str) -> str:
+    """Print a binary that holds a text; 3.10 prints characters beyond ASCII in another way."""
+    if not text:
+        return "<<>>"
+    if not all(sign in _ESCAPES or " " <= sign <= "~" or sign >= "\xa0" for sign in text):
+        return f"<<{','.join(map(str, encode_binary(text)))}>>"
+    escaped = "".join([_ESCAPES.get(sign, sign) for sign in text])
+    return f'<<"{escaped}">>' if text.isascii() else f'<<"{escaped}"/utf8>>'
+
+
+def show_field(value: Any) -> str:
+    """Print a field value that is decoded as by `exchange.field_values.type_and_value`."""
+    if isinstance(value, bytes):
+        return show_binary(value.decode("utf-8", "surrogateescape"))
+    return _ATOMS.get(str(value), str(value))
+
+
 def show_json(value: Any) -> str:
     """Print a value read from JSON: strings are binaries, objects maps."""
     if isinstance(value, bool):
@@ -27,8 +56,7 @@ def show_json(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        utf8 = "" if value.isascii() else "/utf8"
-        return f"<<{show_string(value)}{utf8}>>" if value else "<<>>"
+        return show_binary(value)
     if isinstance(value, Mapping):
         return "#{" + ",".join([f"{show_json(key)} => {show_json(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, (list, tuple)):

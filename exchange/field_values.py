@@ -30,7 +30,17 @@ from exchange.limits import NESTING
 if TYPE_CHECKING:
     from decimal import Decimal
 
-__all__ = ["EMPTY", "TYPES", "FieldTable", "Typed", "check_fields", "freeze_table", "thaw", "type_and_value"]
+__all__ = [
+    "EMPTY",
+    "INTEGER_TYPES",
+    "TYPES",
+    "FieldTable",
+    "Typed",
+    "check_fields",
+    "freeze_table",
+    "thaw",
+    "type_and_value",
+]
 
 TYPES: Final = frozenset({
     "void", "bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
@@ -49,6 +59,9 @@ RANGES: Final = {
     "timestamp": (0, 2**64 - 1),
 }
 """Integer type -> lowest and highest value."""
+
+INTEGER_TYPES: Final = frozenset(RANGES) - {"timestamp"}
+"""Types of integers. Most rules of the broker make no difference between them."""
 
 
 FITTING: Final[Mapping[str, tuple[str, ...]]] = {

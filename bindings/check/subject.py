@@ -100,7 +100,7 @@ class Subject:
             router = self._routers[exchange] = self.kind_of(exchange)(part, self.topology.profile, _first)
             for binding in self.bindings_from(exchange):
                 router.bind(binding)
-        return router.matched(Message(exchange, key), (key,))
+        return router.match(Message(exchange, key), (key,))
 
     def alternate_of(self, exchange: str) -> str | None:
         """Its alternate exchange, if that exists and can route anything; the default exchange cannot itself."""

@@ -17,14 +17,11 @@ from bindings.diff.order import Difference, end_of, in_safe_order
 from bindings.diff.step import Part, State, Step
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import BrokerError
-from exchange.field_values import type_and_value
+from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.topology.topology import Topology
 
 __all__ = ["Plan", "Step", "keeping", "plan", "reserved"]
 
-INTEGERS: Final = frozenset({
-    "byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint",
-})  # fmt: skip
 FLOATS: Final = frozenset({"float", "double"})
 
 
@@ -140,4 +137,4 @@ def _arguments(part: Exchange | Queue) -> dict[str, tuple[str, str]]:
 
 
 def _class(kind: str) -> str:
-    return "integer" if kind in INTEGERS else "float" if kind in FLOATS else kind
+    return "integer" if kind in INTEGER_TYPES else "float" if kind in FLOATS else kind

@@ -16,11 +16,10 @@ from exchange.entities.entities import Queue
 from exchange.entities.profile import Profile
 from exchange.erlang_terms import show_string
 from exchange.errors import BrokerError, PreconditionFailed
-from exchange.field_values import type_and_value
+from exchange.field_values import INTEGER_TYPES, type_and_value
 
 __all__ = ["refuse_queue"]
 
-INTEGERS: Final = ("byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint")
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
 MAX_PRIORITY: Final = 255
@@ -34,7 +33,7 @@ Rule = Callable[[str, Any, Arguments], str | None]
 
 
 def _integer(kind: str, value: Any, arguments: Arguments) -> str | None:
-    return None if kind in INTEGERS else show_string(f"expected integer, got {kind}")
+    return None if kind in INTEGER_TYPES else show_string(f"expected integer, got {kind}")
 
 
 def _not_negative(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -46,7 +45,7 @@ def _expiry(kind: str, value: Any, arguments: Arguments) -> str | None:
 
 
 def _positive_expiry(kind: str, value: Any, arguments: Arguments) -> str | None:
-    return f"{{value_zero,{value}}}" if kind in INTEGERS and value == 0 else _expiry(kind, value, arguments)
+    return f"{{value_zero,{value}}}" if kind in INTEGER_TYPES and value == 0 else _expiry(kind, value, arguments)
 
 
 def _cluster_size(kind: str, value: Any, arguments: Arguments) -> str | None:
@@ -219,7 +218,7 @@ def refuse_queue(queue: Queue, what: str, profile: Profile) -> None:
 
 
 def _type_of(arguments: Arguments, what: str, profile: Profile) -> str | None:
-    """Return the type of the queue, None for one that a plugin may add. Raises PreconditionFailed for an unknown one."""
+    """Return the type of the queue, None for a plugin's type. Raises PreconditionFailed for an unknown one."""
     if "x-queue-type" not in arguments:
         return "classic"
     kind, value = arguments["x-queue-type"]

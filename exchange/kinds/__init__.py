@@ -1,7 +1,7 @@
-"""The kinds of exchange: one module each, one table of them all.
+"""The kinds of exchange: one module for each, and the table of all.
 
-A kind that is not in the table is a plugin's that we do not know; exchanges of it load, and routes through them are
-undecided. What a kind means to the router and to the analyses is in `exchange.kinds.kind`.
+An exchange type that is not in the table belongs to an unknown plugin: its exchanges can be loaded, and routes through
+them are undecided. `exchange.kinds.kind` documents what a kind means to the router and to the analyses.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ KINDS: Final[Mapping[str, type[Kind]]] = MappingProxyType({
     "x-jms-topic": JmsTopic,
     "x-delayed-message": Delayed,
 })  # fmt: skip
-"""Exchange type -> its kind. `kind_of` says which one decides about an exchange's messages."""
+"""Exchange type -> its kind. Use `kind_of` for the kind that decides about the messages of an exchange."""
 
 
 def kind_of(exchange: Exchange) -> type[Kind]:
-    """Return the kind that decides where messages to the exchange go; `Unknown` where that is not known here.
+    """Return the kind that decides where messages to the exchange go, or `Unknown`.
 
-    For an x-delayed-message exchange it is the kind of the type it delays.
+    For an x-delayed-message exchange it is the kind of its inner type.
     """
     if not exchange.name:
         return Default

@@ -1,8 +1,8 @@
-"""What a binding asks of a message, as a value: a pattern of its routing key, or something about its headers.
+"""The condition of a binding on messages, as a value: a pattern of routing keys, or a requirement on headers.
 
-A condition means the same whichever exchange type it came from: a direct exchange's key equals a topic exchange's
-pattern without wildcards, and a fanout binding equals the pattern ``#``. Exchange types in which the bindings compete
-(chance, a hash) or that are unknown have no conditions.
+A condition means the same for every exchange type: the key of a direct exchange equals the pattern of a topic exchange
+without wildcards, and a fanout binding has the condition of the pattern ``#``. Exchange types whose bindings compete
+(chance, a hash), or that are unknown, have no conditions.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "Headers"]
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """What a binding to a headers exchange asks: all or any of some headers, each with a value or merely present."""
+    """The condition of a binding to a headers exchange: all or any of its headers, with a value or just present."""
 
     mode: Literal["all", "any"]
     wanted: frozenset[tuple[str, Hashable]]
     """Names with values as `exchange.kinds.headers.comparable` makes them, or ``PRESENT``."""
     arguments: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The values as the binding has them."""
+    """The arguments of the binding, which have the values as they were written."""
 
     def holds(self, headers: Mapping[str, Hashable]) -> bool:
         """Return whether the headers, as `exchange.kinds.headers.comparable_headers` makes them, meet the condition."""
-        found = (name in headers and (wanted is PRESENT or headers[name] == wanted) for name, wanted in self.wanted)
-        return all(found) if self.mode == "all" else any(found)
+        met = (name in headers and (wanted is PRESENT or headers[name] == wanted) for name, wanted in self.wanted)
+        return all(met) if self.mode == "all" else any(met)
 
     def __str__(self) -> str:
         if not self.wanted:
             return "all messages" if self.mode == "all" else "no message"
-        from exchange.notation import write_name, write_value  # only needed to show it
+        from exchange.notation import write_name, write_value  # only needed for texts
 
-        asked = [
+        requirements = [
             f"{write_name(name)} is there"
             if wanted is PRESENT
             else f"{write_name(name)} = {write_value(self.arguments[name])}"
             for name, wanted in sorted(self.wanted, key=lambda pair: pair[0])
         ]
-        return f"headers {(' and ' if self.mode == 'all' else ' or ').join(asked)}"
+        return f"headers {(' and ' if self.mode == 'all' else ' or ').join(requirements)}"
 
 
 Condition: TypeAlias = Pattern | Headers

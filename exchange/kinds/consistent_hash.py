@@ -1,16 +1,16 @@
 """x-consistent-hash: the hash of the key, or of a header or property, picks a bucket of a ring, and so a binding.
 
-**The ring has a history.** A binding's key is its weight: so many buckets are added at the end for its destination,
-unless that has some already. Unbinding takes a destination's buckets out, whichever of its bindings goes, and
-those behind move up. So the order of bindings decides, and a destination that is bound twice and unbound once stays
-bound and gets nothing until it gets a new binding.
+**The ring has a history.** A binding's key is its weight, a number of buckets. They are added at the end of the ring
+for the binding's destination, unless it has buckets already. Unbinding any binding of a destination removes all its
+buckets, and those behind move up. So the order of bindings decides; and a destination that is bound twice and unbound
+once stays bound, but gets nothing until it is bound again.
 
-A `Router` that is edited follows this as the broker does. A `Topology` holds bindings in the order they came, not what
-went before: a router built from one has the ring of a broker on which exactly these were made in this order. A file of
-definitions does not tell the ring: a broker imports bindings with several processes at once, in any order (of eight
-imports into 3.10 and 4.0 one kept the file's; 4.3 kept it in four of four). And 3.10 and 4.0 hold rings in memory: a
-restart makes them anew, in the order of binding key (as text) and destination. 4.3 keeps them, and gives a bound
-destination without buckets some at the end.
+A `Router` that is edited follows this as the broker does. A `Topology` knows the order of its bindings, but not what
+was removed before: a router built from one has the ring of a broker where exactly these bindings were made, in this
+order. Definitions do not determine the ring, since a broker imports bindings with several processes, in any order (one
+of eight imports into 3.10 and 4.0 kept the order of the file; 4.3 kept it in four of four). And 3.10 and 4.0 hold rings
+in memory: a restart builds them anew, ordered by binding key (as text) and destination. 4.3 keeps rings, and adds
+buckets at the end for a bound destination that has none.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from typing import Any, Final
 from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
+from exchange.erlang_terms import encode_binary, show_binary
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.kinds.kind import Choose, Decider, KeyUse, Kind, Reads
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.partition.hashing.erlang import UNDEFINED, Atom, binary, field_term, jump, jump_key
+from exchange.partition.hashing.erlang import UNDEFINED, Atom, field_term, jump, jump_key
 
 __all__ = ["ConsistentHash"]
 
 INTEGER: Final = re.compile("[+-]?[0-9]+")
-"""What Erlang's ``list_to_integer`` reads."""
+"""A number that Erlang's ``list_to_integer`` accepts."""
 PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
 
 
@@ -52,8 +53,8 @@ class ConsistentHash(Kind):
         self._header = _long_string(exchange, "hash-header")
         self._property = _long_string(exchange, "hash-property")
         self._ring: list[Binding] = []
-        self._destinations: set[Destination] = set()  # of the ring
-        self._ends: list[int] = []  # for each of the ring, the number of buckets up to its last one
+        self._destinations: set[Destination] = set()  # those that have buckets in the ring
+        self._ends: list[int] = []  # for each binding of the ring, the number of buckets up to its last one
 
     @property
     def by_key(self) -> bool:
@@ -71,38 +72,38 @@ class ConsistentHash(Kind):
         self._ring = [other for other in self._ring if other.destination != binding.destination]
         self._ends = list(accumulate(map(_weight, self._ring)))
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         buckets = self._buckets
         if not buckets:
             return ()
-        bucket = jump(jump_key(self._hashed(message, keys)), buckets) if buckets > 1 else 0
+        bucket = jump(jump_key(self._term(message, keys)), buckets) if buckets > 1 else 0
         return (self._ring[bisect_right(self._ends, bucket)],)
 
-    def chosen_by(self, message: Message, keys: Sequence[str]) -> str:
+    def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
         buckets = self._buckets
         if buckets < 2:
             return f"the ring has {'only one bucket' if buckets else 'no buckets'}"
         what = f"header '{self._header}'" if self._header is not None else self._property or "the routing key"
-        seed = jump_key(self._hashed(message, keys))
+        seed = jump_key(self._term(message, keys))
         return f"hash {seed} of {what} jumps to bucket {jump(seed, buckets)} of 0 to {buckets - 1}"
 
     @property
     def _buckets(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def _hashed(self, message: Message, keys: Sequence[str]) -> Any:
-        """The Erlang term that is hashed."""
+    def _term(self, message: Message, keys: Sequence[str]) -> Any:
+        """Return the Erlang term that is hashed."""
         if self._header is not None:
-            return self._of_header(message, self._header)
+            return self._term_of_header(message, self._header)
         if self._property is not None:
             value = type_and_value(message.properties.get(self._property))[1]
             if value is None:
                 return UNDEFINED
             return value if isinstance(value, bytes) else str(value).encode()  # a timestamp's seconds, in decimal
-        return binary(keys[0])
+        return encode_binary(keys[0])
 
-    def _of_header(self, message: Message, name: str) -> Any:
-        if name not in message.headers or name == "BCC":  # which the broker takes out before it routes
+    def _term_of_header(self, message: Message, name: str) -> Any:
+        if name not in message.headers or name == "BCC":  # the broker removes BCC before it routes
             return UNDEFINED
         kind, value = type_and_value(message.headers[name])
         term = field_term(kind, value)
@@ -117,10 +118,10 @@ class ConsistentHash(Kind):
 
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
-        header, named = _long_string(exchange, "hash-header"), _long_string(exchange, "hash-property")
+        header, hash_property = _long_string(exchange, "hash-header"), _long_string(exchange, "hash-property")
         return Reads(
             frozenset({header} if header is not None else ()),
-            frozenset({named} if named is not None else ()),
+            frozenset({hash_property} if hash_property is not None else ()),
         )
 
     @classmethod
@@ -151,7 +152,7 @@ class ConsistentHash(Kind):
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
         weight = _weight(binding)
         if not INTEGER.fullmatch(binding.routing_key):
-            raise PreconditionFailed(f"The binding key must be an integer: {_erlang(binding.routing_key)}")
+            raise PreconditionFailed(f"The binding key must be an integer: {show_binary(binding.routing_key)}")
         if weight < 1:
             raise PreconditionFailed("The binding key must be greater than 0")
         if profile.max_weight is not None and weight > profile.max_weight:
@@ -164,19 +165,5 @@ def _long_string(exchange: Exchange, argument: str) -> str | None:
 
 
 def _weight(binding: Binding) -> int:
-    """The buckets that a binding adds to a ring; of one that no broker takes, which only a file can bring, not one."""
+    """Return the number of buckets that a binding adds to a ring; 0 for one that no broker accepts, as of a file."""
     return int(binding.routing_key) if INTEGER.fullmatch(binding.routing_key) else 0
-
-
-ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\b": "\\b",
-                  "\f": "\\f", "\x1b": "\\e"}  # fmt: skip
-
-
-def _erlang(text: str) -> str:
-    """A binary as Erlang prints it in a message; 3.10 shows characters beyond ASCII otherwise."""
-    if not text:
-        return "<<>>"
-    if not all(character in ESCAPES or " " <= character <= "~" or character >= "\xa0" for character in text):
-        return f"<<{','.join(map(str, binary(text)))}>>"
-    shown = "".join(ESCAPES.get(character, character) for character in text)
-    return f'<<"{shown}">>' if text.isascii() else f'<<"{shown}"/utf8>>'

@@ -12,7 +12,7 @@ __all__ = ["Default"]
 
 
 class Default(Direct):
-    """The first clause of `rabbit_exchange.erl route/3`: its bindings are implied by the queues, none are stored."""
+    """The first clause of `rabbit_exchange.erl route/3`: queues imply the bindings, so none are stored."""
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         return [Binding.to_queue("", key, key) for key in dict.fromkeys(keys)]

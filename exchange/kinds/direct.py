@@ -1,4 +1,4 @@
-"""direct: the bindings whose key is the message's, byte for byte. Wildcards mean nothing here."""
+"""direct: a message takes the bindings whose key equals its own, byte for byte. Wildcards mean nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Direct(Kind):
         if not bindings:
             del self._by_key[binding.routing_key]
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         if len(keys) == 1:
             return self._by_key.get(keys[0], {})
         return dict.fromkeys(chain.from_iterable([self._by_key.get(key, {}) for key in keys]))

@@ -1,14 +1,14 @@
-"""fanout: every binding, whatever its key and the message's."""
+"""fanout: a message takes all bindings; keys mean nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
+from exchange.erlang_terms import show_field
 from exchange.errors import PreconditionFailed
-from exchange.field_values import type_and_value
+from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.kinds.condition import EVERYTHING
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import MATCH, Miss
@@ -34,7 +34,7 @@ class Fanout(Kind):
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         return self._bindings
 
     @classmethod
@@ -49,7 +49,7 @@ class Fanout(Kind):
 class RecentHistory(Fanout):
     """`rabbit_exchange_type_recent_history.erl`: routes as fanout.
 
-    That it also replays its last messages to whatever is bound to it is not routing, and not done here.
+    It also replays its last messages to each new binding, which is not routing and not done here.
     """
 
     @classmethod
@@ -57,14 +57,7 @@ class RecentHistory(Fanout):
         if "x-recent-history-length" not in exchange.arguments:
             return
         kind, length = type_and_value(exchange.arguments["x-recent-history-length"])
-        if kind not in _INTEGERS or length <= 0:
+        if kind not in INTEGER_TYPES or length <= 0:
             raise PreconditionFailed(
-                f"Invalid argument {_erlang(length)}, 'x-recent-history-length' must be a positive integer"
+                f"Invalid argument {show_field(length)}, 'x-recent-history-length' must be a positive integer"
             )
-
-
-_INTEGERS = {"byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint"}
-
-
-def _erlang(value: Any) -> str:
-    return f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else str(value)

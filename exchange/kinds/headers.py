@@ -1,8 +1,8 @@
-"""headers: the bindings whose arguments the message's headers satisfy, all or any of them.
+"""headers: a message takes the bindings whose arguments match its headers, all of them or any of them.
 
-RabbitMQ looks at every binding of the exchange; here those that ask for all their arguments are conjunctions, found
-together, and those that ask for any are listed under each thing they ask for. What equality means is in
-``comparable``; the rest is which arguments count.
+RabbitMQ checks every binding of the exchange. Here, bindings that require all their arguments are conjunctions, which
+one search finds; bindings that require any of them are listed under each of their arguments. `comparable` defines which
+values are equal, `conditions_of` which arguments count.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
+from exchange.erlang_terms import show_field
 from exchange.errors import PreconditionFailed
 from exchange.field_values import type_and_value
 from exchange.kinds.condition import Headers as Condition
@@ -25,11 +26,8 @@ __all__ = ["Headers", "comparable", "conditions_of", "match_mode"]
 
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
-ATOMS: Final = {"True": "true", "False": "false", "None": "undefined"}
-"""Values without content of their own, in the broker's words."""
-
 NOT_EQUAL_TO_ANYTHING: Final = ("void",)
-"""A message's header without a value: it is there, but no argument equals it."""
+"""The value of a void header of a message: it is present, but equals no argument."""
 
 
 NONE: Final[dict[Binding, None]] = {}
@@ -68,23 +66,23 @@ class Headers(Kind):
             if not by_value:
                 del self._any[name]
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         headers = comparable_headers(message, self._profile)
-        found = self._all.search(frozenset(headers), headers.items())  # each once: a binding is one conjunction
+        matching_all = self._all.search(frozenset(headers), headers.items())  # without repeats: one conjunction each
         if not self._any:
-            return found
-        some: dict[Binding, None] = {}
+            return matching_all
+        matching_any: dict[Binding, None] = {}
         for name, value in headers.items():
             by_value = self._any.get(name)
             if by_value is not None:
-                some.update(by_value.get(value, NONE))
-                some.update(by_value.get(PRESENT, NONE))
-        return (*found, *some)
+                matching_any.update(by_value.get(value, NONE))
+                matching_any.update(by_value.get(PRESENT, NONE))
+        return (*matching_all, *matching_any)
 
     @classmethod
     def condition(cls, binding: Binding, profile: Profile) -> Condition:
         wanted = conditions_of(binding, profile)
-        # One header asked for is all and any at once.
+        # With a single argument, "any" means the same as "all".
         is_any = match_mode(binding).startswith("any") and len(wanted) != 1
         return Condition("any" if is_any else "all", frozenset(wanted), binding.arguments)
 
@@ -94,7 +92,7 @@ class Headers(Kind):
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
-        from exchange.notation import write_value  # only needed to explain
+        from exchange.notation import write_value  # needed only to explain
 
         headers = comparable_headers(message, profile)
         failed: list[str] = []
@@ -117,27 +115,24 @@ class Headers(Kind):
         if "x-match" not in binding.arguments:
             return
         kind, value = type_and_value(binding.arguments["x-match"])
-        shown = (
-            f'<<"{value.decode("utf-8", "replace")}">>' if isinstance(value, bytes) else ATOMS.get(str(value), value)
-        )
         expected = "expected all, any, all-with-x, or any-with-x"
         if kind != "longstr":
-            raise PreconditionFailed(f"Invalid x-match field type {kind} (value {shown}); expected longstr")
+            raise PreconditionFailed(f"Invalid x-match field type {kind} (value {show_field(value)}); expected longstr")
         if value.decode("utf-8", "replace") not in MODES:
-            raise PreconditionFailed(f"Invalid x-match field value {shown}; {expected}")
+            raise PreconditionFailed(f"Invalid x-match field value {show_field(value)}; {expected}")
 
 
 def match_mode(binding: Binding) -> str:
-    """``all``, ``any``, ``all-with-x`` or ``any-with-x``: all when x-match is absent or says something else."""
+    """Return ``all``, ``any``, ``all-with-x`` or ``any-with-x``: ``all`` if x-match is absent or anything else."""
     kind, value = type_and_value(binding.arguments.get("x-match", "all"))
     mode = value.decode("utf-8", "replace") if kind == "longstr" else "all"
     return mode if mode in MODES else "all"
 
 
 def conditions_of(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashable], ...]:
-    """What the binding's arguments ask of headers: a name and what its value must equal, or ``PRESENT``.
+    """Return the headers that the binding requires: their names, with the value that each must equal or ``PRESENT``.
 
-    Names that start with ``x-`` count only in the modes that say so, and ``x-match`` never does.
+    Names that start with ``x-`` count only in the modes with ``-with-x``, and ``x-match`` never does.
     """
     with_x = match_mode(binding).endswith("-with-x")
     return tuple(
@@ -148,7 +143,7 @@ def conditions_of(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashab
 
 
 def comparable_headers(message: Message, profile: Profile) -> dict[str, Hashable]:
-    """The headers that can match, each as ``comparable``; the broker takes BCC out before it routes."""
+    """Return the headers that can match, each as ``comparable``. The broker removes BCC before it routes."""
     return {
         name: value if type(value) is str else comparable(value, profile, from_message=True)
         for name, value in message.headers.items()
@@ -157,10 +152,10 @@ def comparable_headers(message: Message, profile: Profile) -> dict[str, Hashable
 
 
 def comparable(value: Any, profile: Profile, *, from_message: bool) -> Hashable:
-    """What RabbitMQ compares: equal results mean that it holds header and argument equal.
+    """Return the value that RabbitMQ compares: two results are equal when it holds header and argument for equal.
 
-    Types count only as far as decoded values differ: all integers are alike, strings and binaries too, and an empty
-    array is an empty table; booleans, integers, floats and strings are not. Inside arrays and tables, types count.
+    Types count only if decoded values differ: all integer types are alike, strings equal binaries, an empty array
+    equals an empty table. Booleans, integers, floats and strings differ. Inside arrays and tables, all types count.
     """
     kind, decoded = type_and_value(value)
     if kind == "void":

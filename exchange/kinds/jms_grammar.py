@@ -1,6 +1,6 @@
-"""Which selectors x-jms-topic takes since RabbitMQ 4.3, as `sjx_parser.erl` and `sjx_evaluator.erl` have it.
+"""Check a selector of x-jms-topic as RabbitMQ does since 4.3 (`sjx_parser.erl`, `sjx_evaluator.erl`).
 
-Before, every Erlang term was taken that ends with a full stop, and the broker failed on it later.
+Before, RabbitMQ accepted every Erlang term that ends with a full stop, and failed later when evaluating it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import re
 from typing import Any, Final
 
 from exchange.errors import InputError
-from exchange.kinds.jms_selector import parse_selector, parts_of
+from exchange.kinds.jms_selector import parse_selector, translate_like
 
-__all__ = ["refusal"]
+__all__ = ["find_refusal"]
 
-DEPTH: Final = 16
+MAX_DEPTH: Final = 16
 """Maximum depth of nested tuples and lists."""
 
-PATTERN_LENGTH: Final = 1_024
+MAX_PATTERN_LENGTH: Final = 1_024
 """Maximum number of characters of a pattern."""
 
 ATOMS: Final = frozenset({
@@ -37,33 +37,33 @@ TOKEN: Final = re.compile(
 END: Final = re.compile(r"[ \t\n\r]*+\.?[ \t\n\r]*+")
 
 
-def refusal(selector: str) -> str:
-    """Return why a broker since 4.3 refuses a selector, much in its words; nothing when it takes it."""
-    why = _fault(selector)
-    if why:
-        return f"invalid JMS selector: {why}"
+def find_refusal(selector: str) -> str:
+    """Return why a broker since 4.3 refuses a selector, close to its text; ``""`` if it accepts it."""
+    fault = _find_grammar_fault(selector)
+    if fault:
+        return f"invalid JMS selector: {fault}"
     try:
-        fault = _pattern_fault(parse_selector(selector))
-    except InputError:  # a comma before a closing brace
+        fault = _find_pattern_fault(parse_selector(selector))
+    except InputError:  # a comma before a closing brace, which the broker accepts and `parse_selector` does not
         return ""
     return f"invalid JMS selector pattern: {fault}" if fault else ""
 
 
-def _fault(text: str) -> str:
-    """Return what the grammar has against a text: a term, and perhaps a full stop."""
-    stack: list[str] = []
-    place = 0
+def _find_grammar_fault(text: str) -> str:
+    """Return why a text is not one term with an optional full stop; ``""`` if it is."""
+    stack: list[str] = []  # brackets that are open
+    position = 0
     wants_term = True
-    is_first = False  # in its tuple or list
+    is_first = False  # whether the next term would be the first one in its tuple or list
     while stack or wants_term:
-        found = TOKEN.match(text, place)
-        if found is None:
-            return "unexpected_end" if not text[place:].strip() else "unexpected_character"
-        place = found.end()
-        kind = str(found.lastgroup)
+        token = TOKEN.match(text, position)
+        if token is None:
+            return "unexpected_end" if not text[position:].strip() else "unexpected_character"
+        position = token.end()
+        kind = str(token.lastgroup)
         if kind == "close":
             opened = stack.pop() if stack else ""
-            if opened + found["close"] not in ("{}", "[]") or (opened == "[" and wants_term and not is_first):
+            if opened + token["close"] not in ("{}", "[]") or (opened == "[" and wants_term and not is_first):
                 return "unexpected_character"
         elif kind == "comma":
             if wants_term:
@@ -72,38 +72,38 @@ def _fault(text: str) -> str:
             continue
         elif not wants_term:
             return "expected_comma_or_closing_brace"
-        elif len(stack) > DEPTH:
+        elif len(stack) > MAX_DEPTH:
             return "max_depth_exceeded"
         elif kind == "open":
-            stack.append(found["open"])
+            stack.append(token["open"])
             is_first = True
             continue
         elif kind in ("quoted", "atom"):
-            name = re.sub(r"\\(.)", r"\1", found[kind], flags=re.DOTALL)
+            name = re.sub(r"\\(.)", r"\1", token[kind], flags=re.DOTALL)
             if name not in ATOMS:
                 return f'{{disallowed_atom,"{name}"}}'
         wants_term = False
-    return "" if END.fullmatch(text, place) else "trailing_characters"
+    return "" if END.fullmatch(text, position) else "trailing_characters"
 
 
-def _pattern_fault(term: Any) -> str:
-    """Return what is wrong with the first pattern that is no good, anywhere in a term."""
+def _find_pattern_fault(term: Any) -> str:
+    """Return what is wrong with an invalid pattern anywhere in a term; ``""`` if all are valid."""
     pending = [term]
     while pending:
-        part = pending.pop()
-        if isinstance(part, tuple) and len(part) == 4 and part[0] in ("like", "not_like"):
-            fault = _fault_of(part[2], part[3])
+        inner = pending.pop()
+        if isinstance(inner, tuple) and len(inner) == 4 and inner[0] in ("like", "not_like"):
+            fault = _check_pattern(inner[2], inner[3])
             if fault:
                 return fault
-            pending.append(part[1])
-        elif isinstance(part, (tuple, list)):
-            pending += part
+            pending.append(inner[1])
+        elif isinstance(inner, (tuple, list)):
+            pending += inner
     return ""
 
 
-def _fault_of(pattern: Any, escape: Any) -> str:
+def _check_pattern(pattern: Any, escape: Any) -> str:
     if pattern == "regex":
-        from exchange.patterns.pcre import expression  # which few selectors need
+        from exchange.patterns.pcre import expression  # not at the top: few selectors need it
 
         text = escape.decode("latin-1") if isinstance(escape, bytes) else ""
         return f"{{invalid_regex,{expression(text).error}}}" if expression(text).error else ""
@@ -111,5 +111,5 @@ def _fault_of(pattern: Any, escape: Any) -> str:
         return "{invalid_like_pattern,not_a_binary_pattern}"
     if escape != "no_escape" and not (isinstance(escape, bytes) and len(escape) == 1):
         return "{invalid_like_pattern,invalid_escape}"
-    parts = parts_of(pattern, escape[0] if isinstance(escape, bytes) else None)
-    return "{invalid_like_pattern,pattern_too_long}" if len(parts) > PATTERN_LENGTH else ""
+    pieces = translate_like(pattern, escape[0] if isinstance(escape, bytes) else None)
+    return "{invalid_like_pattern,pattern_too_long}" if len(pieces) > MAX_PATTERN_LENGTH else ""

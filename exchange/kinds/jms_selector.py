@@ -1,8 +1,8 @@
-"""Selectors of x-jms-topic: what `sjx_evaluator.erl` of RabbitMQ's rabbitmq_jms_topic_exchange makes of a message.
+"""Evaluate selectors of x-jms-topic, as `sjx_evaluator.erl` of RabbitMQ's rabbitmq_jms_topic_exchange does.
 
 A JMS client compiles the SQL of a subscription to an Erlang term, and the broker evaluates the term on the message's
 headers. So the values are Erlang's: atoms (`Atom`, true and false among them), integers, floats, binaries, lists and
-tuples. Truth has three values; the atom ``undefined`` is the third one, and also a header that is not there.
+tuples. There are three truth values; the third is the atom ``undefined``, which an absent header has, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from exchange.erlang_parser import Atom, parse
 from exchange.field_values import to_bytes, type_and_value
 from exchange.message import Message
 
-__all__ = ["Crash", "NoText", "NotKnown", "evaluate", "headers_of", "identifiers", "parse_selector", "parts_of"]
+__all__ = ["Crash", "NoText", "NotKnown", "evaluate", "headers_of", "identifiers", "parse_selector", "translate_like"]
 
 
 class Crash(Exception):
-    """The broker's evaluation fails, and the publisher's channel with it; the message says why."""
+    """A failure of the broker's evaluation, which closes the publisher's channel; the message has the reason."""
 
 
 class NoText(Crash):
-    """LIKE is asked of what is no text. From 4.3 on the exchange matches nothing then, where others crash."""
+    """LIKE of a value that is no text. From 4.3 on the exchange matches nothing then; before, the channel crashes."""
 
 
 class NotKnown(Exception):
-    """What the broker makes of it is not known here; the message says why."""
+    """An evaluation whose result is not known here; the message has the reason."""
 
 
 TRUE: Final = Atom("true")
@@ -36,34 +36,35 @@ UNDEFINED: Final = Atom("undefined")
 ERROR: Final = Atom("error")
 
 VALUES: Final = frozenset({"longstr", "signedint", "float", "double", "byte", "short", "long"})
-"""Field types that an identifier may name, beside bool; the broker fails on others."""
+"""Field types of headers that a selector may read, beside bool; the broker fails on others."""
 
-STEPS: Final = 20_000
-"""Maximum number of ways to match a LIKE pattern; beyond them the broker's limit may end the match before its end."""
+MAX_STEPS: Final = 20_000
+"""Maximum number of steps to match a LIKE pattern; beyond it, a limit of the broker may end the match early."""
 
 WILDCARDS: Final = {b"_": b".", b"%": b".*"}
+"""Wildcard of LIKE -> regular expression."""
 
-BITS: Final = 65_536
+MAX_BITS: Final = 65_536
 """Maximum number of bits of an integer that a selector calculates."""
 
 
 def parse_selector(text: str) -> Any:
-    """Return the term of a selector. Raises InputError when it is not understood here."""
+    """Return the term of a selector. Raises InputError if it cannot be parsed."""
     stripped = text.rstrip()
-    return _with_lists(parse(stripped.removesuffix(".")))
+    return _expand_strings(parse(stripped.removesuffix(".")))
 
 
-def _with_lists(term: Any) -> Any:
-    """Write strings as the lists of characters they are, so that they equal no atom and no binary."""
+def _expand_strings(term: Any) -> Any:
+    """Replace strings by lists of characters, which they are in Erlang: so they equal no atom and no binary."""
     if isinstance(term, tuple):
-        return tuple(map(_with_lists, term))
+        return tuple(map(_expand_strings, term))
     if isinstance(term, list):
-        return [_with_lists(item) for item in term]
+        return [_expand_strings(item) for item in term]
     return [ord(character) for character in term] if type(term) is str else term
 
 
 def identifiers(term: Any) -> Iterator[str]:
-    """Yield the names of the headers that a selector asks for."""
+    """Yield the names of the headers that a selector reads."""
     if isinstance(term, tuple) and len(term) == 2 and term[0] == Atom("ident") and isinstance(term[1], bytes):
         yield term[1].decode("utf-8", "surrogateescape")
     elif isinstance(term, (tuple, list)):
@@ -72,12 +73,12 @@ def identifiers(term: Any) -> Iterator[str]:
 
 
 def headers_of(message: Message) -> dict[bytes, tuple[str, Any]]:
-    """Return what a selector sees of a message: the types and values of its headers by name, without BCC."""
+    """Return the headers of a message as a selector reads them: name -> type and value, without BCC."""
     return {to_bytes(name): type_and_value(value) for name, value in message.headers.items() if name != "BCC"}
 
 
 def evaluate(term: Any, headers: Mapping[bytes, tuple[str, Any]], *, signed_zeros_differ: bool) -> Any:
-    """Return the value of a term: true, false, undefined, or whatever else it is. Raises Crash and NotKnown."""
+    """Return the value of a term: true, false, undefined, or any other Erlang term. Raises Crash and NotKnown."""
     return _Evaluation(headers, signed_zeros_differ).value(term)
 
 
@@ -91,21 +92,21 @@ class _Evaluation:
             return term
         operator = str(term[0]) if term and isinstance(term[0], Atom) else ""
         if len(term) == 2:
-            return self._of_one(operator, term[1])
+            return self._evaluate_unary(operator, term[1])
         if len(term) == 3:
             is_range = isinstance(term[2], tuple) and len(term[2]) == 3 and term[2][0] == Atom("range")
             if is_range and operator not in ("and", "or"):
                 return self.value((term[0], term[1], *term[2][1:]))
-            return self._of_two(operator, term[1], term[2])
+            return self._evaluate_binary(operator, term[1], term[2])
         if len(term) == 4:
-            return self._of_three(operator, term)
+            return self._evaluate_ternary(operator, term)
         return term
 
-    def _of_one(self, operator: str, operand: Any) -> Any:
+    def _evaluate_unary(self, operator: str, operand: Any) -> Any:
         if operator == "not":
-            return _negated(self.value(operand))
+            return _negate(self.value(operand))
         if operator == "ident":
-            return self._header(operand)
+            return self._read_header(operand)
         if operator in ("is_null", "not_null"):
             return _truth((self._raw(operand) == UNDEFINED) is (operator == "is_null"))
         value = self.value(operand)
@@ -115,14 +116,14 @@ class _Evaluation:
             return _number(value) if operator == "+" else -_number(value)
         return ERROR
 
-    def _of_two(self, operator: str, left: Any, right: Any) -> Any:
-        # Both are evaluated, whatever the first one is, so that either may make the broker fail.
+    def _evaluate_binary(self, operator: str, left: Any, right: Any) -> Any:
+        # The broker evaluates both sides, whatever the first one is, so either can make it fail.
         one, other = self.value(left), self.value(right)
         if operator in ("and", "or"):
             ends = FALSE if operator == "and" else TRUE
             if ends in (one, other):
                 return ends
-            return _negated(ends) if one == other == _negated(ends) else UNDEFINED
+            return _negate(ends) if one == other == _negate(ends) else UNDEFINED
         if UNDEFINED in (one, other):
             return UNDEFINED
         if operator in COMPARISONS:
@@ -132,31 +133,31 @@ class _Evaluation:
                 raise Crash(f"'{operator}' wants a list")
             return _truth(any(self._is_same(one, each) for each in other) is (operator == "in"))
         if operator in ARITHMETIC:
-            return _within_bounds(lambda: ARITHMETIC[operator](_number(one), _number(other)))
-        return _divided(one, other) if operator == "/" else ERROR
+            return _calculate(lambda: ARITHMETIC[operator](_number(one), _number(other)))
+        return _divide(one, other) if operator == "/" else ERROR
 
-    def _of_three(self, operator: str, term: tuple[Any, ...]) -> Any:
+    def _evaluate_ternary(self, operator: str, term: tuple[Any, ...]) -> Any:
         if operator in ("like", "not_like"):
-            found = self._like(self._raw(term[1]), term[2], term[3])
-            return found if operator == "like" else _negated(found)
+            result = self._like(self._raw(term[1]), term[2], term[3])
+            return result if operator == "like" else _negate(result)
         if operator in ("between", "not_between"):
             value, low, high = map(self.value, term[1:])
             if UNDEFINED in (value, low, high):
                 return UNDEFINED
-            found = _truth(_compare(low, value) <= 0 and _compare(value, high) <= 0)
-            return found if operator == "between" else _negated(found)
+            result = _truth(_compare(low, value) <= 0 and _compare(value, high) <= 0)
+            return result if operator == "between" else _negate(result)
         return term
 
     def _raw(self, term: Any) -> Any:
-        """Return the value of an identifier; anything else as it is, not evaluated."""
+        """Return the value of an identifier, and anything else without evaluating it."""
         is_identifier = isinstance(term, tuple) and len(term) == 2 and term[0] == Atom("ident")
-        return self._header(term[1]) if is_identifier else term
+        return self._read_header(term[1]) if is_identifier else term
 
-    def _header(self, name: Any) -> Any:
-        found = self._headers.get(name) if isinstance(name, bytes) else None
-        if found is None:
+    def _read_header(self, name: Any) -> Any:
+        header = self._headers.get(name) if isinstance(name, bytes) else None
+        if header is None:
             return UNDEFINED
-        kind, value = found
+        kind, value = header
         if kind == "bool":
             return _truth(value)
         if kind not in VALUES:
@@ -164,7 +165,7 @@ class _Evaluation:
         return value
 
     def _is_same(self, one: Any, other: Any) -> bool:
-        """Return whether the terms are identical, as 1 and 1.0 are not."""
+        """Return whether the terms are identical; 1 and 1.0 are not."""
         if type(one) is not type(other):
             return False
         if isinstance(one, (list, tuple)):
@@ -180,19 +181,19 @@ class _Evaluation:
         if not isinstance(value, bytes):
             raise NoText("'like' wants a text")
         if pattern == Atom("regex"):
-            return _whole_match(value, escape)
+            return _match_regex(value, escape)
         no_escape = escape == Atom("no_escape")
         if not isinstance(pattern, bytes) or not (no_escape or (isinstance(escape, bytes) and len(escape) == 1)):
             raise NotKnown("a pattern of 'like' is malformed")
         return _truth(_is_like(value, pattern, None if no_escape else escape[0]))
 
 
-def _whole_match(value: bytes, pattern: Any) -> Atom:
-    """Look for a regular expression: the first match must be the whole text.
+def _match_regex(value: bytes, pattern: Any) -> Atom:
+    """Return whether the first match of a regular expression in a text is the whole text. Raises NotKnown.
 
-    Where no match is the whole text, the first one is not. Where some match is, the first one may be another.
+    If no match is the whole text, the answer is false. If some match is, the first one may be another.
     """
-    from exchange.patterns.pcre import expression  # which few selectors need
+    from exchange.patterns.pcre import expression  # not at the top: few selectors need it
 
     if not isinstance(pattern, bytes):
         raise NotKnown("a regular expression of 'like' is malformed")
@@ -205,34 +206,34 @@ def _whole_match(value: bytes, pattern: Any) -> Atom:
 def _is_like(value: bytes, pattern: bytes, escape: int | None) -> bool:
     """Return whether a text matches the pattern of LIKE, in bytes; ``%`` and ``_`` match no line feed.
 
-    The broker's regular expression is greedy and looked for anywhere. Its first match is the whole text whenever some
-    match is: each ``.*`` reaches as far as the rest allows, and the rest can always match at the end.
+    The broker searches for a greedy regular expression. Its first match is the whole text whenever some match is: each
+    ``.*`` extends as far as the rest of the pattern allows, and the rest can always match at the end of the text.
     """
-    parts = parts_of(pattern, escape)
-    wild = parts.count(b".*")
-    if wild and (len(value) + 1) ** wild * len(parts) > STEPS:
+    pieces = translate_like(pattern, escape)
+    wild = pieces.count(b".*")
+    if wild and (len(value) + 1) ** wild * len(pieces) > MAX_STEPS:
         raise NotKnown("a pattern of 'like' takes so many steps that the broker may give up")
-    return re.fullmatch(b"".join(parts), value) is not None
+    return re.fullmatch(b"".join(pieces), value) is not None
 
 
-def parts_of(pattern: bytes, escape: int | None) -> list[bytes]:
-    """Return a pattern of LIKE as regular expressions of its characters."""
-    parts: list[bytes] = []
-    place = 0
-    while place < len(pattern):
-        is_escape = pattern[place] == escape and place + 1 < len(pattern)
-        place += is_escape
-        byte = pattern[place : place + 1]
-        parts.append(WILDCARDS.get(byte, re.escape(byte)) if not is_escape else re.escape(byte))
-        place += 1
-    return parts
+def translate_like(pattern: bytes, escape: int | None) -> list[bytes]:
+    """Return a regular expression for each character of a pattern of LIKE."""
+    pieces: list[bytes] = []
+    position = 0
+    while position < len(pattern):
+        is_escape = pattern[position] == escape and position + 1 < len(pattern)
+        position += is_escape
+        byte = pattern[position : position + 1]
+        pieces.append(WILDCARDS.get(byte, re.escape(byte)) if not is_escape else re.escape(byte))
+        position += 1
+    return pieces
 
 
 def _truth(holds: bool) -> Atom:
     return TRUE if holds else FALSE
 
 
-def _negated(value: Any) -> Atom:
+def _negate(value: Any) -> Atom:
     if value == TRUE:
         return FALSE
     return TRUE if value == FALSE else UNDEFINED
@@ -244,36 +245,36 @@ def _number(value: Any) -> Any:
     raise Crash("it calculates with what is no number")
 
 
-def _within_bounds(calculate: Callable[[], Any]) -> Any:
-    """Return a result; Erlang has no infinite floats and fails instead."""
+def _calculate(calculate: Callable[[], Any]) -> Any:
+    """Return the result of a calculation. Raises Crash where Erlang, which has no infinite floats, fails."""
     try:
         result = calculate()
     except OverflowError:
         result = float("inf")
     if isinstance(result, float) and result - result != 0:
         raise Crash("a number is too large")
-    if isinstance(result, int) and result.bit_length() > BITS:
-        raise NotKnown(f"a number has more than {BITS:,} bits")
+    if isinstance(result, int) and result.bit_length() > MAX_BITS:
+        raise NotKnown(f"a number has more than {MAX_BITS:,} bits")
     return result
 
 
-def _divided(one: Any, other: Any) -> Any:
+def _divide(one: Any, other: Any) -> Any:
     if not (isinstance(other, (int, float)) and other == 0):
-        return _within_bounds(lambda: float(_number(one)) / float(_number(other)))
+        return _calculate(lambda: float(_number(one)) / float(_number(other)))
     order = _compare(one, 0)
     return Atom("plus_infinity" if order > 0 else "minus_infinity" if order < 0 else "nan")
 
 
 def _compare(one: Any, other: Any) -> int:
-    """Return -1, 0 or 1 in Erlang's order of all terms, in which integers and floats are compared as numbers."""
+    """Return -1, 0 or 1 by Erlang's order of all terms, which compares integers and floats as numbers."""
     ranks = _rank(one), _rank(other)
     if ranks[0] != ranks[1]:
         return -1 if ranks[0] < ranks[1] else 1
     if isinstance(one, tuple) and len(one) != len(other):
         return -1 if len(one) < len(other) else 1
     if isinstance(one, (tuple, list)):
-        for each, its in zip(one, other, strict=False):
-            order = _compare(each, its)
+        for left, right in zip(one, other, strict=False):
+            order = _compare(left, right)
             if order:
                 return order
         one, other = len(one), len(other)
@@ -281,7 +282,7 @@ def _compare(one: Any, other: Any) -> int:
 
 
 def _rank(term: Any) -> int:
-    """Return the place of a type: number, atom, tuple, list, binary."""
+    """Return the rank of a term's type in Erlang's order: number, atom, tuple, list, binary."""
     if isinstance(term, (int, float)):
         return 0
     if isinstance(term, Atom):

@@ -1,9 +1,10 @@
-"""x-jms-topic: the bindings whose selector, an expression over headers, is true of the message.
+"""x-jms-topic: a message takes the bindings whose selector, an expression over headers, is true.
 
-JMS clients bind such an exchange to a topic exchange, which looks at the key, and their queues to it with the compiled
-SQL of the subscription in the argument ``rjms_erlang_selector``. A binding's key means nothing to it. The selectors are
-kept by key and destination, outside of the bindings: of two bindings that differ in nothing else, the last one's
-selector counts for both, and unbinding one leaves the other without a selector, so that it matches nothing.
+JMS clients bind such an exchange to a topic exchange, which routes by key, and bind their queues to it with the
+compiled SQL of the subscription in the argument ``rjms_erlang_selector``. The key of a binding means nothing. The
+broker stores selectors by key and destination, apart from the bindings: if two bindings have the same key and
+destination, the selector of the later one counts for both; unbinding one of them leaves the other without a selector,
+so that it matches nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["JmsTopic"]
 SELECTOR: Final = "rjms_erlang_selector"
 
 Term = Any
-"""A selector as `exchange.kinds.jms_selector` reads it; None where it is not understood."""
+"""A selector as parsed by `exchange.kinds.jms_selector`; None if it cannot be parsed."""
 
 
 class JmsTopic(Kind):
@@ -43,7 +44,7 @@ class JmsTopic(Kind):
         self._profile = profile
         self._bindings: dict[Binding, None] = {}
         self._selectors: dict[Hashable, tuple[str | None, Term, str]] = {}
-        """By slot: the selector, its term, and why it is not understood."""
+        """Slot -> selector, its term, and why it cannot be parsed."""
 
     def bind(self, binding: Binding) -> None:
         self._bindings[binding] = None
@@ -54,11 +55,11 @@ class JmsTopic(Kind):
         del self._bindings[binding]
         self._selectors.pop(self.slot(binding), None)
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         jms = _jms()
         headers = jms.headers_of(message)
         answers: dict[str | None, bool] = {}
-        taken: list[Binding] = []
+        matching: list[Binding] = []
         unsure = crash = no_text = ""
         for binding in self._bindings:
             slot = self.slot(binding)
@@ -80,16 +81,16 @@ class JmsTopic(Kind):
                 except jms.NotKnown as error:
                     unsure = unsure or str(error)
             if answers[selector]:
-                taken.append(binding)
+                matching.append(binding)
         if no_text and self._profile.like_without_text_matches_nothing:
-            if crash:  # the broker does whichever comes first, in an order of its own
+            if crash:  # which of both happens first depends on the broker's order of bindings, which is not known
                 raise Unsure((), crash)
             return ()
         if crash or no_text:
             raise BrokerError(f"the channel crashes on {crash or no_text}")
         if unsure:
-            raise Unsure(taken, unsure)
-        return taken
+            raise Unsure(matching, unsure)
+        return matching
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
@@ -100,11 +101,11 @@ class JmsTopic(Kind):
             if not selector.rstrip().endswith("."):
                 raise BrokerError("the channel crashes on a selector that does not end with a full stop")
             return
-        from exchange.kinds.jms_grammar import refusal  # which few topologies need
+        from exchange.kinds.jms_grammar import find_refusal  # not at the top: few topologies need it
 
-        why = refusal(selector)
-        if why:
-            raise PreconditionFailed(why)
+        refusal = find_refusal(selector)
+        if refusal:
+            raise PreconditionFailed(refusal)
 
     @classmethod
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
@@ -114,7 +115,7 @@ class JmsTopic(Kind):
     @classmethod
     def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...]:
         last = {(tuple(binding.destination), binding.routing_key): _selector(binding) for binding in bindings}
-        return tuple(sorted([(*place, selector or "") for place, selector in last.items()]))
+        return tuple(sorted([(*slot, selector or "") for slot, selector in last.items()]))
 
     @classmethod
     def slot(cls, binding: Binding) -> tuple[str, Destination]:
@@ -141,13 +142,13 @@ class JmsTopic(Kind):
 
 
 def _selector(binding: Binding) -> str | None:
-    """Return the text of a binding's selector, a character a byte as the broker reads it; None where it has none."""
+    """Return a binding's selector, one character for each byte, as the broker reads it; None if there is none."""
     kind, value = type_and_value(binding.arguments.get(SELECTOR))
     return value.decode("latin-1") if kind == "longstr" else None
 
 
 def _read(selector: str | None) -> tuple[Term, str]:
-    """Return the term of a selector, and why it is not understood here if it is not."""
+    """Return the term of a selector, or None and why it cannot be parsed."""
     if selector is None:
         return None, f"a binding lacks the argument '{SELECTOR}', and no broker takes such a binding"
     try:
@@ -157,6 +158,6 @@ def _read(selector: str | None) -> tuple[Term, str]:
 
 
 def _jms() -> ModuleType:
-    from exchange.kinds import jms_selector  # which few topologies need
+    from exchange.kinds import jms_selector  # not at the top: few topologies need it
 
     return jms_selector

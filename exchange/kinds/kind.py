@@ -1,5 +1,7 @@
-"""What every kind of exchange is: to the router, bindings that come and go and messages that match some of them; to
-the analyses (audit, diff, check, explain), what decides and what its bindings mean.
+"""The base class of all kinds of exchange.
+
+To the router, a kind is an index of bindings that finds those a message matches. To the analyses (audit, diff, check,
+explain), it is what decides about messages and what bindings mean.
 
 No module outside `exchange.kinds` knows an exchange type by its name. It asks the `Kind` that `exchange.kinds.kind_of`
 returns for the exchange, which for an x-delayed-message exchange is that of its inner type.
@@ -22,7 +24,7 @@ from exchange.patterns.pattern import MANY, Key, Pattern, ordered
 __all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "Unknown", "Unsure"]
 
 Choose = Callable[[int], int]
-"""Given n, an integer from 0 to n - 1: where the kinds that pick at random get their randomness from."""
+"""n -> an integer from 0 to n - 1: the source of randomness of the kinds that pick at random."""
 
 
 class Decider(Enum):
@@ -33,11 +35,11 @@ class Decider(Enum):
     KEY = "key"
     HEADERS = "headers"
     SELECTOR = "selector"
-    """An expression over headers that stands in the binding."""
+    """An expression over headers, an argument of the binding."""
     CHANCE = "chance"
-    """One binding, picked at random."""
+    """A message takes one binding, picked at random."""
     HASH = "hash"
-    """One binding, picked by the hash of a part of the message."""
+    """A message takes one binding, picked by the hash of its key, a header or a property."""
     UNKNOWN = "unknown"
 
     @property
@@ -50,15 +52,15 @@ class Decider(Enum):
 
     @property
     def is_key_only(self) -> bool:
-        """Whether the exchange takes equal routing keys alike, whatever else is in the message.
+        """Whether the exchange routes messages of equal routing keys alike, whatever else they carry.
 
-        A hash may be that of a header; its kind says so.
+        A hash may also be that of a header or property: `Kind.by_key` is false then.
         """
         return self in (Decider.NOTHING, Decider.KEY, Decider.HASH)
 
 
 class KeyUse(Enum):
-    """What the key of a binding is to its exchange."""
+    """What the key of a binding means to its exchange."""
 
     PATTERN = "pattern"
     """A pattern of routing keys, with wildcards."""
@@ -67,11 +69,11 @@ class KeyUse(Enum):
     WEIGHT = "weight"
     """A number, the larger the more messages."""
     NONE = "none"
-    """Nothing but a part of the binding's identity."""
+    """Nothing, but it makes bindings different."""
 
 
 class Unsure(Exception):
-    """It is not known here whether a message takes some bindings: the router makes the exchange an undecided one."""
+    """An answer that is not known: a message may take some bindings. The router calls the exchange undecided then."""
 
     def __init__(self, matched: Collection[Binding], reason: str) -> None:
         super().__init__(reason)
@@ -81,82 +83,81 @@ class Unsure(Exception):
 
 
 class Reads(NamedTuple):
-    """What an exchange looks at in a message beside the routing keys."""
+    """The headers and properties of a message that an exchange reads."""
 
     headers: frozenset[str] = frozenset()
     properties: frozenset[str] = frozenset()
 
 
 class Kind:
-    """One exchange's bindings, indexed for its kind of matching.
+    """The bindings of one exchange, indexed for matching.
 
-    Attributes and methods of the class are what the kind *means*, for every exchange of it. The router serialises calls
-    of an instance; a kind need not be safe for concurrent use.
+    Attributes and class methods define what the kind *means*, for every exchange of it. The router serialises all calls
+    of an instance, so a kind need not be safe for concurrent use.
     """
 
     routes_as: ClassVar[str]
-    """The exchange type whose bindings mean the same: ``fanout`` for x-recent-history, else its own."""
+    """Exchange type whose bindings mean the same: ``fanout`` for x-recent-history, else its own type."""
     decider: ClassVar[Decider]
     key_use: ClassVar[KeyUse] = KeyUse.NONE
     strategy: ClassVar[str | None] = None
     """Name of the partitioning strategy that chooses as this kind does, see `exchange.partition`."""
     always_takes_one: ClassVar[bool] = False
-    """Whether every message takes one of the bindings as long as there are any, although they compete."""
+    """Whether every message takes one of the competing bindings, if there are any."""
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         self.exchange = exchange
 
     @property
     def by_key(self) -> bool:
-        """Whether the routing key alone decides, always in the same way, so that the router may remember its routes."""
+        """Whether the routing key alone decides, always in the same way: then the router may cache routes."""
         return self.decider.is_key_only
 
     def bind(self, binding: Binding) -> None:
-        """Take a binding that is not there yet."""
+        """Add a binding that is not there yet."""
         raise NotImplementedError
 
     def unbind(self, binding: Binding) -> None:
-        """Give back a binding that is there."""
+        """Remove a binding that is there."""
         raise NotImplementedError
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         """Return the bindings that the message takes, in any order; ``keys`` are its keys, CC and BCC included.
 
-        Raises BrokerError where the broker would fail, and `Unsure` where it is not known here whether a binding
-        matches.
+        Raises BrokerError where the broker would fail, and `Unsure` where it is unknown whether a binding matches.
         """
         raise NotImplementedError
 
-    def chosen_by(self, message: Message, keys: Sequence[str]) -> str | None:
-        """Return the hash and the number that choose among the bindings, in words; None where no hash decides."""
+    def describe_choice(self, message: Message, keys: Sequence[str]) -> str | None:
+        """Describe the hash and how it chooses among the bindings, for people; return None where no hash decides."""
         return None
 
     @classmethod
-    def known_to(cls, profile: Profile) -> bool:
-        """Return whether that RabbitMQ has this kind."""
+    def is_known_to(cls, profile: Profile) -> bool:
+        """Return whether that release of RabbitMQ has this kind."""
         return True
 
     @classmethod
     def check_exchange(cls, exchange: Exchange) -> None:
-        """Raise what the broker answers to a declaration with bad arguments."""
+        """Raise the BrokerError that the broker answers to a declaration with bad arguments."""
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:
-        """Raise what the broker answers to a binding this kind does not allow."""
+        """Raise the BrokerError that the broker answers to a binding that this kind does not allow."""
 
     @classmethod
     def fault(cls, binding: Binding) -> str | None:
-        """Return why no router can have the binding, which a file may hold all the same; None when one can."""
+        """Return why no router can have the binding, which a file may contain all the same; None if it can."""
         return None
 
     @classmethod
     def literal_key(cls, binding: Binding) -> str | None:
-        """Return the only routing key whose messages take the binding; None where others may take it, too."""
+        """Return the only routing key whose messages take the binding; None if others may take it, too."""
         return None
 
     @classmethod
     def pattern(cls, binding: Binding) -> Pattern | None:
-        """Return the pattern of the routing keys whose messages take the binding; None where more than keys decides.
+        """Return the pattern of the routing keys whose messages take the binding; None if not only keys decide.
 
         Raises PatternError when the key is longer than AMQP allows.
         """
@@ -164,9 +165,9 @@ class Kind:
 
     @classmethod
     def condition(cls, binding: Binding, profile: Profile) -> Condition | None:
-        """Return what the binding asks of a message, equal for all bindings that ask the same.
+        """Return what the binding requires of a message; equal for all bindings that require the same.
 
-        None where the decider has no conditions. Raises PatternError when the key is longer than AMQP allows.
+        None if the decider has no conditions. Raises PatternError when the key is longer than AMQP allows.
         """
         literal = cls.literal_key(binding)
         if literal is not None:
@@ -178,41 +179,41 @@ class Kind:
     def reads(cls, exchange: Exchange, bindings: Collection[Binding], profile: Profile) -> Reads:
         """Return the headers and properties that decide, given the exchange's bindings.
 
-        BCC may be among them, which the broker takes out of a message before it routes it, so that it is never there.
+        BCC may be among them although it never counts: the broker removes it from a message before routing.
         """
         return Reads()
 
     @classmethod
     def candidates(cls, bindings: Collection[Binding]) -> Collection[Binding]:
-        """Return the bindings that can be taken at all, of those that compete."""
+        """Return those of the competing bindings that can be taken at all."""
         return bindings
 
     @classmethod
     def sequence(cls, bindings: Collection[Binding]) -> tuple[Hashable, ...] | None:
-        """Return what the bindings decide by their order, as a value; None where their order means nothing.
+        """Return a value of what the order of the bindings decides; None if their order means nothing.
 
-        Exchanges with the same arguments route alike when their sequences are equal, or their bindings are.
+        Exchanges with the same arguments route alike when these values are equal, or the bindings in their order are.
         """
         return None
 
     @classmethod
     def slot(cls, binding: Binding) -> Hashable | None:
-        """Return what several bindings share of which the broker keeps one; None where each stands for itself.
+        """Return the slot of a binding: of all in one slot the broker keeps only one. None if each counts by itself.
 
-        Removing any binding empties its slot: those that stay in it have no effect until they are made again.
+        Removing any binding empties its slot: the others in it have no effect until they are bound again.
         """
         return None
 
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
-        """Return how far a message is from a binding and why it missed it."""
+        """Return how far a message is from matching a binding, and why it does not match."""
         raise NotImplementedError
 
 
 class Unknown(Kind):
-    """An exchange type that is not known here, such as another plugin's: routes through it are undecided.
+    """An exchange type that is not known here, such as that of another plugin: routes through it are undecided.
 
-    It has no instances; the router keeps None in the place of one.
+    It has no instances: the router has None in place of one.
     """
 
     routes_as = "unknown"

@@ -1,7 +1,8 @@
-"""How far a message is from a binding it did not match, and which part of the binding kept it out.
+"""Measure how far a message is from a binding that it does not match, and find the part of the binding that differs.
 
-A distance is 0 for a binding that matches, else the part of its key or arguments that would have to be different, so
-that the nearest binding is the one its owner most likely meant. Distances of different exchange types compare.
+The distance is 0 for a binding that matches, and grows with the share of its key or arguments that would have to be
+different: the nearest binding is the one that its owner most likely meant. Distances of different exchange types can be
+compared.
 """
 
 from __future__ import annotations
@@ -9,23 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from exchange.display import count_noun
 from exchange.message import Message
 from exchange.patterns.pattern import MANY, ONE, Word
 
-__all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "glance"]
+__all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "estimate_distance"]
 
 KEPT: Final = 0.25
-"""How much nearer each right literal word brings a pattern: the more words are right, the likelier it is meant."""
+"""Reduction of the distance for each right literal word of a pattern: with more right words it is more likely meant."""
 
 SLIP: Final = 0.3
-"""Distance between texts that differ in upper and lower case or in the white space around them."""
+"""Distance between texts that differ only in upper and lower case, or in the white space around them."""
 
 OTHER_ROUTE: Final = 1.0
-"""Distance of an alternate exchange that was not taken, and of a binding that chance or a hash passed over."""
+"""Distance of an alternate exchange that was not taken, and of a binding that chance or a hash did not pick."""
 
 
 class Miss(NamedTuple):
-    """How far a message is from a binding, and why it missed it."""
+    """The distance of a message from a binding, and why the binding does not match."""
 
     distance: float
     reason: str
@@ -36,53 +38,57 @@ MATCH: Final = Miss(0.0, "")
 
 
 def align(pattern: Sequence[Word], words: Sequence[str]) -> Miss:
-    """Return the cheapest way to read the words as the pattern, leaving out, adding and changing some."""
-    # costs[i][j]: for pattern[i:] and words[j:], with what to do first.
+    """Return the smallest distance between the words of a key and a pattern, with the first change that it takes.
+
+    A change leaves out, adds or replaces a word. Dynamic programming, as for the edit distance of two texts.
+    """
+    # costs[i][j]: the smallest distance between pattern[i:] and words[j:], with the first change.
     rows, columns = len(pattern) + 1, len(words) + 1
     costs: list[list[Miss]] = [[MATCH] * columns for _ in range(rows)]
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
-            ways: list[Miss] = []
+            choices: list[Miss] = []
             part = pattern[i] if i < len(pattern) else None
             if part is None and j == len(words):
                 continue
             if part is MANY:
-                ways.append(costs[i + 1][j])
+                choices.append(costs[i + 1][j])  # matches no further word
                 if j < len(words):
-                    ways.append(costs[i][j + 1])
+                    choices.append(costs[i][j + 1])  # matches this word, and perhaps more
             elif part is not None:
                 wanted = "any word" if part is ONE else f"'{part}'"
                 if j < len(words):
-                    ways.append(_after(_step(part, words[j], j), costs[i + 1][j + 1]))
-                ways.append(_after(Miss(1.01, f"{_lacking(words, j)}: it wants {wanted}"), costs[i + 1][j]))
+                    choices.append(_add(_compare_word(part, words[j], j), costs[i + 1][j + 1]))
+                # 1.01 and 1.02: if costs are equal, prefer to replace a word, then to add one.
+                choices.append(_add(Miss(1.01, f"{_describe_gap(words, j)}: it wants {wanted}"), costs[i + 1][j]))
             if j < len(words) and part is not MANY:
-                ways.append(_after(Miss(1.02, f"word {j + 1} '{words[j]}' is one too many"), costs[i][j + 1]))
-            costs[i][j] = min(ways, key=lambda way: way.distance)
+                choices.append(_add(Miss(1.02, f"word {j + 1} '{words[j]}' is one too many"), costs[i][j + 1]))
+            costs[i][j] = min(choices, key=lambda choice: choice.distance)
     return costs[0][0]
 
 
-def _lacking(words: Sequence[str], place: int) -> str:
+def _describe_gap(words: Sequence[str], index: int) -> str:
     if not words:
         return "the key is empty"
-    if place < len(words):
-        return f"the key lacks a word before word {place + 1} '{words[place]}'"
-    return f"the key lacks a word after its {len(words)} word{'s' if len(words) > 1 else ''}"
+    if index < len(words):
+        return f"the key lacks a word before word {index + 1} '{words[index]}'"
+    return f"the key lacks a word after its {count_noun(len(words), 'word')}"
 
 
-def _step(part: Word, word: str, place: int) -> Miss:
+def _compare_word(part: Word, word: str, index: int) -> Miss:
     if part is ONE:
         return MATCH
     if part == word:
         return Miss(-KEPT, "")
-    return Miss(compare_texts(word, str(part)), f"word {place + 1} {describe_difference(word, str(part))}")
+    return Miss(compare_texts(word, str(part)), f"word {index + 1} {describe_difference(word, str(part))}")
 
 
-def _after(step: Miss, rest: Miss) -> Miss:
-    return Miss(step.distance + rest.distance, step.reason or rest.reason)
+def _add(first: Miss, rest: Miss) -> Miss:
+    return Miss(first.distance + rest.distance, first.reason or rest.reason)
 
 
-def glance(wanted: str, message: Message) -> float:
-    """Return a rough distance of a binding key from the message's, cheap enough for a million bindings."""
+def estimate_distance(wanted: str, message: Message) -> float:
+    """Return a rough distance between a binding key and the message's key, cheap enough for a million bindings."""
     words = message.routing_key.split(".")
     parts = wanted.split(".")
     same = sum(part in (word, "*", "#") for part, word in zip(parts, words, strict=False))
@@ -90,18 +96,18 @@ def glance(wanted: str, message: Message) -> float:
 
 
 def compare_texts(is_: str, wanted: str) -> float:
-    """Return a distance from 0 for equal texts to 1 for texts with nothing in common, `SLIP` for a slip of a key."""
+    """Return a distance from 0 (equal texts) to 1 (nothing in common); `SLIP` if only case or white space differs."""
     if is_ == wanted:
         return 0.0
     if is_.strip().lower() == wanted.strip().lower():
         return SLIP
-    from difflib import SequenceMatcher  # only needed to explain
+    from difflib import SequenceMatcher  # needed only to explain
 
     return 0.5 + 0.5 * (1 - SequenceMatcher(None, is_, wanted, autojunk=False).ratio())
 
 
 def describe_difference(is_: str, wanted: str) -> str:
-    """Return in words how a text differs from the wanted one; nothing when it does not."""
+    """Describe for people how a text differs from the wanted one; return ``""`` if they are equal."""
     if is_ == wanted:
         return ""
     hint = ""

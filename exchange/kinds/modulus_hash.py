@@ -1,8 +1,8 @@
 """x-modulus-hash: the hash of the routing keys, modulo the number of bindings, picks one of them.
 
-Since 4.3 the destinations are in order of their kind and name. Before, the order is that of the table of bindings,
-which goes by binding key first; that is Mnesia's table, and of a 4.0 to 4.2 on Khepri the order cannot be known. A
-destination bound twice counts twice in all of them.
+Since 4.3, bindings are ordered by kind and name of their destinations. Before, the order is that of Mnesia's table of
+bindings, by binding key first; for 4.0 to 4.2 on Khepri the order cannot be known. A destination that is bound twice
+counts twice in all releases.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Collection, Sequence
 
 from exchange.entities.entities import Binding, Exchange
 from exchange.entities.profile import Profile
+from exchange.erlang_terms import encode_binary
 from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.message import Message
-from exchange.partition.hashing.erlang import binary, phash2
+from exchange.partition.hashing.erlang import phash2
 
 __all__ = ["ModulusHash"]
 
@@ -34,17 +35,17 @@ class ModulusHash(Kind):
         self._bindings: list[Binding] = []
 
     def bind(self, binding: Binding) -> None:
-        insort(self._bindings, binding, key=self._place)
+        insort(self._bindings, binding, key=self._sort_key)
 
     def unbind(self, binding: Binding) -> None:
         self._bindings.remove(binding)
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         if not self._bindings:
             return ()
         return (self._bindings[_hash(keys) % len(self._bindings)],)
 
-    def chosen_by(self, message: Message, keys: Sequence[str]) -> str:
+    def describe_choice(self, message: Message, keys: Sequence[str]) -> str:
         count = len(self._bindings)
         if not count:
             return "there are no bindings"
@@ -54,11 +55,11 @@ class ModulusHash(Kind):
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         return Miss(OTHER_ROUTE, "the message's hash chose another binding")
 
-    def _place(self, binding: Binding) -> tuple[bytes, ...]:
+    def _sort_key(self, binding: Binding) -> tuple[bytes, ...]:
         key, destination = binding.routing_key, binding.destination
-        by_name = (destination.kind.encode(), binary(destination.name))
-        return by_name if self._sorts else (binary(key), *by_name)
+        by_name = (destination.kind.encode(), encode_binary(destination.name))
+        return by_name if self._sorts else (encode_binary(key), *by_name)
 
 
 def _hash(keys: Sequence[str]) -> int:
-    return phash2([binary(key) for key in keys])
+    return phash2([encode_binary(key) for key in keys])

@@ -1,4 +1,4 @@
-"""x-random and x-local-random: one binding, picked at random."""
+"""x-random and x-local-random: a message takes one binding, picked at random."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LocalRandom", "Random"]
 
 
 class Random(Kind):
-    """`rabbit_exchange_type_random.erl`: one of all bindings, whatever their keys."""
+    """`rabbit_exchange_type_random.erl`: one of all bindings; keys mean nothing."""
 
     routes_as = "x-random"
     decider = Decider.CHANCE
@@ -33,7 +33,7 @@ class Random(Kind):
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         candidates = list(self.candidates(self._bindings))
         if len(candidates) < 2:
             return candidates
@@ -47,18 +47,18 @@ class Random(Kind):
 class LocalRandom(Random):
     """`rabbit_exchange_type_local_random.erl`: one of the classic queues on the publisher's node, bound with key "".
 
-    Which node a queue is on is not part of a topology: all are taken to be on the publisher's.
+    A topology does not contain the nodes of queues: all are assumed to be on the publisher's node.
     """
 
     routes_as = "x-local-random"
-    always_takes_one = False  # the queues may be on other nodes
+    always_takes_one = False  # all queues may be on other nodes
 
     @classmethod
     def candidates(cls, bindings: Collection[Binding]) -> list[Binding]:
         return [binding for binding in bindings if not binding.routing_key]
 
     @classmethod
-    def known_to(cls, profile: Profile) -> bool:
+    def is_known_to(cls, profile: Profile) -> bool:
         return profile.local_random
 
     @classmethod

@@ -1,4 +1,4 @@
-"""topic: the bindings whose key is a pattern that matches the message's routing key."""
+"""topic: a message takes the bindings whose key is a pattern that matches its routing key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from exchange.patterns.pattern import Pattern
 __all__ = ["Topic"]
 
 LEAST: Final = 0.1
-"""Distance of the nearest pattern that does not match: words that are right do not make up for one that is wrong."""
+"""Minimum distance of a pattern that does not match: right words reduce the distance, but not below this."""
 
 
 class Topic(Kind):
@@ -34,7 +34,7 @@ class Topic(Kind):
 
     def __init__(self, exchange: Exchange, profile: Profile, choose: Choose) -> None:
         super().__init__(exchange, profile, choose)
-        self._matcher: Matcher[Binding] = Matcher(distinct=True)  # a binding has one key
+        self._matcher: Matcher[Binding] = Matcher(distinct=True)  # distinct: each binding is under one pattern only
 
     def bind(self, binding: Binding) -> None:
         self._matcher.bind(Pattern.of_binding_key(binding.routing_key), binding)
@@ -42,7 +42,7 @@ class Topic(Kind):
     def unbind(self, binding: Binding) -> None:
         self._matcher.unbind(Pattern.of_binding_key(binding.routing_key), binding)
 
-    def matched(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
+    def match(self, message: Message, keys: Sequence[str]) -> Collection[Binding]:
         if len(keys) == 1:
             return self._matcher.match(keys[0])
         return dict.fromkeys(chain.from_iterable(map(self._matcher.match, keys)))
@@ -50,7 +50,7 @@ class Topic(Kind):
     @classmethod
     def fault(cls, binding: Binding) -> str | None:
         key = binding.routing_key
-        # A character is at most four bytes, so that most need not be encoded to know.
+        # A character has at most four bytes, so most keys need not be encoded.
         size = len(to_bytes(key)) if len(key) * 4 > SHORTSTR_BYTES else 0
         if size <= SHORTSTR_BYTES:
             return None
@@ -60,7 +60,7 @@ class Topic(Kind):
     @classmethod
     def literal_key(cls, binding: Binding) -> str | None:
         key = binding.routing_key
-        may_be_wild = "*" in key or "#" in key  # most keys have neither and need not be taken apart
+        may_be_wild = "*" in key or "#" in key  # most keys have neither and need not be parsed
         return None if may_be_wild and not Pattern.of_binding_key(key).literal else key
 
     @classmethod
@@ -70,8 +70,8 @@ class Topic(Kind):
     @classmethod
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         pattern = Pattern.of_binding_key(binding.routing_key)
-        ways = [align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
-        return min([Miss(max(way.distance, LEAST) if way.reason else 0.0, way.reason) for way in ways])
+        misses = [align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
+        return min([Miss(max(miss.distance, LEAST) if miss.reason else 0.0, miss.reason) for miss in misses])
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:

@@ -16,7 +16,7 @@ from exchange.entities.indexes import Tables
 from exchange.entities.profile import Profile
 from exchange.field_values import to_bytes
 from exchange.kinds import Decider, kind_of
-from exchange.kinds.misses import OTHER_ROUTE, compare_texts, describe_difference, glance
+from exchange.kinds.misses import OTHER_ROUTE, compare_texts, describe_difference, estimate_distance
 from exchange.limits import SHORTSTR_BYTES
 from exchange.message import Message
 from exchange.routing.route import Obstacle
@@ -103,7 +103,9 @@ def nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding])
         return Way(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
     kind = kind_of(exchange)
     if len(bindings) > LOOKED_AT_CLOSELY and kind.decider is Decider.KEY:
-        bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, key=lambda b: glance(b.routing_key, walk.message))
+        bindings = heapq.nsmallest(
+            LOOKED_AT_CLOSELY, bindings, key=lambda b: estimate_distance(b.routing_key, walk.message)
+        )
     misses = [kind.miss(binding, walk.message, walk.profile) for binding in bindings]
     place = min(range(len(misses)), key=lambda place: misses[place].distance)
     distance, reason = misses[place]

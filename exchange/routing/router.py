@@ -183,13 +183,13 @@ class Router:
             # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
             # there and takes its alternate, which a policy can give it. What is published to it always matches.
             try:
-                matched = kind.matched(message, keys) if exchange.name or came_from is None else ()
+                matched = kind.match(message, keys) if exchange.name or came_from is None else ()
             except Unsure as error:  # more of its bindings may match, and so its alternate may be taken or not
                 matched, alternate, is_unsure = error.matched, None, error
                 if matched:
                     undecided.append(exchange.name)
             if hops is not None:
-                chosen_by = kind.chosen_by(message, keys)
+                chosen_by = kind.describe_choice(message, keys)
                 hop_alternate = alternate if exchange.name or came_from is not None else None
                 hop = self._hop(exchange, hop_alternate, came_from, matched, queues, seen, chosen_by)
                 unknown = is_unsure.reason if isinstance(is_unsure, Unsure) else None

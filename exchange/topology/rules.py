@@ -21,7 +21,7 @@ from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
-from exchange.field_values import FieldTable, to_bytes, type_and_value
+from exchange.field_values import INTEGER_TYPES, FieldTable, to_bytes, type_and_value
 from exchange.kinds import KINDS, kind_of
 from exchange.limits import SHORTSTR_BYTES
 
@@ -61,7 +61,7 @@ def declare_exchange(tables: Tables, host: VirtualHost, exchange: Exchange) -> l
     """Return the changes of exchange.declare: none if the exchange exists and is equivalent. Raises as the broker."""
     _require(exchange, Exchange)
     kind = KINDS.get(exchange.type)
-    if kind is None or not kind.known_to(host.profile):
+    if kind is None or not kind.is_known_to(host.profile):
         text = f"unknown exchange type '{exchange.type}'"
         raise CommandInvalid(text) if host.profile.unknown_type_closes_connection else PreconditionFailed(text)
     name = _strip(_check_short(exchange.name, "the name of an exchange"))
@@ -288,7 +288,7 @@ def _quote_atom(name: str) -> str:
 
 def _type_class(kind: str) -> str:
     """Return the class of an AMQP type; the broker compares only the values of two types of one class."""
-    if kind in ("byte", "short", "signedint", "long", "decimal", "unsignedbyte", "unsignedshort", "unsignedint"):
+    if kind in INTEGER_TYPES or kind == "decimal":
         return "int"
     return "float" if kind in ("float", "double") else kind
 

@@ -215,10 +215,12 @@ EXCHANGE: Final[list[Mutant]] = [
         (
             "of many bindings the first ones are looked at, not the nearest",
             (
-                "bindings = heapq.nsmallest(LOOKED_AT_CLOSELY, bindings, "
-                "key=lambda b: glance(b.routing_key, walk.message))"
+                "        bindings = heapq.nsmallest(\n"
+                "            LOOKED_AT_CLOSELY, bindings, "
+                "key=lambda b: estimate_distance(b.routing_key, walk.message)\n"
+                "        )"
             ),
-            "bindings = bindings[:LOOKED_AT_CLOSELY]",
+            "        bindings = bindings[:LOOKED_AT_CLOSELY]",
         ),
     ),
     *of(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from exchange.errors import InputError
+from exchange.field_values import INTEGER_TYPES
 from exchange.partition.clients.kafka_builtin import BuiltIn, pick
 from exchange.partition.hashing.hashes import murmur2, positive, signed
 from exchange.partition.hashing.java import string_hash
@@ -171,12 +172,9 @@ class Explicit(Partitioner):
             kind, number = kind_and_value(key)
         except InputError:
             kind, number = "", None
-        if kind not in INTEGERS:
+        if kind not in INTEGER_TYPES:
             raise InputError(f"the key is to be the partition's number, an integer, not {describe_key(key)}")
         return Choice(_usable(number, partitions), None, "the key is the partition's number")
-
-
-INTEGERS: Final = ("byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long")
 
 
 @dataclass(frozen=True, slots=True)

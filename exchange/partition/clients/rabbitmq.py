@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
-from exchange.partition.hashing.erlang import UNDEFINED, binary, jump, jump_key, phash2
+from exchange.partition.hashing.erlang import UNDEFINED, jump, jump_key, phash2
 from exchange.partition.hashing.hashes import murmur3, signed
 from exchange.partition.hashing.keys import describe_key, kind_and_value
 from exchange.partition.partitioner import Choice, Key, Partitioner
@@ -71,7 +72,7 @@ class ModulusHash(Partitioner):
 
 def _text(key: Key) -> bytes:
     if isinstance(key, str):
-        return binary(key)
+        return encode_binary(key)
     if isinstance(key, bytes):
         return key
     raise InputError(f"{describe_key(key)} is no routing key: that is a text")
@@ -81,7 +82,7 @@ def _value(key: Key) -> Any:
     if key is None:
         return UNDEFINED
     if isinstance(key, str):
-        return binary(key)
+        return encode_binary(key)
     try:
         kind, value = kind_and_value(key)
     except InputError:

@@ -12,7 +12,9 @@ from itertools import chain, cycle
 from struct import pack, unpack
 from typing import Any, Final
 
-__all__ = ["UNDEFINED", "Atom", "binary", "field_term", "jump", "jump_key", "phash2"]
+from exchange.erlang_terms import encode_binary
+
+__all__ = ["UNDEFINED", "Atom", "field_term", "jump", "jump_key", "phash2"]
 
 MASK: Final = 0xFFFFFFFF
 MASK_64: Final = 0xFFFFFFFFFFFFFFFF
@@ -31,17 +33,6 @@ class Atom:
 UNDEFINED: Final = Atom("undefined")
 
 
-def binary(text: str) -> bytes:
-    """The bytes of a routing key: UTF-8, and those that are not UTF-8 from their surrogate escapes.
-
-    Other lone surrogates, which only JSON can bring, are kept apart from each other.
-    """
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-
-
 def field_term(kind: str, value: Any) -> Any:
     """An AMQP field value as RabbitMQ holds it, from what `exchange.field_values.type_and_value` gives."""
     if kind == "void":
@@ -49,7 +40,7 @@ def field_term(kind: str, value: Any) -> Any:
     if kind == "array":
         return [(Atom(inner), field_term(inner, item)) for inner, item in value]
     if kind == "table":
-        return [(binary(key), Atom(inner), field_term(inner, item)) for key, inner, item in value]
+        return [(encode_binary(key), Atom(inner), field_term(inner, item)) for key, inner, item in value]
     return value
 
 

@@ -37,7 +37,7 @@ def to(queue: str, key: str = "1") -> Binding:
 
 def went(kind: Kind, message: Message) -> list[str]:
     """The destinations a message takes."""
-    return [binding.destination.name for binding in kind.matched(message, message.routing_keys())]
+    return [binding.destination.name for binding in kind.match(message, message.routing_keys())]
 
 
 def spread(kind: Kind) -> dict[str, str]:
@@ -264,18 +264,20 @@ def test_the_choice_is_told_in_words() -> None:
         ({"hash-property": "message_id"}, "message_id", phash2(b"m")),
     ):
         ring = kind_of("x-consistent-hash", arguments)
-        assert ring.chosen_by(message, keys) == "the ring has no buckets"
+        assert ring.describe_choice(message, keys) == "the ring has no buckets"
         ring.bind(to("a"))
-        assert ring.chosen_by(message, keys) == "the ring has only one bucket"
+        assert ring.describe_choice(message, keys) == "the ring has only one bucket"
         ring.bind(to("b", "9"))
-        assert ring.chosen_by(message, keys) == f"hash {seed} of {what} jumps to bucket {jump(seed, 10)} of 0 to 9"
+        assert (
+            ring.describe_choice(message, keys) == f"hash {seed} of {what} jumps to bucket {jump(seed, 10)} of 0 to 9"
+        )
     listed = kind_of("x-modulus-hash")
-    assert listed.chosen_by(message, keys) == "there are no bindings"
+    assert listed.describe_choice(message, keys) == "there are no bindings"
     for name in "abc":
         listed.bind(to(name))
     h = phash2([b"order-1"])
-    assert listed.chosen_by(message, keys) == f"hash {h} of the routing keys, modulo 3 bindings, is {h % 3}"
-    assert kind_of("topic").chosen_by(message, keys) is None
+    assert listed.describe_choice(message, keys) == f"hash {h} of the routing keys, modulo 3 bindings, is {h % 3}"
+    assert kind_of("topic").describe_choice(message, keys) is None
 
 
 def test_a_queue_is_told_that_the_hash_chose_another() -> None:
@@ -352,7 +354,7 @@ def test_binding_keys_that_are_weights(key: str) -> None:
     ring = kind_of("x-consistent-hash")
     ring.bind(to("a", key))
     ring.bind(to("b", "1"))
-    assert str(ring.chosen_by(Message(), ("k",))).endswith(f"of 0 to {int(key)}")
+    assert str(ring.describe_choice(Message(), ("k",))).endswith(f"of 0 to {int(key)}")
 
 
 @pytest.mark.parametrize(("version", "most"), [("3.10.8", None), ("4.2.5", None), ("4.2.6", 10_000), ("4.3.0", 10_000)])
@@ -388,5 +390,5 @@ def test_delayed_exchanges_hash_as_their_inner_type(seed: int) -> None:
         delayed.bind(binding)
     message = Message("x", "", {"h": rng.random()})
     assert went(delayed, message) == went(plain, message)
-    assert delayed.chosen_by(message, ("",)) == plain.chosen_by(message, ("",))
+    assert delayed.describe_choice(message, ("",)) == plain.describe_choice(message, ("",))
     assert not delayed.by_key

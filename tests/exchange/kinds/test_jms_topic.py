@@ -14,7 +14,7 @@ from exchange import LATEST, PROFILES, Binding, BrokerError, Exchange, Message, 
 from exchange.entities.indexes import Tables
 from exchange.field_values import Typed
 from exchange.kinds import KINDS
-from exchange.kinds.jms_grammar import refusal
+from exchange.kinds.jms_grammar import find_refusal
 from exchange.kinds.jms_selector import NotKnown, evaluate, parse_selector
 from tests.recorders import golden
 from tests.recorders.jms_selectors import MESSAGES, SELECTORS, TWO, selector
@@ -197,7 +197,7 @@ def test_every_term_and_message_has_a_route_or_the_broker_s_failure(
 @given(st.text(alphabet="{}[]<>\"'.,\\ \n-+019eatruenotlikeor/", max_size=30))
 def test_whatever_text_a_selector_is_it_is_refused_or_taken(text: str) -> None:
     """Nothing else comes of it."""
-    why = refusal(text)
+    why = find_refusal(text)
     assert why == "" or why.startswith("invalid JMS selector")
     assert routed(router_of(to("q", text)), {"n": 1}) in (None, "?", (), ("q",))
 

@@ -112,7 +112,7 @@ def test_a_message_takes_the_bindings_whose_condition_it_meets(type_: str, seed:
     message = message_of(rng)
     conditions = {binding: KINDS[type_].condition(binding, LATEST) for binding in bindings}
     expected = {binding for binding, condition in conditions.items() if met(condition, message)}
-    assert {*kind.matched(message, message.routing_keys())} == expected
+    assert {*kind.match(message, message.routing_keys())} == expected
 
 
 def filled(kind: type[Kind], bindings: Sequence[Binding], choose: Callable[[int], int] = lambda _: 0) -> Kind:
@@ -139,10 +139,10 @@ def test_a_binding_more_takes_no_message_from_another_where_each_has_a_condition
     rng = Random(seed)
     bindings = list(dict.fromkeys(bindings_of(rng, type_)))
     message = message_of(rng)
-    before = {*filled(KINDS[type_], bindings[:-1]).matched(message, message.routing_keys())}
-    after = {*filled(KINDS[type_], bindings).matched(message, message.routing_keys())}
+    before = {*filled(KINDS[type_], bindings[:-1]).match(message, message.routing_keys())}
+    after = {*filled(KINDS[type_], bindings).match(message, message.routing_keys())}
     assert before <= after
-    assert after == {*filled(KINDS[type_], bindings[::-1]).matched(message, message.routing_keys())}
+    assert after == {*filled(KINDS[type_], bindings[::-1]).match(message, message.routing_keys())}
     assert KINDS[type_].sequence(bindings) is None
 
 
@@ -180,7 +180,7 @@ def test_a_binding_misses_a_message_with_a_reason_exactly_when_it_is_not_taken(t
     kind = KINDS[type_]
     if kind is KINDS["x-jms-topic"]:
         bindings = bindings[:1]  # selectors of bindings with one key and destination replace each other
-    taken = {*filled(kind, bindings).matched(message, message.routing_keys())}
+    taken = {*filled(kind, bindings).match(message, message.routing_keys())}
     for binding in bindings:
         miss = kind.miss(binding, message, LATEST)
         if kind.decider in (Decider.CHANCE, Decider.HASH):
@@ -198,7 +198,7 @@ def test_kinds_whose_bindings_compete_take_one_of_the_candidates(type_: str, see
     rng = Random(seed)
     bindings = bindings_of(rng, type_)
     message = message_of(rng)
-    taken = filled(KINDS[type_], bindings, rng.randrange).matched(message, message.routing_keys())
+    taken = filled(KINDS[type_], bindings, rng.randrange).match(message, message.routing_keys())
     assert {*taken} <= {*KINDS[type_].candidates(bindings)}
     assert len(taken) <= 1
     assert taken or not KINDS[type_].always_takes_one
@@ -231,4 +231,4 @@ def test_removing_a_binding_empties_its_slot_and_changes_no_other_s(type_: str, 
     expected = filled(kind, others)
     for _ in range(20):
         message = message_of(rng)
-        assert {*made.matched(message, message.routing_keys())} == {*expected.matched(message, message.routing_keys())}
+        assert {*made.match(message, message.routing_keys())} == {*expected.match(message, message.routing_keys())}
