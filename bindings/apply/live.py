@@ -15,10 +15,11 @@ from urllib.parse import quote
 from bindings.sources.management import Management
 from exchange.entities.entities import Binding, Destination, Policy, Queue
 from exchange.entities.profile import profile_for
+from exchange.erlang_terms import encode_binary
 from exchange.errors import InputError
 from exchange.field_json import decode_table
 from exchange.field_values import EMPTY, FieldTable, thaw, type_and_value
-from exchange.partition.hashing.erlang import Atom, binary, field_term, phash2
+from exchange.partition.hashing.erlang import Atom, field_term, phash2
 from exchange.topology.topology import Topology
 
 __all__ = ["Live", "as_sent", "name_of_arguments"]
@@ -155,7 +156,11 @@ def name_of_arguments(arguments: Mapping[str, Any]) -> str:
     fields = [(key, *type_and_value(value)) for key, value in arguments.items()]
     try:
         number = phash2(
-            [(binary(key), Atom(kind), field_term(kind, value)) for key, kind, value in sorted(fields, key=_key)], 2**32
+            [
+                (encode_binary(key), Atom(kind), field_term(kind, value))
+                for key, kind, value in sorted(fields, key=_key)
+            ],
+            2**32,
         )
     except TypeError:
         return ""  # which names none
@@ -163,7 +168,7 @@ def name_of_arguments(arguments: Mapping[str, Any]) -> str:
 
 
 def _key(field: tuple[str, str, Any]) -> bytes:
-    return binary(field[0])
+    return encode_binary(field[0])
 
 
 def as_sent(name: str) -> str:
