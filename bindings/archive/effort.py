@@ -1,4 +1,4 @@
-"""A bound of what is read more than once where damage is passed over, which keeps recovery linear."""
+"""A bound on the bytes that are hashed more than once behind damage: it keeps recovery linear."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 __all__ = ["Effort"]
 
 TIMES: Final = 16
-"""How often the bytes of a file may be hashed, on average. Sound files need it once, damaged ones a little more."""
+"""Maximum number of times that a byte of a file is hashed, on average. Sound files need one, damaged ones few more."""
 
 
 class Effort:
-    """Counts the bytes that are hashed of a file.
+    """The number of bytes of a file that were hashed so far.
 
-    Damage leaves a few false beginnings of records, made ones overlap in any number, and each is a candidate whose
-    checksum takes its whole length. So a candidate is looked at only while no more than `TIMES` the bytes up to its
-    end have been hashed: a sound record always is, as those before it took their own lengths.
+    Damage leaves a few false beginnings of records; a forged file can have any number, which overlap. Each is a
+    candidate whose checksum takes its whole length. So a candidate is checked only while at most `TIMES` the bytes up
+    to its end have been hashed. A sound record is always checked: those before it took no more than their own lengths.
     """
 
     def __init__(self, start: int) -> None:
@@ -23,7 +23,7 @@ class Effort:
         self.spent = 0
 
     def allows(self, end: int, size: int) -> bool:
-        """Return whether a candidate of this size, which ends at a byte, may be hashed, and count it if so."""
+        """Return whether a candidate of ``size`` bytes that ends at byte ``end`` may be hashed, and count it if so."""
         if self.spent + size > TIMES * (end - self._start):
             return False
         self.spent += size

@@ -15,7 +15,7 @@ void                        null
 array, table                the JSON of `exchange.field_json`
 ==========================  =================================================================
 
-`decode_field` undoes `encode_field`: type and value, as RabbitMQ holds them, come back.
+`decode_field` undoes `encode_field`: type and value come back as RabbitMQ holds them.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_fie
 
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
-"""More than a decimal of AMQP can have before or behind its point."""
+"""A number of digits that no decimal of AMQP has before or behind its point."""
 FLAGS: Final = 1 << 24
-"""Maximum number of pairs of type and value for which a flag each is kept."""
+"""Maximum number of pairs of type and value that are told apart by an array of flags."""
 SHOWN: Final = 60
 """Maximum number of characters of a wrong value that an error quotes."""
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -51,9 +51,10 @@ TABLE: Final = pa.map_(pa.string(), FIELD)
 
 
 def encode_field(value: Any) -> tuple[str, str | None]:
-    """The type of a field value and its text. Raises TypeError, ValueError or OverflowError for what AMQP cannot hold.
+    """Return the type of a field value, and its text.
 
-    The text is still to be escaped where it is a longstr: `TableBuilder` does that for whole columns.
+    The text of a longstr is not escaped yet: `TableBuilder` does that for whole columns. Raises TypeError, ValueError
+    or OverflowError for a value that AMQP cannot hold.
     """
     kind = type(value)
     if kind is str:
@@ -86,7 +87,7 @@ def encode_field(value: Any) -> tuple[str, str | None]:
 
 
 def decode_field(name: str, text: str | None) -> Any:
-    """The field value of a type and its text, unescaped. Raises InputError when they are not a value."""
+    """Return the field value of a type and its unescaped text. Raises InputError if the text is not of that type."""
     if name == "longstr" and text is not None:
         try:
             text.encode()
@@ -142,7 +143,7 @@ def _decode_rare_field(name: str, text: str | None) -> Any:
 
 
 class TableBuilder:
-    """A column of tables in the making."""
+    """A column of tables that is built row by row."""
 
     def __init__(self) -> None:
         self._ends = [0]
@@ -151,21 +152,21 @@ class TableBuilder:
         self._values: list[str | None] = []
 
     def add(self, table: Mapping[str, Any] | None) -> None:
-        """Add one more row. Raises as `encode_field`, and then nothing is added."""
+        """Add a row. Raises as `encode_field`, and then nothing is added."""
         if table:
-            fields = [encode_field(value) for value in table.values()]
+            fields = [encode_field(value) for value in table.values()]  # first of all, as it may raise
             self._keys += table
             self._types += [field[0] for field in fields]
             self._values += [field[1] for field in fields]
         self._ends.append(len(self._keys))
 
     def undo(self) -> None:
-        """Take the last row away."""
+        """Remove the last row."""
         self._ends.pop()
         del self._keys[self._ends[-1] :], self._types[self._ends[-1] :], self._values[self._ends[-1] :]
 
     def array(self) -> pa.MapArray:
-        """The column."""
+        """Return the column."""
         fields = pa.StructArray.from_arrays(
             [pa.array(self._types, pa.string()), to_text_array(self._values)], fields=list(FIELD)
         )
@@ -174,16 +175,17 @@ class TableBuilder:
 
 
 def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
-    """Return the rows of a column of tables that hold a field of no type or with a value that is not of its type.
+    """Return the rows of a column of tables that have a field of an unknown type, or a value that is not of its type.
 
-    Row -> why. All that is read of archives comes through here: texts, the most of all fields, are known by their type
-    alone, and numbers by Arrow, all of a type at once. Of others each distinct pair of type and value is looked at.
+    The result is row -> reason. Every archive of Parquet passes this function, so the common fields are checked by
+    column: a longstr is right whatever its text, and Arrow parses all numbers of a type at once. Of all other fields
+    each distinct pair of type and value is decoded once.
     """
     ends = array.offsets.to_numpy(zero_copy_only=False)
     first, last = int(ends[0]), int(ends[-1])
     fields = array.items.slice(first, last - first)
     types, values = fields.field(0), fields.field(1)
-    places = np.arange(len(types)) if _are_few(types, values) else _find_others(types, values)
+    places = np.arange(len(types)) if _has_few_pairs(types, values) else _find_others(types, values)
     if not len(places):
         return {}
     if len(places) < len(types):
@@ -210,20 +212,20 @@ def find_wrong_rows(array: pa.MapArray) -> dict[int, str]:
             wrong[pair] = str(error)
     if not wrong:
         return {}
-    found = np.flatnonzero(np.isin(codes, list(wrong)))
-    rows = np.searchsorted(ends, first + places[found], "right") - 1
-    return {row: wrong[code] for row, code in zip(rows.tolist(), codes[found].tolist(), strict=True)}
+    fields_at = np.flatnonzero(np.isin(codes, list(wrong)))
+    rows = np.searchsorted(ends, first + places[fields_at], "right") - 1
+    return {row: wrong[code] for row, code in zip(rows.tolist(), codes[fields_at].tolist(), strict=True)}
 
 
-def _are_few(types: pa.Array, values: pa.Array) -> bool:
-    """Return whether columns are coded and have fewer pairs of a type and a value than fields: all are looked at."""
+def _has_few_pairs(types: pa.Array, values: pa.Array) -> bool:
+    """Return whether both columns have dictionaries, with fewer pairs of type and value than there are fields."""
     if not (pa.types.is_dictionary(types.type) and pa.types.is_dictionary(values.type)):
         return False
     return len(types.dictionary) > 1 and (len(types.dictionary) + 1) * (len(values.dictionary) + 1) < len(types)
 
 
 def _find_others(types: pa.Array, values: pa.Array) -> Places:
-    """Return the places of the fields that are no longstr, or have no value."""
+    """Return the positions of the fields that are no longstr, or have no value."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
         values = _decode_dictionary(values)
     is_sure = not types.null_count and not values.null_count
@@ -248,7 +250,7 @@ def _decode_dictionary(array: pa.Array) -> pa.Array:
 
 
 def _encode_dictionary(array: pa.Array) -> tuple[pa.Array, Places]:
-    """Return the distinct values of a column, a null behind them, and the place of each of its values among them."""
+    """Return the distinct values of a column with a null at the end, and the position of each row's value in them."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     values = pa.concat_arrays([coded.dictionary, pa.nulls(1, coded.dictionary.type)])
     indices = pc.fill_null(coded.indices, len(values) - 1) if coded.null_count else coded.indices
@@ -256,7 +258,7 @@ def _encode_dictionary(array: pa.Array) -> tuple[pa.Array, Places]:
 
 
 def _find_distinct(codes: Places, count: int) -> Places:
-    """Return the distinct ones of numbers below a count, in order."""
+    """Return the distinct codes in ascending order; all codes are below ``count``."""
     if count > FLAGS:
         return np.unique(codes)
     is_met = np.zeros(count, bool)
@@ -265,7 +267,10 @@ def _find_distinct(codes: Places, count: int) -> Places:
 
 
 def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which are integers of 64 bits and doubles beyond doubt; Arrow reads all of a type at once."""
+    """Return a mask of the fields that certainly are 64-bit integers or doubles.
+
+    Arrow casts all texts of a type at once; if one of them is wrong, none of that type is in the mask.
+    """
     sound = np.zeros(len(types), bool)
     left = len(types)
     for kind, column in (("long", pa.int64()), ("timestamp", pa.uint64()), ("double", pa.float64())):
@@ -285,7 +290,7 @@ def _find_sound_numbers(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[i
 
 
 def decode_tables(array: pa.MapArray) -> list[dict[str, Any]]:
-    """The rows of a column of tables; a null is an empty table. Raises InputError as `decode_field`."""
+    """Return the rows of a column of tables; a null is an empty table. Raises InputError as `decode_field`."""
     ends = array.offsets.to_pylist()
     first, last = ends[0], ends[-1]
     fields = array.items.slice(first, last - first)
@@ -305,5 +310,5 @@ def decode_tables(array: pa.MapArray) -> list[dict[str, Any]]:
 
 
 def longstr_from(value: bytes) -> Any:
-    """A longstr of these bytes."""
+    """Return a longstr of these bytes."""
     return decode_field("longstr", escape_bytes(value))

@@ -1,6 +1,6 @@
-"""What an archive holds, in one reading: counts by exchange, the window of time, what is bad and why.
+"""The inspection of an archive: records by exchange, the window of time, bad records and why they are bad.
 
-Inspections of splits add: ``+`` of two is that of both.
+Inspections add: the sum of the inspections of all splits is the inspection of the file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from bindings.archive.reading import Bad, Format, Item, Skipped, Split
 __all__ = ["COLUMNS", "OTHER", "REASONS", "SAMPLES", "Inspection", "inspect_split", "inspect_splits"]
 
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
-"""All that an inspection reads."""
+"""The columns that an inspection reads."""
 REASONS: Final = 100
-"""Reasons that are told apart; some name the value that was wrong."""
+"""Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"
 SAMPLES: Final = 3
-"""Bad records of each reason that are kept."""
+"""Maximum number of bad records of a reason that are kept as samples."""
 
 
 @dataclass(slots=True)
 class Inspection:
-    """Counts of an archive or of a part of it."""
+    """The counts of an archive or of a part of it."""
 
     records: int = 0
     first: int | None = None
@@ -39,20 +39,20 @@ class Inspection:
     body_bytes: int = 0
     without_size: int = 0
     with_outcome: int = 0
-    """Records of which the archive knows where the broker put them."""
+    """Number of records for which the archive has the queues that the broker routed them to."""
     unrouted: int = 0
-    """Those of them that the broker put nowhere."""
+    """Number of these records that the broker routed to no queue."""
     exchanges: Counter[tuple[str | None, str]] = field(default_factory=Counter)
-    """Virtual host, None where unknown, and exchange -> records."""
+    """Virtual host (None: unknown) and exchange -> number of records."""
     skipped: Counter[str] = field(default_factory=Counter)
-    """Why -> records that are no publishings."""
+    """Reason -> number of records that are no publishings."""
     bad: Counter[str] = field(default_factory=Counter)
-    """Why -> records that could not be read."""
+    """Reason -> number of records that could not be read."""
     samples: dict[str, list[Bad]] = field(default_factory=dict)
-    """Why -> the first of them."""
+    """Reason -> the first bad records with it."""
 
     def add(self, item: Item) -> None:
-        """Count what a format read."""
+        """Count an item that a format yielded."""
         if isinstance(item, Skipped):
             self.skipped[item.reason] += item.records
         elif isinstance(item, Bad):
@@ -106,28 +106,28 @@ class Inspection:
         )
         both._widen(other.first, other.last)
         for reason, samples in other.samples.items():
-            told = reason if reason in both.bad or len(both.bad) < REASONS else OTHER
-            both.bad[told] += other.bad[reason]
-            both.samples[told] = [*both.samples.get(told, []), *samples][:SAMPLES]
+            name = reason if reason in both.bad or len(both.bad) < REASONS else OTHER
+            both.bad[name] += other.bad[reason]
+            both.samples[name] = [*both.samples.get(name, []), *samples][:SAMPLES]
         return both
 
     @property
     def bad_records(self) -> int:
-        """How many could not be read."""
+        """Number of records that could not be read."""
         return self.bad.total()
 
     @property
     def skipped_records(self) -> int:
-        """How many are no publishings."""
+        """Number of records that are no publishings."""
         return self.skipped.total()
 
 
 def inspect_split(form: Format, split: Split) -> Inspection:
-    """The inspection of a split."""
-    found = Inspection()
+    """Return the inspection of a split."""
+    inspection = Inspection()
     for item in form.read(split, COLUMNS):
-        found.add(item)
-    return found
+        inspection.add(item)
+    return inspection
 
 
 def inspect_splits(

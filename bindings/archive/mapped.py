@@ -1,4 +1,4 @@
-"""A file as bytes, without reading it all; of one that is gzipped what is in it, unpacked to a file without a name."""
+"""A file as bytes that are mapped into memory; a gzipped file is unpacked to a temporary file first."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ __all__ = ["Bytes", "Mapped", "is_zero"]
 
 Bytes: TypeAlias = bytes | mmap.mmap
 CHUNK = 1 << 20
+"""Number of bytes that are compared with zeros at once."""
 
 
 class Mapped:
-    """The bytes of a file; a gzipped one that is broken somewhere is what comes before. Raises InputError."""
+    """A context manager that gives the bytes of a file; of a broken gzipped file, those before the break.
+
+    Entering raises InputError if the file cannot be read.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.problem = ""
-        """Why a gzipped file is not read further, if it is not."""
+        """Why a gzipped file is not read to its end; empty if it is."""
 
     def __enter__(self) -> Bytes:
         try:
@@ -56,7 +60,7 @@ def _map_file(descriptor: int, size: int) -> Bytes:
 
 
 def is_zero(data: Bytes, place: int) -> bool:
-    """Whether there is nothing but zeros from a byte on, as in a file that has its size before it is written."""
-    if any(data[place : place + 64]):
+    """Return whether all bytes from ``place`` on are zero, as in a file that is allocated before it is written."""
+    if any(data[place : place + 64]):  # the usual case: no chunk need be copied
         return False
     return all(not data[n : n + CHUNK].strip(b"\0") for n in range(place, len(data), CHUNK))

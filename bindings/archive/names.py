@@ -1,11 +1,11 @@
 r"""Names, keys and texts of AMQP, which are bytes, as texts that any column of strings can hold.
 
 The engine holds such bytes as a `str`, those that are not UTF-8 as lone surrogates; Arrow, Parquet and Spark take valid
-Unicode alone. So what they cannot hold is written after a NUL: ``\0ff`` is the byte 0xFF, ``\0ud800`` a lone surrogate
-that only JSON can have brought, ``\000`` the NUL itself. Anything else, which is nearly all, stands as it is.
+Unicode only. So what they cannot hold is escaped after a NUL: ``\0ff`` is the byte 0xFF, ``\0ud800`` a lone surrogate
+(which only JSON can bring), ``\000`` the NUL itself. All other characters, which is nearly all, stay as they are.
 
-What is written has no dot that was not there, and the writing of two words with a dot between is the two writings with
-a dot between. So a pattern or name written in this way matches the written keys that it matches unwritten.
+Escaping adds no dot, and words are escaped independently of each other. So an escaped pattern matches an escaped key if
+and only if the pattern matches the key.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ import pyarrow as pa
 __all__ = ["escape", "escape_bytes", "has_nul", "to_text_array", "bytes_to_text_array", "unescape"]
 
 UNHELD: Final = re.compile("[\0\ud800-\udfff]")
-WRITTEN: Final = re.compile("\0(?:u([0-9a-f]{4})|([0-9a-f]{2}))")
+"""A character that a column cannot hold, or the NUL that begins an escape."""
+ESCAPE: Final = re.compile("\0(?:u([0-9a-f]{4})|([0-9a-f]{2}))")
 
 
 def escape(text: str) -> str:
-    """The text as columns hold it."""
+    """Return the text as columns hold it."""
     return UNHELD.sub(_escape, text) if UNHELD.search(text) else text
 
 
 def unescape(text: str) -> str:
-    """What `escape` was given. A NUL that it did not write stands for itself."""
-    return WRITTEN.sub(_unescape, text) if "\0" in text else text
+    """Return the text that `escape` was given. A NUL that begins no escape stands for itself."""
+    return ESCAPE.sub(_unescape, text) if "\0" in text else text
 
 
 def escape_bytes(data: bytes) -> str:
-    """The bytes of a name as columns hold them."""
+    """Return the bytes of a name as columns hold them."""
     return escape(data.decode("utf-8", "surrogateescape"))
 
 
 def to_text_array(texts: Sequence[str | None]) -> pa.StringArray:
-    """A column of texts, None being null."""
+    """Return a column of texts, escaped where needed; None is a null."""
     try:
         array = pa.array(texts, pa.string())
     except UnicodeEncodeError:
@@ -50,7 +51,7 @@ def to_text_array(texts: Sequence[str | None]) -> pa.StringArray:
 
 
 def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
-    """A column of texts from a column of bytes, nulls staying null."""
+    """Return a column of texts of a column of bytes, escaped where needed; nulls stay nulls."""
     try:
         texts = array.cast(pa.string())
         if not has_nul(texts):
@@ -61,25 +62,25 @@ def bytes_to_text_array(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def has_nul(array: pa.StringArray) -> bool:
-    """Whether one of the texts has a NUL in it, so that it must be escaped, or is."""
+    """Return whether one of the texts has a NUL in it: it must be escaped, or is escaped already."""
     if len(array) == 0:
         return False
-    _, places, data = array.buffers()
+    _, offsets, data = array.buffers()
     if data is None:
         return False
-    ends = np.frombuffer(places, np.int32, array.offset + len(array) + 1)[[array.offset, -1]]
+    ends = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)[[array.offset, -1]]
     return bool((np.frombuffer(data, np.uint8)[ends[0] : ends[1]] == 0).any())
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code == 0:
         return "\x0000"
     return f"\0{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\0u{code:04x}"
 
 
-def _unescape(found: re.Match[str]) -> str:
-    if found[1]:
-        return chr(int(found[1], 16))
-    code = int(found[2], 16)
+def _unescape(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    code = int(match[2], 16)
     return chr(code) if code < 0x80 else chr(0xDC00 + code)

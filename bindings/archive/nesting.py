@@ -15,16 +15,16 @@ from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
 __all__ = ["check_bounds", "is_flat", "parse_json"]
 
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
-"""A string of JSON, or one that does not end. Nothing is tried twice, so the time is linear in the text."""
+"""A string of JSON, or one that does not end. It never backtracks, so the time is linear in the text."""
 LOWER_CASE: Final = 0x20
-"""What differs between a bracket and a brace."""
+"""The bit that differs between ``[`` and ``{``, and between ``]`` and ``}``."""
 OPENING: Final = ord("{")
 CLOSING: Final = ord("}")
 LINE_FEED: Final = ord("\n")
 CACHED: Final = 1 << 16
-"""Bytes that are looked at together: what is made of them stays in the processor's cache."""
+"""Number of bytes that are searched at once, so that intermediate arrays stay in the processor's cache."""
 LONG_LINE: Final = 2 * TABLE_ITEMS
-"""Bytes that a value of more than `TABLE_ITEMS` items has at least."""
+"""Minimum number of bytes of a value with more than `TABLE_ITEMS` items."""
 
 
 def check_bounds(text: bytes) -> None:
@@ -44,9 +44,10 @@ def check_bounds(text: bytes) -> None:
 
 
 def is_flat(data: bytes, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
-    """Return whether no line can be beyond the bounds of `check_bounds`; ``ends`` are the places of the line feeds.
+    """Return whether every line certainly is within the bounds of `check_bounds`.
 
-    False says nothing: brackets within strings count here. Each line must begin with a brace.
+    ``ends`` are the positions of the line feeds, and each line must begin with a brace. Brackets within strings count
+    here, so False decides nothing.
     """
     if np.diff(ends, prepend=-1).max(initial=0) >= LONG_LINE:
         return False
@@ -62,7 +63,7 @@ def is_flat(data: bytes, ends: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bo
 
 
 def parse_json(line: bytes) -> Any:
-    """Return the value of a JSON text. Raises InputError, with the same words for the same kind of mistake."""
+    """Return the value of a JSON text, within bounds. Raises InputError; equal mistakes have equal messages."""
     if len(line) > RECORD_BYTES:
         raise InputError(f"JSON of more than {RECORD_BYTES >> 20} MiB")
     check_bounds(line)

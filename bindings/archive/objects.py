@@ -1,4 +1,4 @@
-"""Objects of JSON that stand one after another in a text, each read by itself: one that is damaged hides no other."""
+"""Objects of JSON one after another in a file, each parsed by itself: a damaged one hides no other."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ START: Final = re.compile(rb"^\{", re.MULTILINE)
 
 
 class JsonItem(NamedTuple):
-    """An object, or why there is none."""
+    """An object, or the reason why there is none."""
 
     place: int
-    """Where it begins, in bytes."""
+    """The byte of the unpacked file at which it begins."""
     value: dict[str, Any] | str
+    """The object, or the reason."""
     sample: bytes
 
 
 def read_objects(path: str) -> Iterator[JsonItem]:
-    """Yield the objects of a file, each of which begins a line, and no other line begins with a brace.
+    """Yield the objects of a file: one begins at each line that begins with a brace.
 
-    Raises InputError when the file cannot be opened.
+    Raises InputError if the file cannot be opened.
     """
     data = bytearray()
     place, searched = 0, 1
@@ -41,7 +42,7 @@ def read_objects(path: str) -> Iterator[JsonItem]:
             return
         data += piece
         # Each byte is searched once for the beginning of a line, however long an object is.
-        starts = [found.start() for found in START.finditer(data, max(searched - 1, 1))]
+        starts = [match.start() for match in START.finditer(data, max(searched - 1, 1))]
         searched = len(data)
         if starts:
             yield from _split_at(bytes(data[: starts[-1]]), place, starts[:-1])
@@ -61,7 +62,7 @@ def read_objects(path: str) -> Iterator[JsonItem]:
 
 
 def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
-    """Yield the objects of whole lines; ``starts`` are where they begin, but for the first."""
+    """Yield the objects of whole lines; ``starts`` has the beginnings of all but the first, which begins at 0."""
     before = 0
     for start in [*starts, len(data)]:
         yield from _parse_objects(data[before:start], place + before)
@@ -69,26 +70,26 @@ def _split_at(data: bytes, place: int, starts: list[int]) -> Iterator[JsonItem]:
 
 
 def _parse_objects(data: bytes, place: int) -> Iterator[JsonItem]:
-    """Yield the object that bytes hold, or several that follow each other without a line's end between them."""
+    """Yield the object in these bytes, or several that follow each other on one line."""
     text = data.strip()
     if not text:
         return
-    begins = place + data.find(text[:1])
+    start = place + data.find(text[:1])
     try:
         value = parse_json(text)
     except InputError as error:
-        parts = _split_joined(text) if b"}{" in text or b"} {" in text else []
-        if len(parts) < 2:
-            yield JsonItem(begins, str(error), take_sample(text))
+        texts = _split_joined(text) if b"}{" in text or b"} {" in text else []
+        if len(texts) < 2:
+            yield JsonItem(start, str(error), take_sample(text))
             return
-        for at, part in parts:
-            yield from _parse_objects(part, begins + at)
+        for offset, each in texts:
+            yield from _parse_objects(each, start + offset)
         return
-    yield JsonItem(begins, value if isinstance(value, dict) else "not an object", take_sample(text))
+    yield JsonItem(start, value if isinstance(value, dict) else "not an object", take_sample(text))
 
 
 def read_body_beside(path: Path) -> bytes | None:
-    """Return the body that is in a file of its own, None if there is no such file. Raises OSError, InputError."""
+    """Return the body in a file of its own; None if there is no such file. Raises OSError, InputError."""
     if not path.is_file():
         return None
     if path.stat().st_size > RECORD_BYTES:
@@ -97,11 +98,11 @@ def read_body_beside(path: Path) -> bytes | None:
 
 
 JOINT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|\}(\s*+)(?=\{)', re.DOTALL)
-"""A string, or the end of an object that another one follows at once."""
+"""A string, or the end of an object with the next one behind it (group 1 is the white space between)."""
 
 
 def _split_joined(text: bytes) -> list[tuple[int, bytes]]:
-    ends = [found.end() for found in JOINT.finditer(text) if found[1] is not None]
+    ends = [match.end() for match in JOINT.finditer(text) if match[1] is not None]
     return [
         (start, text[start:end]) for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end]
     ]

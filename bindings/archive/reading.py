@@ -1,4 +1,4 @@
-"""What a format of archives is: files are split, splits are read as rows of Arrow and as what is wrong on the way.
+"""What a format of archives is: it splits files, and reads splits as rows of Arrow and as notes of bad records.
 
 ``plan`` runs where the archive is opened, ``read`` where the work is done: formats and splits are small values that can
 be pickled. Reading never stops and never raises for what a file holds: a record that cannot be read comes as `Bad` with
@@ -29,12 +29,13 @@ __all__ = [
 ]  # fmt: skip
 
 BATCH_ROWS: Final = 1 << 14
-"""The most rows that a batch of a row-by-row reader has."""
+"""Maximum number of rows in a batch of a format that reads row by row."""
 BATCH_BYTES: Final = 64 << 20
-"""What the bodies of a batch have together, about, unless it is one row."""
+"""Approximate maximum size of all bodies in a batch, in bytes; one row may be larger."""
 SPLIT_BYTES: Final = 32 << 20
-"""What a split has about, unless something else is asked for."""
+"""Approximate size of a split by default, in bytes."""
 SAMPLE_BYTES: Final = 80
+"""Maximum size of the sample of a bad record, in bytes."""
 TOO_LONG: Final = f"a line of more than {RECORD_BYTES >> 20} MiB"
 COPIES: Final = "a message that several queues got is in it once for each of them, and counts as often"
 """The note of a file that a bridge wrote for more than one queue."""
@@ -42,7 +43,7 @@ ONCE: Final = "what was added is not counted"
 
 
 class Bias(Enum):
-    """Which of the published messages an archive holds, which is what its numbers can say."""
+    """Which of the published messages an archive holds: it bounds what its numbers can prove."""
 
     EVERYTHING = "everything that was published while it was taken"
     SURVIVORS = "survivors only: what reached the queues or topics it was taken from; nothing unroutable is in it"
@@ -51,41 +52,41 @@ class Bias(Enum):
 
 
 class Split(NamedTuple):
-    """A part of an archive that is read by itself."""
+    """A part of a file of an archive that is read by itself."""
 
     path: str
     start: int = 0
     end: int | None = None
-    """Half-open, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
+    """Exclusive, in the units of the format: bytes, or row groups of Parquet; None is the end of the file."""
     exact: bool = False
-    """Whether a record begins at ``start`` and one ends at ``end``, so that what is there is told with this split."""
+    """Whether a record begins at ``start`` and one ends at ``end``, so that damage between belongs to this split."""
     floor: int = -1
-    """An offset that all of its records are above, of formats whose offsets rise; -1 if none is known."""
+    """An offset below all offsets of the split, for formats whose offsets rise; -1 if none is known."""
 
 
 class CompletePart(NamedTuple):
-    """What is complete of a file that may still be written."""
+    """The complete records of a file that may still be written."""
 
     splits: list[Split]
     end: int
-    """Where what is complete ends, in the units of the format: where to go on the next time."""
+    """Where the complete records end, in the units of the format: the ``start`` of the next time."""
     is_open: bool
-    """Whether something stands behind that, which may be the beginning of a record."""
+    """Whether there are bytes behind the end, which may be the beginning of a record."""
 
 
 class Bad(NamedTuple):
-    """Something that could not be read as a record."""
+    """Bytes or a row that could not be read as a record."""
 
     source: str
     offset: int
     reason: str
-    """In words that many places share, so that it can be counted."""
+    """A text without details of the place, so that equal reasons can be counted."""
     sample: bytes = b""
-    """How it begins."""
+    """The first bytes."""
 
 
 class Skipped(NamedTuple):
-    """Records that are whole and are no publishings."""
+    """Whole records that are no publishings."""
 
     reason: str
     records: int = 1
@@ -98,51 +99,51 @@ class Format(ABC):
     """A format of archives; a value that can be pickled, with its options in it."""
 
     name: ClassVar[str]
-    """As `hashstar archive inspect` tells it."""
+    """The name that `hashstar archive inspect` prints."""
     bias: ClassVar[Bias] = Bias.UNKNOWN
     note: ClassVar[str] = ""
-    """What a reader of numbers should know of it."""
+    """A caveat for readers of the numbers."""
 
     grows: ClassVar[bool] = False
-    """Whether records are added to files: they are then taken as far as they are complete, in bytes."""
+    """Whether records are appended to files: such files are read up to their last complete record."""
     in_place: ClassVar[bool] = False
-    """Whether files have their size before they are written, so that it does not tell when something was added."""
+    """Whether files are allocated before they are written, so that an equal size does not mean equal content."""
 
     @abstractmethod
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether a file that begins so, unpacked if it is gzipped, is of this format."""
+        """Return whether a file is of this format; ``head`` are its first bytes, unpacked if it is gzipped."""
 
     def expects(self, path: Path) -> bool:
-        """Return whether a file's name and folder say that it is of this format, whatever it holds.
+        """Return whether a file is of this format by its name and folder, whatever it holds.
 
-        Asked of files that no format recognises: what is damaged at its beginning is still read.
+        Asked for files that no format recognises, so that a file with a damaged beginning is still read.
         """
         return False
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        """Return whether a file holds records of this format behind a beginning that is none. Asked after `expects`."""
+        """Return whether records of this format stand behind the beginning of a file. Asked after `expects`."""
         return False
 
     @abstractmethod
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        """The records of a split, in the order of the file, with the columns asked for, all by default.
+        """Yield the records of a split in the order of the file, with the given columns (all by default).
 
         Raises InputError only if the file cannot be opened.
         """
 
     def read_coded(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        """As ``read``, but texts may stand in dictionaries, and more rows in a batch: for those who count columns."""
+        """Yield as ``read``, but texts may be dictionary-encoded and batches larger: for those who count columns."""
         return self.read(split, columns)
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        """The splits of a file, each of about so many bytes. Raises InputError if it cannot be opened."""
+        """Return the splits of a file, of about ``split_bytes`` each. Raises InputError if it cannot be opened."""
         return [Split(path)]
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """What is complete of a file that may still be written, behind the place up to which it was so before.
+    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        """Return the complete records of a file that may still be written; ``start`` is the ``end`` of the last time.
 
         The splits together with those of earlier times give each record once. Raises InputError if the file cannot be
-        opened, or if it is one that can only be read as a whole, and was read before.
+        opened, or if it can only be read as a whole and was read before.
         """
         if start:
             raise InputError(f"{path}: it has changed since it was read, and {self.name} is read as a whole: {ONCE}")
@@ -152,19 +153,19 @@ class Format(ABC):
         return CompletePart([Split(path)] if size else [], size, is_open=False)
 
     def is_complete(self, path: str) -> bool:
-        """Whether nothing is missing at the end of a file that is read as a whole. Raises InputError."""
+        """Return whether a file that is read as a whole has its end. Raises InputError."""
         return True
 
     def bias_of(self, path: str) -> Bias:
-        """The bias of a file, for formats that can say it of each."""
+        """Return the bias of a file, for formats whose files state it."""
         return self.bias
 
     def note_of(self, path: str) -> str:
-        """What a reader of a file's numbers should know, for formats that can say it of each."""
+        """Return the caveat of a file, for formats whose files state it."""
         return self.note
 
     def is_companion(self, path: Path) -> bool:
-        """Whether a file that is no archive belongs to one of this format: an index, a body in a file of its own."""
+        """Return whether a file that is no archive belongs to one of this format: an index, a body in its own file."""
         return False
 
 
@@ -172,12 +173,12 @@ NOT_READ: Final = "a file that is no archive, or is damaged beyond recognition: 
 
 
 class NoArchive(Format):
-    """Files of no format: one bad record each, so that what was not read is counted like what could not be read."""
+    """The format of files that are no archive: one bad record each, so that they are counted as not read."""
 
     name: ClassVar[str] = "no archive"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return false: files are of no format when no other one wants them."""
+        """Return False: files are of no format when all other formats refuse them."""
         return False
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
@@ -188,17 +189,17 @@ class NoArchive(Format):
 
 
 class Block(NamedTuple):
-    """Lines of a file, all of them whole but for the last of the file."""
+    """Consecutive whole lines of a file; only the last line of the file may lack its end."""
 
     data: bytes
     offset: int
-    """Where they begin, in bytes, in the unpacked file."""
+    """The byte of the unpacked file at which they begin."""
     problem: str | None = None
-    """Why nothing comes after it, or why it is no line."""
+    """Why reading ends here, or why a line was passed over."""
 
 
 def plan_ranges(path: str, split_bytes: int) -> list[Split]:
-    """A file in ranges of bytes; one that is gzipped can only be read from its beginning, and is one."""
+    """Return the splits of a file as ranges of bytes; a gzipped file is one split, read from its beginning."""
     try:
         gzipped = is_gzipped(path)
         size = Path(path).stat().st_size
@@ -211,9 +212,9 @@ def plan_ranges(path: str, split_bytes: int) -> list[Split]:
 
 
 def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart:
-    """What is complete of a file of lines; a last one without its end is so if it is a whole object of JSON.
+    """Return the complete part of a file of lines. A last line without its end counts if it is a whole JSON object.
 
-    A gzipped file is taken as a whole. Raises InputError as `Format.settled`.
+    A gzipped file is taken as a whole. Raises InputError as `Format.plan_complete`.
     """
     if is_gzipped(path):
         return plan_complete_gzip(path, start)
@@ -225,9 +226,9 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
                 place = max(end - max(GZIP_BYTES, len(rest)), start)  # twice as far each time, to stay linear
                 file.seek(place)
                 rest = file.read(end - place) + rest
-                found = rest[: end - place].rfind(b"\n") + 1
-                if found or len(rest) > RECORD_BYTES:
-                    end, rest = place + found, rest[found:]
+                last = rest[: end - place].rfind(b"\n") + 1
+                if last or len(rest) > RECORD_BYTES:
+                    end, rest = place + last, rest[last:]
                     break
                 end = place
     except OSError as error:
@@ -238,7 +239,7 @@ def plan_complete_lines(path: str, start: int, split_bytes: int) -> CompletePart
 
 
 def plan_complete_gzip(path: str, start: int) -> CompletePart:
-    """A gzipped file, which is taken when it is whole. Raises InputError as `Format.settled`."""
+    """Return a gzipped file as complete if it is whole. Raises InputError as `Format.plan_complete`."""
     if start:
         raise InputError(f"{path}: it has changed since it was read, and a gzipped file is read as a whole: {ONCE}")
     size = _size_of(path)
@@ -251,7 +252,7 @@ def plan_complete_gzip(path: str, start: int) -> CompletePart:
 
 
 def cut_range(path: str, start: int, end: int, split_bytes: int) -> list[Split]:
-    """A stretch of a file in ranges of bytes, none if it is empty."""
+    """Return a range of a file's bytes as splits, none if it is empty."""
     count = -(-(end - start) // split_bytes)
     ends = [start + (end - start) * n // count for n in range(count + 1)] if count > 0 else []
     return [Split(path, *pair) for pair in pairwise(ends)]
@@ -272,12 +273,13 @@ def _size_of(path: str) -> int:
 
 
 def read_blocks(split: Split) -> Iterator[Block]:
-    """Yield the lines that begin in a split, many at a time. Raises InputError when the file cannot be opened.
+    """Yield the lines that begin in a split, many at a time. Raises InputError if the file cannot be opened.
 
-    Each byte is looked at once, whatever the length of lines: a line is joined from its pieces when it has its end.
+    Each byte is searched once, however long lines are: a line is joined from its pieces when its end is found.
     """
-    place = max(split.start - 1, 0)  # a line that begins at the start has its end before it
+    place = max(split.start - 1, 0)  # from one byte before: a line begins at the start only if that is a line feed
     parts: list[bytes] = []
+    """The pieces of a line without its end so far, which begins at ``place``."""
     size = 0
     # Whether bytes are passed over up to the next line: they belong to the split before, or to a line that is too long.
     is_passing = split.start > 0
@@ -293,9 +295,9 @@ def read_blocks(split: Split) -> Iterator[Block]:
             if split.end is not None and place >= split.end:
                 return
             last = rest.rfind(b"\n") + 1
-            begins = place + size
-            if split.end is not None and begins + last > split.end:
-                last = rest.find(b"\n", max(split.end - begins - 1, 0)) + 1 or last
+            start = place + size
+            if split.end is not None and start + last > split.end:  # up to the line that crosses the split's end
+                last = rest.find(b"\n", max(split.end - start - 1, 0)) + 1 or last
             if last:
                 whole = b"".join([*parts, rest[:last]])
                 yield Block(whole, place)
@@ -318,5 +320,5 @@ def read_blocks(split: Split) -> Iterator[Block]:
 
 
 def take_sample(data: bytes) -> bytes:
-    """How something bad begins."""
+    """Return the first bytes of a bad record."""
     return bytes(data[:SAMPLE_BYTES])

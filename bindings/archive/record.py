@@ -1,24 +1,24 @@
 """The record of a message at rest: as a value, and as a row of Arrow, Parquet and Spark.
 
 =================  ==========================  =============================================================
-column             type                        what it is
+column             type                        meaning
 =================  ==========================  =============================================================
-time               timestamp in µs, UTC        when it was published, or else when it was seen; null: unknown
+time               timestamp in µs, UTC        when it was published or, if unknown, seen; null: neither is known
 vhost              string                      null: unknown
 exchange           string                      ``""`` is the default exchange
 routing_key        string
 cc, bcc            list<string>                the routing keys in the headers CC and BCC
-headers            map<string, (type, value)>  all of them, CC and BCC too: see `bindings.archive.fields`
+headers            map<string, (type, value)>  all headers, CC and BCC too: see `bindings.archive.fields`
 properties         map<string, (type, value)>  the other basic properties, under their AMQP names
 body               binary                      null: the archive has none, or only its beginning
 body_size          int64                       bytes; null: unknown
-routed_queues      list<string>                where the broker put it; null: unknown, empty: nowhere
+routed_queues      list<string>                where the broker routed it; null: unknown, empty: nowhere
 source             string                      the file it was read from
-offset             int64                       where in it: byte, line or offset, as the format counts
+offset             int64                       where in the file: byte, line or offset, as the format counts
 =================  ==========================  =============================================================
 
-Strings are written by `bindings.archive.names`, which says how bytes that are not UTF-8 stand in them. A topic, direct
-or fanout exchange needs no column but routing_key, cc and bcc; only headers exchanges need the headers.
+Bytes that are not UTF-8 are escaped in strings: see `bindings.archive.names`. To route through a topic, direct or
+fanout exchange, routing_key, cc and bcc are enough; only headers exchanges need the headers.
 """
 
 from __future__ import annotations
@@ -62,39 +62,39 @@ SCHEMA: Final = pa.schema([
     pa.field("source", pa.string(), nullable=False),
     pa.field("offset", pa.int64(), nullable=False),
 ])  # fmt: skip
-"""What every format is read as."""
+"""The schema of the rows that every format reads."""
 
 UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-"""What making a column of a table raises for values that AMQP cannot hold."""
+"""Exceptions of building a table's column from values that AMQP cannot hold."""
 NOT_A_RECORD: Final = (*UNHELD, InputError, LookupError, pa.ArrowException)
-"""What making a record raises for a row that no format writes."""
+"""Exceptions of building a record from a row that no format of ours writes."""
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
-"""The years 1 to 9999, which is what Spark and Python can show."""
+"""Bounds of times, in microseconds since 1970: the years 1 to 9999, which Spark and Python can show."""
 
 
 class Record(NamedTuple):
-    """A message that was published, and what is known of it."""
+    """A message that was published, and what the archive knows about it."""
 
     message: Message
-    """Its body is empty where the archive has none."""
+    """The message; its body is empty where the archive has none."""
     time: int | None = None
     """Microseconds since 1970, UTC."""
     vhost: str | None = None
     size: int | None = None
-    """Of the body as it was published, in bytes."""
+    """Size of the published body in bytes."""
     has_body: bool = True
-    """Whether the message's body is what was published."""
+    """Whether the archive has the whole published body."""
     routed_queues: tuple[str, ...] | None = None
-    """Where the broker put it; None where the archive does not know."""
+    """Queues that the broker routed it to; None where the archive does not know."""
     source: str = ""
     offset: int = 0
 
 
 class Rows:
-    """Records in the making, column by column.
+    """Records that are collected column by column, until `batch` takes them.
 
-    ``columns`` are those wanted; making the others is spared.
+    Only the given ``columns`` are built (all by default).
     """
 
     def __init__(self, source: str, columns: Sequence[str] | None = None) -> None:
@@ -120,14 +120,14 @@ class Rows:
         self._sources: list[str] | None = None
         self._offsets: list[int] = []
         self._bytes = 0
-        """Of the bodies."""
+        """Size of all bodies."""
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     @property
     def is_full(self) -> bool:
-        """Whether they are as many, or their bodies as large, as a batch should have."""
+        """Whether there are enough rows, or bytes of bodies, for a batch."""
         return len(self._offsets) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
 
     def add(
@@ -142,8 +142,8 @@ class Rows:
     ) -> None:
         """Add a record of the source.
 
-        Raises InputError, and adds nothing, for a message that AMQP cannot hold or that a broker refuses, as its CC or
-        BCC is no array.
+        Raises InputError, and adds nothing, for a message that AMQP cannot hold or that a broker refuses because its CC
+        or BCC is no array.
         """
         headers = message.headers
         cc: Sequence[str] = ()
@@ -181,7 +181,7 @@ class Rows:
             self._sources.append(self.source)
 
     def add_record(self, record: Record) -> None:
-        """Add a record, of its own source; raises as `add`."""
+        """Add a record with its own source. Raises as `add`."""
         message, time, vhost, size, has_body, routed_queues, source, offset = record
         self.add(message, time, vhost, size, has_body, routed_queues, offset)
         if self._sources is None:
@@ -189,7 +189,7 @@ class Rows:
         self._sources[-1] = source
 
     def batch(self) -> pa.RecordBatch:
-        """The rows so far, and none any more."""
+        """Return the rows collected so far, and begin again with none."""
         columns = [_MAKERS[name](self) for name in self._wanted.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._wanted)
         self._clear()
@@ -211,11 +211,11 @@ _MAKERS: Final[dict[str, Any]] = {
     "source": lambda rows: to_text_array([rows.source] * len(rows) if rows._sources is None else rows._sources),
     "offset": lambda rows: pa.array(rows._offsets, pa.int64()),
 }
-"""Column -> how it is made of rows."""
+"""Column -> how it is built from rows."""
 
 
 class _ListBuilder:
-    """A column of lists of texts in the making."""
+    """A column of lists of texts that is built row by row."""
 
     def __init__(self) -> None:
         self._starts: list[int | None] = []
@@ -232,7 +232,7 @@ class _ListBuilder:
 
 
 def make_empty_column(name: str, count: int) -> pa.Array:
-    """A column of what is not known: nulls, empty lists and tables."""
+    """Return a column of unknown values: nulls, or empty lists or tables where nulls are not allowed."""
     field = SCHEMA.field(name)
     if field.nullable:
         return pa.nulls(count, field.type)
@@ -240,7 +240,7 @@ def make_empty_column(name: str, count: int) -> pa.Array:
 
 
 def build_batch(records: Iterable[Record]) -> pa.RecordBatch:
-    """Records as rows. Raises InputError for one that AMQP cannot hold."""
+    """Return records as rows. Raises InputError for a record that AMQP cannot hold."""
     rows = Rows("")
     for record in records:
         rows.add_record(record)
@@ -248,9 +248,9 @@ def build_batch(records: Iterable[Record]) -> pa.RecordBatch:
 
 
 def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordBatch | Bad]:
-    """Yield the rows that are as a format writes them, and what is wrong with the others.
+    """Yield the rows that hold valid records, and `Bad` for each of the others.
 
-    Parquet vouches for types only: whoever wrote the file may have put any text where the value of a header is.
+    Parquet guarantees the types of columns only: the value of a header may be any text.
     """
     wrong: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -275,7 +275,7 @@ def sift_rows(batch: pa.RecordBatch, path: str, row: int) -> Iterator[pa.RecordB
 
 
 def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With null for the times that no calendar has."""
+    """Return the batch with nulls in place of times outside of the years 1 to 9999."""
     place = batch.schema.get_field_index("time")
     times = batch.column(place)
     numbers = times.cast(pa.int64())
@@ -287,7 +287,7 @@ def _drop_impossible_times(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def to_records_or_bad(batch: pa.RecordBatch) -> list[Record | Bad]:
-    """Return rows with all columns as records, or what is wrong with a row: archives come from anywhere."""
+    """Return rows with all columns as records, or as `Bad` where a row is no record: archives come from anywhere."""
     try:
         return list(to_records(batch))
     except NOT_A_RECORD:
@@ -303,7 +303,7 @@ def _to_record_or_bad(row: pa.RecordBatch) -> Record | Bad:
 
 
 def to_records(batch: pa.RecordBatch) -> list[Record]:
-    """Rows with all columns as records. Raises InputError for what `build_batch` never wrote."""
+    """Return rows with all columns as records. May raise InputError for rows that `build_batch` did not build."""
     columns = {name: batch.column(name) for name in SCHEMA.names}
     times = columns["time"].cast(pa.int64()).to_pylist()
     texts = {name: columns[name].to_pylist() for name in ("vhost", "exchange", "routing_key", "source")}

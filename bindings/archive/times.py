@@ -15,11 +15,11 @@ MICROSECOND: Final = timedelta(microseconds=1)
 FRACTION: Final = re.compile(r"(\.[0-9]{6})[0-9]+")
 TOO_GREAT: Final = 1e30
 UNITS: Final = ((1e11, 1_000_000), (1e14, 1_000), (1e17, 1))
-"""Numbers below this -> their unit in microseconds: seconds up to the year 5138, then milliseconds, microseconds."""
+"""Bound of a number -> its unit in microseconds: seconds up to the year 5138, then milliseconds, microseconds."""
 
 
 def parse_time(value: Any) -> int | None:
-    """What a number or a text of JSON says; None for null. Raises InputError for what is no time."""
+    """Return the time of a number or text of JSON; None for null. Raises InputError for what is no time."""
     if value is None:
         return None
     if type(value) is int or type(value) is float:
@@ -36,7 +36,10 @@ def parse_time(value: Any) -> int | None:
 
 
 def parse_time_text(text: str) -> int:
-    """What ISO 8601 says, in UTC if it does not say; digits beyond microseconds are cut off. Raises InputError."""
+    """Return the time of a text in ISO 8601, UTC by default; digits beyond microseconds are cut off.
+
+    Raises InputError for any other text.
+    """
     try:
         moment = datetime.fromisoformat(FRACTION.sub(r"\1", text))
     except ValueError:

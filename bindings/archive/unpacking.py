@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked if it is gzipped, piece by piece: no piece is large, however well a file is packed."""
+"""The bytes of a file, unpacked if it is gzipped, in pieces of bounded size, however well the file is packed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ __all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipp
 BLOCK_BYTES: Final = 4 << 20
 """Maximum size of a piece, in bytes."""
 GZIP_BYTES: Final = 1 << 16
-"""Packed bytes that are read at once."""
+"""Number of packed bytes that are read at once."""
 HEAD_BYTES: Final = 1 << 16
+"""Number of bytes by which formats are recognised."""
 GZIP: Final = b"\x1f\x8b"
+"""The first bytes of a gzipped file."""
 
 
 class Broken(Exception):
-    """A file cannot be unpacked further."""
+    """A file cannot be read or unpacked any further."""
 
 
 def read_unpacked(path: str, start: int = 0) -> Iterator[bytes]:
     """Yield a file from a byte on in pieces of at most `BLOCK_BYTES`; a gzipped file from its beginning, unpacked.
 
-    Raises InputError when the file cannot be opened, `Broken` where it cannot be read further.
+    Raises InputError if the file cannot be opened, `Broken` where it cannot be read further.
     """
     try:
         file = Path(path).open("rb")  # noqa: SIM115  closed below
@@ -68,23 +70,23 @@ def _gunzip(data: bytes, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _unpack_to_damage(member: Any, data: bytes) -> bytes:
-    """Return what can be unpacked of data that are broken somewhere."""
-    parts: list[bytes] = []
+    """Return what can be unpacked of data that are damaged somewhere: zlib gives nothing of a call that fails."""
+    pieces: list[bytes] = []
     size = 0
     try:
         for n in range(0, len(data), 64):
-            part = member.decompress(data[n : n + 64], BLOCK_BYTES - size)
-            parts.append(part)
-            size += len(part)
+            piece = member.decompress(data[n : n + 64], BLOCK_BYTES - size)
+            pieces.append(piece)
+            size += len(piece)
             if size >= BLOCK_BYTES:
                 break
     except zlib.error:
         pass
-    return b"".join(parts)
+    return b"".join(pieces)
 
 
 def read_pieces(path: str, start: int) -> Iterator[bytes | str]:
-    """Yield as `read_unpacked`, and at the end why the file cannot be read further, if it cannot."""
+    """Yield the pieces of `read_unpacked`, and then the reason if the file cannot be read to its end."""
     try:
         yield from read_unpacked(path, start)
     except Broken as problem:

@@ -144,7 +144,7 @@ def seal_messages(data: bytearray) -> None:
 
 def _settled(form: Format, path: str, whole: Read) -> None:
     """What is settled of a file that may grow is a beginning of what the whole gives."""
-    found = form.settled(path, 0, SPLIT_BYTES)
+    found = form.plan_complete(path, 0, SPLIT_BYTES)
     count = len(read(form, found.splits).records)
     assert count <= len(whole.records)
 
@@ -179,7 +179,7 @@ def whole(form: Format, name: str) -> Callable[[bytes], None]:
             write(name.removesuffix(SUFFIX), beside)
         form.recognises(main[: 1 << 16], Path(path))
         found = read(form, [Split(path)])
-        form.settled(path)
+        form.plan_complete(path)
         _written(found)
 
     return run

@@ -45,7 +45,7 @@ KINDS: Final = ("json", "json.gz")
 
 @dataclass(frozen=True)
 class Connect(Format):
-    """Values of Kafka Connect, with their keys and headers."""
+    """The format of values of Kafka Connect, with their keys and headers."""
 
     mapping: FieldMapping = USUAL
 
@@ -54,37 +54,37 @@ class Connect(Format):
     note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it is called so, and its values do not say more than the name."""
-        found = NAME.fullmatch(path.name)
-        if found is None or found["side"] is not None:
+        """Return whether the name is one of Kafka Connect, and the values have no exchange and routing key."""
+        name = NAME.fullmatch(path.name)
+        if name is None or name["side"] is not None:
             return False
         if head.startswith(MAGIC):
             return not Parquet().recognises(head, path)
-        return found["kind"] in KINDS and not JsonLines().recognises(head, path)
+        return name["kind"] in KINDS and not JsonLines().recognises(head, path)
 
     def is_companion(self, path: Path) -> bool:
-        found = NAME.fullmatch(path.name)
-        return found is not None and found["side"] is not None
+        name = NAME.fullmatch(path.name)
+        return name is not None and name["side"] is not None
 
     def is_complete(self, path: str) -> bool:
-        """Whether values, keys and headers end as files do that are whole."""
+        """Return whether the files of values, keys and headers are whole."""
         file = Path(path)
-        found = NAME.fullmatch(file.name)
-        if found is None:
+        name = NAME.fullmatch(file.name)
+        if name is None:
             return False
-        stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
+        stem = f"{name['topic']}+{name['partition']}+{name['offset']}"
         files = [file, *(beside for side in (".keys", ".headers") if (beside := _find_beside(file, stem + side)))]
         return all(_is_whole(each) for each in files)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         path = Path(split.path)
-        found = NAME.fullmatch(path.name)
-        if found is None:
+        name = NAME.fullmatch(path.name)
+        if name is None:
             raise InputError(f"{path}: not called as Kafka Connect calls its files")
-        stem = f"{found['topic']}+{found['partition']}+{found['offset']}"
+        stem = f"{name['topic']}+{name['partition']}+{name['offset']}"
         keys, headers = _read_beside(path, f"{stem}.keys"), _read_beside(path, f"{stem}.headers")
         rows = Rows(split.path, columns)
-        offset = int(found["offset"])
+        offset = int(name["offset"])
         for value in _read_values(path):
             if isinstance(value, Bad):
                 yield value
@@ -92,7 +92,7 @@ class Connect(Format):
             key_line = None if keys is None else next(keys, b"")
             header_line = None if headers is None else next(headers, b"")
             try:
-                message = self._message(found["topic"], value, key_line, header_line)
+                message = self._message(name["topic"], value, key_line, header_line)
                 rows.add(message, has_body=value is not None, offset=offset)
             except HashstarError as error:
                 yield Bad(split.path, offset, str(error), take_sample(value or b""))
@@ -109,15 +109,15 @@ class Connect(Format):
         key = None if key_line is None else _to_text(_parse_side(key_line))
         headers = {} if header_line is None else _parse_headers(_parse_side(header_line))
         known: dict[str, Any] = {"topic": topic, "key": key}
-        places = []
+        texts = []
         for place, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
             text = place[1:] if place.startswith("=") else known.get(place)
             if place.startswith("header:"):
                 text = headers.get(place.removeprefix("header:"))
             if text is None:
                 raise InputError(f"a record without {place}, which is to be its {what}")
-            places.append(text)
-        return Message(places[0], places[1], headers, {}, value or b"")
+            texts.append(text)
+        return Message(texts[0], texts[1], headers, {}, value or b"")
 
 
 def _read_values(path: Path) -> Iterator[bytes | Bad | None]:

@@ -1,9 +1,9 @@
-"""What kind of archive a path holds, by what is in the files, and by what they are called where they are damaged.
+"""The archive at a path: its files, each with its format, by content, or by name where the content is damaged.
 
-A file is of the first format in `FORMATS` that recognises how it begins; else of the one that its name and folder say;
-else of one of which records stand further behind. A folder is an archive of all that is below it. Files that are no
-archive count as bad, unless they are empty, or known companions of those that are (indexes, side files), or their
-names begin with ``.`` or ``_``. Of the store of a RocketMQ broker the commit log is the archive.
+A file is of the first format in `FORMATS` that recognises its beginning; else of the one that its name and folder
+indicate; else of one whose records stand further behind. A folder is an archive of all files below it. Files that are
+no archive count as bad, unless they are empty, or known companions of archives (indexes, side files), or their names
+begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit log is the archive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
 
 
 def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
-    """Return all formats, in the order in which they are asked; what is most particular comes first."""
+    """Return all formats in the order in which they are asked: the most specific first."""
     return (
         Connect(mapping),
         Parquet(),
@@ -50,79 +50,79 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
 
 NO_ARCHIVE: Final = NoArchive()
 SEARCHED: Final = 4 << 20
-"""Number of bytes that are searched for records in a file whose format neither its beginning nor its name shows."""
+"""Number of bytes that are searched for records in a file that has neither a known beginning nor a known name."""
 FORMATS: Final = list_formats(USUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Files that hold records, each with its format, and those that do not."""
+    """The files at a path: those of a known format, and the others."""
 
     path: str
     files: tuple[tuple[str, Format], ...]
     others: tuple[str, ...] = ()
-    """Files that are no archive, so far as can be seen."""
+    """Files of no known format."""
     repeated: int = 0
-    """Number of files that are left out, as they are files of the archive under another name."""
+    """Number of paths that are left out because they lead to a file of the archive under another name."""
 
     @property
     def all_files(self) -> tuple[tuple[str, Format], ...]:
-        """All files with what reads them: of one that is no archive, one bad record is read."""
+        """All files with their formats: a file of no known format is read as one bad record."""
         return (*self.files, *[(path, NO_ARCHIVE) for path in self.others])
 
     @property
     def biases(self) -> tuple[Bias, ...]:
-        """What the files tell of how they were taken; more than one where they differ."""
+        """The different biases of the files."""
         return tuple(dict.fromkeys([form.bias_of(path) for path, form in self.files]))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The formats."""
+        """Names of the formats."""
         return tuple(dict.fromkeys([form.name for _, form in self.files]))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of numbers should know."""
+        """Caveats for readers of the numbers."""
         notes = [note for path, form in self.files if (note := form.note_of(path))]
         if self.repeated:
             notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
         return tuple(dict.fromkeys(notes))
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
-        """All splits, each with what reads it. Raises InputError for a file that cannot be opened."""
+        """Return all splits, each with its format. Raises InputError for a file that cannot be opened."""
         return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
 
 
 def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
-    """The archive at a path, a file or a folder; ``mapping`` says what records of Kafka and RocketMQ are in AMQP.
+    """Return the archive at a path, a file or a folder; ``mapping`` is for records of Kafka and RocketMQ.
 
-    Raises InputError if there is none, saying what was found instead, and if a file or folder in it cannot be read.
+    Raises InputError if there is none, with what is there instead, and if a file or folder in it cannot be read.
     """
     known = FORMATS if mapping is None else list_formats(mapping)
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder")
-    found: list[tuple[str, Format]] = []
+    files: list[tuple[str, Format]] = []
     others: list[str] = []
     listed = [path] if root.is_file() else list(_list_files(path))
-    files = _drop_repeated_paths(listed)
-    for file in files:
-        at = Path(file)
-        if any(each.is_companion(at) for each in known):
+    names = _drop_repeated_paths(listed)
+    for name in names:
+        file = Path(name)
+        if any(each.is_companion(file) for each in known):
             continue
-        head = read_head(file)
-        form = _detect_format(head, at, known) if head else None
+        head = read_head(name)
+        form = _detect_format(head, file, known) if head else None
         if form is not None:
-            found.append((file, form))
+            files.append((name, form))
         elif head:
-            others.append(file)
-    if not found:
+            others.append(name)
+    if not files:
         raise InputError(_describe_nothing(path, others, known))
-    return Archive(path, tuple(found), tuple(others), len(listed) - len(files))
+    return Archive(path, tuple(files), tuple(others), len(listed) - len(names))
 
 
 def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
-    """Return archives without the files that one before has, under whatever path: each record is to be counted once."""
+    """Return the archives, each without the files of those before it, so that each record is counted once."""
     owners: dict[Hashable, int] = {}
     kept = []
     for number, archive in enumerate(archives):
@@ -135,7 +135,7 @@ def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
 
 
 def _drop_repeated_paths(paths: Sequence[str]) -> list[str]:
-    """Return the paths without those of files that another one leads to; links go before files."""
+    """Return the paths, one for each file; of several paths, one that is no link is kept."""
     owners: dict[Hashable, str] = {}
     for path in sorted(paths, key=os.path.islink):
         owners.setdefault(_identify(path), path)
@@ -144,12 +144,12 @@ def _drop_repeated_paths(paths: Sequence[str]) -> list[str]:
 
 
 def _identify(path: str) -> Hashable:
-    """Return what is the same for all paths of a file."""
+    """Return a value that is equal for all paths of a file."""
     try:
-        found = Path(path).stat()
-    except OSError:  # an error where the file is read
+        status = Path(path).stat()
+    except OSError:  # which is reported where the file is read
         return path
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _detect_format(head: bytes, path: Path, known: Sequence[Format]) -> Format | None:
@@ -166,10 +166,10 @@ def _list_files(folder: str) -> Iterator[str]:
         folder = find_log_folder(folder)
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            listed = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
-    for entry in found:
+    for entry in listed:
         if entry.name[0] in "._":
             continue
         if entry.is_dir(follow_symlinks=False):

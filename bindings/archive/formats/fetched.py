@@ -1,7 +1,7 @@
-"""Messages that RabbitMQ's management API gave (``POST /api/queues/VHOST/QUEUE/get``), one array of JSON.
+"""Messages that RabbitMQ's management API returned (``POST /api/queues/VHOST/QUEUE/get``), one array of JSON.
 
-``rabbitmqadmin get`` writes it with ``--format raw_json``. A payload may have been cut, if the request asked for that,
-and is then no body. Empty properties and headers are empty arrays there. Messages of the firehose are unwrapped.
+``rabbitmqadmin get`` writes it with ``--format raw_json``. A payload that was truncated, because the request asked for
+that, is no body. Empty properties and headers are empty arrays there. Messages of the firehose are unwrapped.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["Fetched"]
 FIRST: Final = re.compile(
     rb'\{\s*+("(?:payload_bytes|redelivered|exchange|routing_key|message_count|properties|payload|payload_encoding)")'
 )
-"""How an element begins. Within a text it cannot stand so: quotes are escaped there."""
+"""The beginning of an element. A string of JSON cannot contain it, as quotes are escaped there."""
 
 
 class Fetched(Format):
-    """An array of messages as the management API gives it."""
+    """The format of an array of messages as the management API returns it."""
 
     name: ClassVar[str] = "RabbitMQ management API, messages"
     bias: ClassVar[Bias] = Bias.SURVIVORS
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Return whether it begins with an array of such messages."""
+        """Return whether the file begins with an array of such messages."""
         return head.lstrip()[:1] == b"[" and self.resembles(head, path)
 
     def resembles(self, head: bytes, path: Path) -> bool:
@@ -67,30 +67,31 @@ class Fetched(Format):
 
 
 def _read_bytes(path: str) -> tuple[bytes, str]:
-    """Return what is in a file, and why that is not all of it. Raises InputError if it cannot be opened."""
-    parts: list[bytes] = []
+    """Return the content of a file, and why that is not all of it. Raises InputError if it cannot be opened."""
+    pieces: list[bytes] = []
     size = 0
     for piece in read_pieces(path, 0):
         if isinstance(piece, str):
-            return b"".join(parts), piece
-        parts.append(piece)
+            return b"".join(pieces), piece
+        pieces.append(piece)
         size += len(piece)
         if size > RECORD_BYTES:
-            return b"".join(parts), f"an array of more than {RECORD_BYTES >> 20} MiB: fetch fewer messages at once"
-    return b"".join(parts), ""
+            return b"".join(pieces), f"an array of more than {RECORD_BYTES >> 20} MiB: fetch fewer messages at once"
+    return b"".join(pieces), ""
 
 
 def _read_elements(path: str) -> Iterator[tuple[Any, bytes]]:
-    """Yield each element of the array with its sample; a text says why there is none."""
+    """Yield each element of the array with its sample; in place of a bad element, the reason as a text."""
     data, problem = _read_bytes(path)
-    starts = list(FIRST.finditer(data))
-    places = [found.start() for found in starts if found[1] == starts[0][1]]
+    matches = list(FIRST.finditer(data))
+    # Each message begins with the same field: others begin objects within messages.
+    places = [match.start() for match in matches if match[1] == matches[0][1]]
     whole = _parse_array(data) if not problem else None
     if whole is not None:
         for value in whole:
             yield value if isinstance(value, dict) else "not an object", b""
         return
-    # It is damaged somewhere, or larger than is parsed at once: each element is read by itself.
+    # The array is damaged, or larger than is parsed at once: parse each element by itself.
     if data.strip() and data[: places[0] if places else None].strip() != b"[":
         yield "what stands before the first message is no array", take_sample(data)
     for start, end in pairwise([*places, len(data)]):

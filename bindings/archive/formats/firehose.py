@@ -1,9 +1,9 @@
-"""The firehose: what RabbitMQ tells of each publishing when tracing is on (`rabbit_trace.erl`).
+"""The firehose: RabbitMQ's copies of all published messages when tracing is on (`rabbit_trace.erl`).
 
-A message to ``amq.rabbitmq.trace`` with the key ``publish.<exchange>`` carries the body that was published, and in its
-headers the exchange, the routing keys (its own, those of CC, those of BCC), the properties and the queues that it was
-put into. An archive of such messages, in whatever format, is read as the messages that they tell of; those with the key
-``deliver.<queue>`` tell of deliveries and are skipped.
+A message to ``amq.rabbitmq.trace`` with the key ``publish.<exchange>`` is a copy: it has the published body, and in its
+headers the exchange, the routing keys (its own, those of CC, those of BCC), the properties and the queues that the
+message was routed to. An archive of copies, in whatever format, is read as the messages that were published; copies of
+deliveries, with the key ``deliver.<queue>``, are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELIVERY: Final = Skipped("a delivery to a consumer, not a publishing")
 
 
 def unwrap(message: Message) -> Record | Skipped:
-    """What a message of the firehose tells of. Raises InputError when it is not as the broker makes it."""
+    """Return the publishing that a message of the firehose is a copy of. Raises InputError if it is no such copy."""
     if message.routing_key.startswith("deliver."):
         return DELIVERY
     if not message.routing_key.startswith("publish."):
@@ -48,9 +48,9 @@ def build_record(
     vhost: str | None,
     routed_queues: Sequence[str] | None,
 ) -> Record:
-    """The record of a publishing; ``properties`` have the headers among them.
+    """Return the record of a publishing; the headers are one of the ``properties``.
 
-    The broker takes the header BCC out before it tells, so the keys that are not in CC are put back into it.
+    The broker removes the header BCC before it makes the copy, so keys that are not in CC are put back into BCC.
     """
     if not keys:
         raise InputError("there is no routing key")
@@ -58,7 +58,7 @@ def build_record(
     if not isinstance(headers, Mapping):
         raise InputError("the headers are not a table")
     if len(keys) > 1:
-        hidden = list(keys[1:])
+        hidden = list(keys[1:])  # those of CC, less what the loop removes: a key may be there twice
         for key in Message(headers={"CC": headers["CC"]}).routing_keys()[1:] if "CC" in headers else ():
             if key in hidden:
                 hidden.remove(key)
@@ -70,7 +70,7 @@ def build_record(
 
 
 def _encode_longstr(key: str) -> Any:
-    """A routing key as a value of a header, where bytes that are not UTF-8 need be said."""
+    """Return a routing key as the value of a header: bytes that are not UTF-8 need a type."""
     if key.isascii():
         return key
     try:

@@ -1,19 +1,19 @@
-"""A message a line, in JSON: what `exchange.field_json` writes, and archives of others that have the same fields.
+"""JSON lines, a message each: what `exchange.field_json` writes, and archives of others that have the same fields.
 
-``exchange`` and ``routing_key`` must be there: a line without them tells nothing of bindings. ``headers``,
-``properties`` and ``body`` are as in `exchange.field_json.message_from_json`; what else is known of a record is in
+``exchange`` and ``routing_key`` are required: without them a line cannot be routed. ``headers``, ``properties`` and
+``body`` are as in `exchange.field_json.message_from_json`. The other fields of a record are
 
-``timestamp``      seconds since 1970, or ISO 8601 (UTC if it does not say); numbers too great for seconds are milli-,
-                   micro- or nanoseconds
+``timestamp``      seconds since 1970, or ISO 8601 (UTC by default); numbers too great for seconds are milli-, micro- or
+                   nanoseconds
 ``vhost``          the virtual host
-``size``           bytes of the body; without a body, 0 says that it is empty, otherwise it is not known
-``body_truncated`` true where the body is not there, or only its beginning
-``routed_queues``  names: where the broker put it
-``origin``         ``{"source": file, "offset": place}``, else it is this file and the byte at which the line begins
+``size``           bytes of the body; without a body, 0 means that it is empty, otherwise it is unknown
+``body_truncated`` true where the body is missing, or only its beginning is there
+``routed_queues``  names of the queues that the broker routed it to
+``origin``         ``{"source": file, "offset": place}``; by default this file and the byte at which the line begins
 
-and other fields are ignored. Names and keys have 255 bytes at most, as in AMQP, but for lines with an ``origin``: what
-was copied from an archive of Kafka or RocketMQ may have longer ones. A line with the firehose's exchange is unwrapped:
-see `bindings.archive.formats.firehose`.
+and unknown fields are ignored. Names and keys have 255 bytes at most, as in AMQP, except in lines with an ``origin``:
+those copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped: see
+`bindings.archive.formats.firehose`.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ KNOWN: Final = pa.schema([
     pa.field("headers", pa.struct([])),
     pa.field("properties", pa.struct([])),
 ])  # fmt: skip
-"""The lines that Arrow reads as we do: without headers, for their types would have to be guessed."""
+"""The fields of lines that Arrow reads exactly as `add_line` does; headers must be empty, as it would guess types."""
 
 SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated"})
-"""What those lines must not have in them."""
+"""Fields that only `add_line` reads."""
 SURE_SECONDS: Final = 9e9
-"""Below this, seconds times a million are exact in a double."""
+"""Seconds below this have exact microseconds in a double."""
 
 Add = Callable[[Rows, Any, int], Skipped | None]
-"""Adds what a line stands for, which begins at a byte; raises InputError if it is no record."""
+"""Adds the record of a parsed line that begins at a byte; raises InputError if it is no record."""
 
 
 class JsonLines(Format):
-    """JSON lines, with ``exchange`` and ``routing_key`` in each."""
+    """The format of JSON lines with ``exchange`` and ``routing_key``."""
 
     name: ClassVar[str] = "JSON lines"
     grows: ClassVar[bool] = True
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether the first line that is an object has an exchange or a routing key."""
+        """Return whether the first line that is an object has an exchange or a routing key."""
         first = next(parse_objects(head.split(b"\n", 20)[:20]), {})
         return "exchange" in first or "routing_key" in first
 
@@ -89,7 +89,7 @@ class JsonLines(Format):
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
         return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
@@ -102,7 +102,10 @@ def read_lines(
     add: Add,
     fast: Callable[[Block, str, Sequence[str] | None], pa.RecordBatch | None] | None = None,
 ) -> Iterator[Item]:
-    """The records of a file with one a line; ``fast`` reads a block of lines if it can do so exactly."""
+    """Yield the records of a file, one a line.
+
+    ``add`` adds the record of a line. ``fast`` reads a block of lines at once, or returns None if it cannot.
+    """
     rows = Rows(split.path, columns)
     for block in read_blocks(split):
         if block.problem is not None:
@@ -131,7 +134,7 @@ def read_lines(
 
 
 def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the objects among lines."""
+    """Yield those of the lines that are JSON objects, parsed."""
     for line in lines:
         try:
             value = parse_json(line)
@@ -152,14 +155,14 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    """Lines that only a line feed ends."""
+    """Split lines at line feeds only, as ``bytes.splitlines`` also splits at carriage returns."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
-    """Add the record of a line of ours, or of others with such fields."""
+    """Add the record of a parsed line that begins at byte ``place``. Raises InputError if it is no record."""
     if type(value) is not dict:
         raise InputError("not an object")
     for name in ("exchange", "routing_key"):
@@ -194,7 +197,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
 
 
 def encode_line(record: Record) -> bytes:
-    """The line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
+    """Return the line that `JsonLines` reads as this record. Raises as `exchange.field_json.message_to_json`."""
     message, time, vhost, size, has_body, routed, source, offset = record
     fields = message_to_json(message)
     if time is not None:
@@ -216,9 +219,10 @@ def encode_line(record: Record) -> bytes:
 
 
 def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa.RecordBatch | None:
-    """The records of a block if all of them are such that Arrow reads them as `add_line` does; else None."""
+    """Return the records of a block if Arrow reads all of its lines exactly as `add_line` does, else None."""
     data = block.data
     count = data.count(b"\n")
+    # Arrow passes over empty lines, and takes "Infinity" and "NaN" for numbers, which JSON has not.
     if (
         data.count(b"\n{") + data.startswith(b"{") != count
         or not data.endswith(b"\n")
@@ -255,7 +259,7 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         return None
     times = pa.array(np.rint(seconds * 1e6).astype(np.int64)).view(SCHEMA.field("time").type)
     bodies = body.cast(pa.binary())
-    made = {
+    built = {
         "time": pc.if_else(read.column("timestamp").is_valid(), times, pa.scalar(None, times.type)),
         "vhost": vhost,
         "exchange": exchange,
@@ -266,5 +270,5 @@ def _read_by_arrow(block: Block, path: str, columns: Sequence[str] | None) -> pa
         "offset": pa.array(block.offset + np.concatenate([[0], ends[:-1] + 1])),
     }
     names = SCHEMA.names if columns is None else columns
-    arrays = [made[name] if name in made else make_empty_column(name, count) for name in names]
+    arrays = [built[name] if name in built else make_empty_column(name, count) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))

@@ -1,8 +1,9 @@
 """Kafka's record batches, version 2 (`DefaultRecordBatch.java`, `DefaultRecord.java`): from bytes to columns.
 
-A batch is 61 bytes of header, the CRC-32C of what follows it, and records, all compressed together. The lengths of
-records chain them, so their ends are found one by one; everything else is read for all records of a batch at once, with
-numpy, as no field's place depends on another record. What a column points to is bytes of the batch: `Spans`.
+A batch is a header of 61 bytes, which has a CRC-32C of all that follows the CRC, and records, all compressed together.
+Each record begins with its length, so the ends of records are found one by one. Everything else is read for all records
+of a batch at once, with numpy, as the position of a field depends on its own record only. Keys, values and headers stay
+in the bytes of the batch; columns of `Spans` point to them.
 """
 
 from __future__ import annotations
@@ -39,18 +40,20 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
 """61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps, producer (3), count."""
 LEAST_LENGTH: Final = HEADER_BYTES - 12
+"""Minimum value of the length field, which does not count the offset and itself, 12 bytes."""
 CRC_START: Final = 21
+"""The byte from which the CRC covers the batch."""
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTION: Final = 0x10
 CONTROL: Final = 0x20
 MAGIC_PLACE: Final = 16
 LAST_OFFSET: Final = 2**63 - 1
 LONG: Final = 256
-"""Mean length of stretches, in bytes, from which they are copied one by one."""
+"""Mean length of spans, in bytes, above which they are copied one by one."""
 MANY_HEADERS: Final = 64
-"""Number of headers from which those of a record are read by themselves."""
+"""Maximum number of headers of a record that are read together with those of other records."""
 COPIED: Final = 1 << 20
-"""Bytes that are copied for that, since Python reads single ones of them faster."""
+"""Maximum size of a record, in bytes, that is copied to read its headers: Python indexes bytes faster than arrays."""
 
 
 class Header(NamedTuple):
@@ -58,7 +61,7 @@ class Header(NamedTuple):
 
     base_offset: int
     length: int
-    """Of all that follows the length itself, which is at byte 8."""
+    """Number of bytes behind this field, which ends at byte 12."""
     leader_epoch: int
     magic: int
     crc: int
@@ -73,12 +76,12 @@ class Header(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Number of bytes of the whole batch."""
         return self.length + 12
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, which compaction may have removed."""
+        """Offset of the last record as it was written; compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -106,19 +109,19 @@ class Header(NamedTuple):
 
 
 def read_header(data: Bytes, place: int = 0) -> Header:
-    """The header that begins at a byte; there must be 61 of them."""
+    """Return the header that begins at a byte; all of its 61 bytes must be there."""
     return Header(*HEADER.unpack_from(data, place))
 
 
 def is_whole(data: Bytes, header: Header) -> bool:
-    """Whether a batch is what the broker wrote: its CRC-32C."""
+    """Return whether the CRC-32C of a batch is right."""
     import google_crc32c  # the rest of `bindings.archive` does without
 
     return bool(google_crc32c.value(bytes(data[CRC_START : header.size])) == header.crc)
 
 
 def find_sound_header(data: Bytes, place: int) -> int:
-    """The next byte at which there is a header that can be one; the end of the data if there is none."""
+    """Return the next byte at which a header that seems sound begins; the end of the data if there is none."""
     while True:
         magic = data.find(b"\x02", place + MAGIC_PLACE)
         if magic < 0 or magic - MAGIC_PLACE + HEADER_BYTES > len(data):
@@ -130,17 +133,17 @@ def find_sound_header(data: Bytes, place: int) -> int:
 
 
 class Spans(NamedTuple):
-    """Stretches of bytes; the length of what is null is -1."""
+    """Ranges of bytes in a batch; a null has the length -1."""
 
     starts: Places
     lengths: Places
 
     def of(self, data: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-        """The bytes, as a column."""
+        """Return the bytes as a column."""
         lengths = np.maximum(self.lengths, 0)
         ends = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
-        if ends[-1] > LONG * len(lengths):  # an index of 8 bytes for each byte would be dear
+        if ends[-1] > LONG * len(lengths):  # else an index of 8 bytes for each byte is cheaper than a loop
             view = data.data
             spans = zip(self.starts.tolist(), (self.starts + lengths).tolist(), strict=True)
             taken = b"".join([view[start:end] for start, end in spans])
@@ -153,10 +156,10 @@ class Spans(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The records of a batch, as columns."""
+    """The records of a batch as columns."""
 
     data: npt.NDArray[np.uint8]
-    """What the spans are stretches of."""
+    """The unpacked batch that the spans point into."""
     offsets: Places
     timestamps: Places
     """Milliseconds since 1970; -1 where there is none."""
@@ -164,12 +167,12 @@ class Records(NamedTuple):
     values: Spans
     header_counts: Places
     header_keys: Spans
-    """Of all headers, those of the first record first."""
+    """Names of all headers, in the order of the records."""
     header_values: Spans
 
 
 def read_records(data: Bytes, header: Header) -> Records:
-    """The records of a whole batch. Raises InputError when they are not as Kafka writes them."""
+    """Return the records of a whole batch. Raises InputError if they are not as Kafka writes them."""
     packed = bytes(data[HEADER_BYTES : header.size])
     try:
         unpacked = UNPACKERS[header.attributes & 7](packed)
@@ -179,7 +182,7 @@ def read_records(data: Bytes, header: Header) -> Records:
         raise InputError(f"cannot be unpacked: it has more than {BATCH_BYTES >> 20} MiB")
     starts, ends = _find_records(unpacked, header.records)
     read = _Reader(unpacked, ends)
-    read.places = starts + 1  # the attributes, of which there are none
+    read.places = starts + 1  # behind the attributes, one byte that is always 0
     deltas = read.varints()
     ordinals = read.varints()
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) <= header.last_offset_delta:
@@ -187,7 +190,7 @@ def read_records(data: Bytes, header: Header) -> Records:
     offsets = header.base_offset + ordinals
     keys, values = read.spans(), read.spans()
     counts = read.varints()
-    # Each is bounded before they are added up: a sum may overflow to a number that seems right.
+    # Check each count before their sum, which may overflow to a number that seems right.
     if (counts < 0).any() or (counts > TABLE_ITEMS).any() or counts.sum() > len(unpacked):
         raise InputError("has a record with a count of headers that cannot be")
     header_keys, header_values = read.headers(counts)
@@ -202,8 +205,11 @@ def read_records(data: Bytes, header: Header) -> Records:
 
 
 def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
-    """Where each record begins, behind its length, and where it ends."""
-    if count > len(data) // 7 + 1:  # a record has 7 bytes at least
+    """Return where each record begins, behind its length, and where it ends.
+
+    The only loop over records in Python, so its varint is written out.
+    """
+    if count > len(data) // 7 + 1:  # a record has at least 7 bytes
         raise InputError("has fewer records than it says")
     starts, ends = (array("q", bytes(8 * count)) for _ in range(2))
     place, size = 0, len(data)
@@ -233,11 +239,11 @@ def _find_records(data: bytes, count: int) -> tuple[Places, Places]:
 
 
 SPARE: Final = 16
-"""Bytes behind the data, so that varints may be looked for up to their end."""
+"""Number of zeros behind the data: a varint that begins before the end of the data is read without bounds checks."""
 
 
 class _Reader:
-    """Reads the same field of all records at once; ``places`` is where each record is read next."""
+    """A reader of the same field of all records at once; ``places`` has the byte of each record that is read next."""
 
     def __init__(self, data: bytes, ends: Places) -> None:
         self.data = np.frombuffer(data + bytes(SPARE), np.uint8)
@@ -245,21 +251,22 @@ class _Reader:
         self.places = ends
 
     def varints(self, which: Places | None = None) -> Places:
-        """Zigzag varints, of all records or of those in ``which``."""
+        """Read a zigzag varint of each record, or of those in ``which``."""
         places = self.places if which is None else self.places[which]
         ends = self._ends if which is None else self._ends[which]
         byte = self.data[places]
         values = (byte & 127).astype(np.uint64)
         places = places + 1
-        going = np.flatnonzero(byte > 127)
+        # Most varints have one byte: each round is only for those that have one more.
+        longer = np.flatnonzero(byte > 127)
         shift = np.uint64(7)
-        while len(going):
+        while len(longer):
             if shift > 63:
                 raise InputError("has a record with a number that does not end")
-            byte = self.data[places[going]]
-            values[going] |= (byte & 127).astype(np.uint64) << shift
-            places[going] += 1
-            going = going[byte > 127]
+            byte = self.data[places[longer]]
+            values[longer] |= (byte & 127).astype(np.uint64) << shift
+            places[longer] += 1
+            longer = longer[byte > 127]
             shift += np.uint64(7)
         if (places > ends).any():
             raise InputError("has a record that is shorter than what is in it")
@@ -270,7 +277,7 @@ class _Reader:
         return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
 
     def spans(self, which: Places | None = None) -> Spans:
-        """Bytes with their length before them; a length of -1 is null."""
+        """Read bytes with their length before them; a length of -1 is null."""
         lengths = self.varints(which)
         starts = self.places.copy() if which is None else self.places[which]
         ends = self._ends if which is None else self._ends[which]
@@ -284,7 +291,11 @@ class _Reader:
         return Spans(starts, lengths)
 
     def headers(self, counts: Places) -> tuple[Spans, Spans]:
-        """The headers of all records: the first of each, the second of each that has one, and so on, put in order."""
+        """Read the headers of all records: the first of each, then the second of those that have two, and so on.
+
+        The result is in the order of the records. Records with more than `MANY_HEADERS` are read by themselves, so that
+        the number of rounds is bounded.
+        """
         total = int(counts.sum())
         first = np.cumsum(counts) - counts
         keys, values = (Spans(np.zeros(total, np.int64), np.zeros(total, np.int64)) for _ in range(2))
@@ -303,7 +314,7 @@ class _Reader:
         return keys, values
 
     def _headers_of(self, row: int, count: int, first: int, keys: Spans, values: Spans) -> None:
-        """The headers of one record, one by one: a step for all records at once is dear when only one needs it."""
+        """Read the headers of one record, one by one."""
         place, end = int(self.places[row]), int(self._ends[row])
         data = self.data[:end].tobytes() if end < COPIED else self.data[:end]
         for n in range(first, first + count):
@@ -327,30 +338,32 @@ class _Reader:
 
 
 PIECE_BYTES: Final = 1 << 18
+"""Number of bytes that are unpacked at once."""
 XERIAL: Final = b"\x82SNAPPY\0"
+"""The first bytes of a stream of snappy-java."""
 
 
 def _unpack_snappy(data: bytes) -> bytes:
-    """As Java's clients frame it (snappy-java's stream), or in one piece, as librdkafka does."""
+    """Unpack snappy in the frames of Java's clients (snappy-java's stream), or in one piece as librdkafka writes it."""
     if not data.startswith(XERIAL):
         return _unpack_raw_snappy(data)
-    parts: list[bytes] = []
+    pieces: list[bytes] = []
     place = len(XERIAL) + 8  # two versions
     size = 0
     while place < len(data):
         (length,) = struct.unpack_from(">i", data, place)
         if not 0 <= length <= len(data) - place - 4:
             raise InputError("cannot be unpacked: a block of snappy that is not whole")
-        parts.append(_unpack_raw_snappy(data[place + 4 : place + 4 + length]))
-        size += len(parts[-1])
+        pieces.append(_unpack_raw_snappy(data[place + 4 : place + 4 + length]))
+        size += len(pieces[-1])
         if size > BATCH_BYTES:
             break
         place += 4 + length
-    return b"".join(parts)
+    return b"".join(pieces)
 
 
 def _unpack_raw_snappy(data: bytes) -> bytes:
-    size = shift = 0
+    size = shift = 0  # the size before packing comes first, as a varint: Arrow must be given it
     for byte in data[:5]:
         size |= (byte & 127) << shift
         shift += 7
@@ -362,17 +375,17 @@ def _unpack_raw_snappy(data: bytes) -> bytes:
 
 
 def make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
-    """What unpacks a stream of this compression of Arrow's."""
+    """Return a function that unpacks a stream of a compression, by Arrow's name of it."""
 
     def unpack(data: bytes) -> bytes:
-        parts: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
             # In pieces: Arrow allocates all that one call asks for, however little there is to read.
             while size <= BATCH_BYTES and (piece := stream.read(PIECE_BYTES)):
-                parts.append(piece)
+                pieces.append(piece)
                 size += len(piece)
-        return b"".join(parts)
+        return b"".join(pieces)
 
     return unpack
 
@@ -388,4 +401,4 @@ UNPACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {
     3: make_stream_unpacker("lz4"),
     4: make_stream_unpacker("zstd"),
 }
-"""The compression in a batch's attributes -> what undoes it (`CompressionType.java`)."""
+"""The compression in a batch's attributes -> the function that unpacks it (`CompressionType.java`)."""

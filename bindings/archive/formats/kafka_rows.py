@@ -1,4 +1,4 @@
-"""Kafka's records as rows: exchange, routing key, headers, and marks of what AMQP has no place for."""
+"""Kafka's records as rows: exchange, routing key, headers, and headers for what AMQP has no field for."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ ESCAPED: Final = "x-kafka-header-"
 TOPIC: Final = "x-kafka-topic"
 KEY: Final = "x-kafka-key"
 TOMBSTONE: Final = "x-kafka-tombstone"
-"""As `bridge.interop` calls them."""
+"""The same names as in `bridge.interop`."""
 
 
 def build_items(
     records: Records, source: str, topic: str, mapping: FieldMapping, columns: Sequence[str]
 ) -> Iterator[Item]:
-    """Records of one topic as rows with these columns, and a word on those without an exchange or routing key."""
+    """Yield the records of a topic as rows with these columns, and `Bad` for those without exchange or routing key."""
     return _Rows(records, source, topic, mapping).items(columns)
 
 
 class _Rows:
-    """The records of a batch as rows of the schema."""
+    """The records of a batch, as columns of the schema."""
 
     def __init__(self, records: Records, path: str, topic: str, mapping: FieldMapping) -> None:
         self._records = records
@@ -44,7 +44,7 @@ class _Rows:
         self._mapping = mapping
 
     def items(self, columns: Sequence[str]) -> Iterator[Item]:
-        """The rows, and a word on those without an exchange or routing key."""
+        """Yield the rows, and `Bad` for records without exchange or routing key."""
         exchange, key = self._place(self._mapping.exchange), self._place(self._mapping.routing_key)
         arrays = {"exchange": exchange, "routing_key": key}
         batch = pa.RecordBatch.from_arrays(
@@ -73,12 +73,12 @@ class _Rows:
         return self._header(place.removeprefix("header:"))
 
     def _header(self, name: str) -> pa.StringArray:
-        """One header of each record, null where it has none."""
+        """Return the value of a header of each record, null where it has none."""
         names = self._records.header_keys.of(self._records.data)
-        found = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
+        positions = np.flatnonzero(np.asarray(pc.equal(names, name.encode("utf-8", "surrogateescape"))))
         owners = np.repeat(np.arange(self._count), self._records.header_counts)
         last = np.full(self._count, -1, np.int64)
-        last[owners[found]] = found  # of equal places the last is kept
+        last[owners[positions]] = positions  # if a record has the header twice, numpy assigns the later position last
         values = self._records.header_values.of(self._records.data)
         return bytes_to_text_array(values.take(pa.array(np.maximum(last, 0), mask=last < 0)))
 
@@ -105,18 +105,18 @@ class _Rows:
             return make_empty_column("headers", self._count)
         names = bytes_to_text_array(records.header_keys.of(records.data))
         ours = pc.starts_with(names, PREFIX)
-        if pc.any(ours).as_py():  # what a producer calls so is not to be taken for one of the marks
+        if pc.any(ours).as_py():  # a producer's header of such a name must not be taken for one of the marks
             names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
         values = bytes_to_text_array(records.header_values.of(records.data))
         kinds = pc.if_else(values.is_valid(), "longstr", "void")
         own = _Fields(np.repeat(np.arange(self._count), records.header_counts), names, kinds, values)
-        # In the order of records, and of each its marks first.
+        # In the order of the records; in each its marks come first, as the sort is stable.
         owners, names, kinds, values = (_concatenate(columns) for columns in zip(*marks, own, strict=True))
         order = np.argsort(owners, kind="stable")
         owners, names, kinds, values = owners[order], names.take(order), kinds.take(order), values.take(order)
         codes = np.asarray(names.dictionary_encode().indices).astype(np.int64) * self._count + owners
-        _, backwards = np.unique(codes[::-1], return_index=True)
-        if len(backwards) != len(codes):  # the last of each name is kept
+        _, backwards = np.unique(codes[::-1], return_index=True)  # the first from behind: the last of each name
+        if len(backwards) != len(codes):
             kept = np.sort(len(codes) - 1 - backwards)
             owners, names, kinds, values = owners[kept], names.take(kept), kinds.take(kept), values.take(kept)
         fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
@@ -125,7 +125,7 @@ class _Rows:
         return pa.MapArray.from_arrays(ends, names, fields, TABLE)
 
     def _marks(self) -> list[_Fields]:
-        """The headers of records of which exchange, routing key and body do not tell all."""
+        """Return the headers that hold what exchange, routing key and body of a record do not: topic, key, no value."""
         records = self._records
         without_value = records.values.lengths < 0
         is_elsewhere = "key" not in (self._mapping.exchange, self._mapping.routing_key)
@@ -144,17 +144,17 @@ class _Rows:
 
 
 class _Fields(NamedTuple):
-    """Headers of some records."""
+    """Headers, column by column."""
 
     owners: np.ndarray[tuple[int], np.dtype[np.int64]]
-    """The record of each."""
+    """The position of the record of each header."""
     names: pa.StringArray
     kinds: pa.StringArray
     values: pa.StringArray
 
     @classmethod
     def of(cls, owners: np.ndarray[tuple[int], np.dtype[np.int64]], name: str, kind: str, value: str) -> _Fields:
-        """The same header of each of these."""
+        """Return the same header for each of these records."""
         return cls(owners, *[pa.array([text] * len(owners), pa.string()) for text in (name, kind, value)])
 
 

@@ -1,17 +1,17 @@
 """Segment files of Kafka's log: record batches one after another, in a folder called ``<topic>-<partition>``.
 
 A record of a transaction that was aborted is skipped, and so is one of a transaction whose end is not in the archive:
-what is left is what a consumer gets that reads what is committed. `bindings.archive.formats.kafka_transactions` finds
-the ends.
+the rest is what a consumer with the isolation level ``read_committed`` gets. The ends are found by
+`bindings.archive.formats.kafka_transactions`.
 
-A batch is read if its CRC-32C is right. One that is not is told and passed over by its length; where the length is
-wrong too, reading goes on at the next bytes that are a whole batch. A batch that the file ends in is the torn tail of a
-broker that was killed, or of one that is still writing. Compaction leaves gaps between offsets, which are no fault.
-Messages of the formats 0 and 1, which brokers before 0.11 wrote, are told and not read. Zeros up to the end are what a
-broker keeps free in a file that has its size beforehand.
+A batch is read if its CRC-32C is right. A damaged batch is reported and passed over by its length; if the length is
+wrong too, reading goes on at the next bytes that are a whole batch. A file that ends in the middle of a batch was left
+by a broker that was killed, or is still written to. Compaction leaves gaps between offsets, which are no fault.
+Messages of the formats 0 and 1, which brokers before 0.11 wrote, are reported and not read. Zeros up to the end are
+space that the broker allocated beforehand.
 
-Which exchange and routing key a record is, a `bindings.archive.mapping.FieldMapping` says. Headers of Kafka are bytes
-without a type: they are read as longstr, a null as void, and of several with one name the last counts.
+A `bindings.archive.mapping.FieldMapping` says which fields of a record are its exchange and routing key. Headers of
+Kafka are bytes without a type: they are read as longstr, a null as void, and of several with one name the last counts.
 
 AMQP has no null bodies and no keys beside the routing key. So a record without a value (a tombstone), and each record
 where neither exchange nor routing key is its key, has headers as a bridge gives it: ``x-kafka-topic``, ``x-kafka-key``
@@ -79,9 +79,9 @@ TORN: Final = "the file ends in the middle of a record batch"
 ENTRY_BYTES: Final = 8
 """Of an index: the last offset of a batch, relative to the file's, and the byte at which it begins."""
 NOTHING: Final = ""
-"""What is wrong where there are but zeros."""
+"""In place of a reason: there are only zeros up to the end, and nothing to report."""
 OLD_LEAST: Final = 14
-"""Of a message of format 0, behind its length."""
+"""Minimum length of a message of format 0, in bytes behind the length."""
 MARKER: Final = "a marker of a transaction"
 ABORTED: Final = "a record of a transaction that was aborted"
 NOT_ENDED: Final = "a record of a transaction whose end is not in the archive"
@@ -96,7 +96,7 @@ NOT_BELOW: Final = (
 
 @dataclass(frozen=True)
 class KafkaSegment(Format):
-    """Kafka's segment files."""
+    """The format of Kafka's segment files."""
 
     mapping: FieldMapping = USUAL
 
@@ -106,7 +106,7 @@ class KafkaSegment(Format):
     note: ClassVar[str] = "exchange and routing key of records are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it begins with a batch, a whole one if all of it is there, or is a segment yet to be filled."""
+        """Return whether the file begins with a batch, whose CRC is right if all of it is there, or is still empty."""
         if SEGMENT.fullmatch(path.name) and not any(head):
             return True
         if len(head) < HEADER_BYTES:
@@ -128,7 +128,7 @@ class KafkaSegment(Format):
         return path.suffix == ".log" and DOUBLES.fullmatch(path.parent.name) is not None
 
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        """Splits begin with batches: those that the file's index names, else those found from header to header."""
+        """Return splits that begin with batches: those that the index names, else those found from header to header."""
         if len(plan_ranges(path, split_bytes)) == 1:
             return [Split(path)]
         with Mapped(path) as data:
@@ -144,10 +144,10 @@ class KafkaSegment(Format):
                 for (start, floor), end in zip(starts, [*ends, len(data)], strict=True)
             ]
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """All batches up to the last that is there; if that one is not whole, up to it.
+    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        """Return all batches up to the last one, without that one if it is not whole.
 
-        A transaction that has not ended stops it, as it stops a consumer that reads what is committed.
+        They end before a transaction that is still open, as does what a consumer reads with ``read_committed``.
         """
         with Mapped(path) as data:
             starts, last, place, floor = [start], start, start, -1
@@ -164,10 +164,10 @@ class KafkaSegment(Format):
                 is_regular = is_regular and header.seems_sound and header.base_offset > floor
                 floor = header.last_offset
                 last, place = place, behind
-            if not is_regular:  # which of the batches stand in order depends on those before
+            if not is_regular:  # which batches stand in order depends on those before, so they must be read in one go
                 del starts[1:]
             if place > last and not is_whole(data[last:place], read_header(data, last)):
-                place = last  # it may be in the making; once something follows, it is told
+                place = last  # it may still be written to; once a batch follows, it is reported as damaged
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
             return CompletePart(splits, place, is_open=place < len(data))
 
@@ -187,7 +187,7 @@ class KafkaSegment(Format):
                         if trouble != NOTHING:
                             yield Bad(split.path, place, trouble or "", take_sample(data[place : place + 100]))
                     elif (skipped := _find_skip(header, place, ends)) is not None:
-                        # Neither the number of records nor the last offset are known of what is not unpacked.
+                        # The last offset in the header is not checked here, as skipped batches are not unpacked.
                         order.accept(header.base_offset, header.base_offset)
                         yield skipped
                     else:
@@ -202,9 +202,9 @@ class KafkaSegment(Format):
     def _batch(
         self, data: bytes, path: str, place: int, topic: str, columns: Sequence[str] | None
     ) -> tuple[list[Item], int | None]:
-        """Return what is in a whole batch and the offset of its last record, None if it is refused."""
+        """Return the items of a whole batch and the offset of its last record, None if the batch is refused."""
         header = read_header(data)
-        if not header.records:  # compaction keeps the last batch of a producer without its records
+        if not header.records:  # compaction may keep the last batch of a producer without its records
             return [], header.base_offset
         try:
             records = read_records(data, header)
@@ -216,7 +216,7 @@ class KafkaSegment(Format):
 
 
 def _find_skip(header: Header, place: int, ends: TransactionEnds) -> Skipped | None:
-    """A batch of no publishings."""
+    """Return why the records of a batch are no publishings; None if they are."""
     if header.is_control:
         return Skipped(MARKER, header.records)
     if not header.is_transactional or not header.records:
@@ -229,7 +229,7 @@ ENDS: Final = {TransactionEnd.ABORT: ABORTED, TransactionEnd.DAMAGED: UNCERTAIN,
 
 
 class Order:
-    """Which batches stand where their offsets say. The offset of a batch has no checksum, but it rises in a segment."""
+    """The check that offsets of batches rise: the CRC of a batch does not cover its offset."""
 
     def __init__(self, floor: int) -> None:
         self._before = floor
@@ -238,10 +238,10 @@ class Order:
         """The first and the last offset of the last batch that stood in order."""
 
     def trouble_of(self, header: Header, data: Bytes, behind: int) -> str | None:
-        """Return what is wrong with the place of the next batch, behind which another one may begin."""
+        """Return what is wrong with the offset of the next batch, which ends before ``behind``; None if it is right."""
         base, last = header.base_offset, header.last_offset
         if base <= self._last:
-            # It may be the batch before whose offset is damaged: then this one fits between that and the one before.
+            # The offset of the previous batch may be the damaged one: then this batch fits before that one.
             return None if self._before < base < self._base and last < self._base else NOT_ABOVE
         if (
             base > self._last + 1
@@ -252,10 +252,9 @@ class Order:
         return None
 
     def accept(self, base: int, last: int) -> None:
-        """Go on behind a batch in order, whose records were read up to an offset.
+        """Note a batch in order, whose records were read up to offset ``last``.
 
-        A batch that is refused must not come here: its offsets may be as wrong as the rest, and those behind it would
-        be refused for them.
+        Never call it for a refused batch: its offsets may be wrong, and good batches behind it would be refused.
         """
         if base > self._last:
             self._before = self._last
@@ -263,17 +262,18 @@ class Order:
 
 
 def topic_of(path: str) -> str:
-    """The topic of a segment file, by the name of its folder."""
+    """Return the topic of a segment file, by the name of its folder."""
     folder = Path(path).resolve().parent.name
-    found = FOLDER.fullmatch(folder)
-    return found[1] if found else folder
+    name = FOLDER.fullmatch(folder)
+    return name[1] if name else folder
 
 
 OLD: Final = (0, 1)
+"""Message formats before record batches."""
 
 
 def _is_old(data: Bytes, place: int) -> bool:
-    """Whether there is a message of one of the old formats: a length, a CRC-32 of what follows it, the format."""
+    """Return whether a message of an old format begins at a byte: a length, a CRC-32 of the rest, the format."""
     header = read_header(data, place)
     if header.magic not in OLD or header.base_offset < 0 or not OLD_LEAST <= header.length <= BATCH_BYTES:
         return False
@@ -282,7 +282,7 @@ def _is_old(data: Bytes, place: int) -> bool:
 
 
 def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Header | None, int, str | None]:
-    """Return the header of a whole batch, or None, where reading goes on, and what is wrong if there is none."""
+    """Return (header of the whole batch that begins at a byte or None, where to read on, why there is no batch)."""
     if is_zero(data, place):
         return None, len(data), NOTHING
     if place + HEADER_BYTES > len(data):
@@ -296,23 +296,23 @@ def _check_batch(data: Bytes, place: int, end: int, effort: Effort) -> tuple[Hea
             return header, behind, None
         if behind == len(data) or _seems_sound_at(data, behind):
             return None, behind, "a record batch whose checksum is wrong"
-    found = _find_whole(data, place + 1, end, effort)
-    if found is not None:
-        return None, found, UNSOUND
+    following = _find_whole(data, place + 1, end, effort)
+    if following is not None:
+        return None, following, UNSOUND
     return None, end, TORN if header.seems_sound else UNSOUND
 
 
 def _floor_of(path: str) -> int:
-    """The offset that all of a segment are above, as its name says."""
+    """Return an offset below all offsets of a segment: one less than the number that is its name."""
     name = Path(path).name
     return int(name[:20]) - 1 if SEGMENT.fullmatch(name) else -1
 
 
 def _split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the stretches of a split that are read by themselves: where each begins and ends, and an offset before it.
+    """Yield the stretches of a split that are read independently: where each begins and ends, and an offset before it.
 
-    Reading begins anew at each batch that the index names, whatever stands before it. Splits begin there, too, so a
-    file gives the same whole and in splits, however it is damaged.
+    A stretch begins at each batch that the index names, whatever damage is before it. Splits begin there, too, so a
+    damaged file gives the same records whole and in splits.
     """
     start, floor = split.start, max(split.floor, _floor_of(split.path))
     for place, below in _read_index(split.path, data, start + 1):
@@ -324,9 +324,9 @@ def _split_stretches(split: Split, data: Bytes, end: int) -> Iterator[tuple[int,
 
 
 def _read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]:
-    """Yield the batches from a byte on that a segment's index names: where each begins, and an offset before it.
+    """Yield the batches from byte ``least`` on that a segment's index names: where each begins, an offset before it.
 
-    There may be no index, or a stale or damaged one: it is used as far as its offsets and places rise, and where the
+    The index may be missing, stale or damaged: it is used as far as its offsets and positions rise, and only where the
     header of a batch agrees with it.
     """
     base = _floor_of(path) + 1
@@ -349,10 +349,10 @@ def _read_index(path: str, data: Bytes, least: int) -> Iterator[tuple[int, int]]
 
 
 def _follow_headers(data: Bytes, place: int, floor: int, start: int, split_bytes: int) -> list[tuple[int, int]]:
-    """Return where splits begin behind a byte without an index: batches, each with an offset before it.
+    """Return where further splits begin if no index names them: at batches, each with an offset before it.
 
-    Headers must lead from batch to batch up to the end, and offsets must rise: then all are in order, wherever reading
-    begins. Else which of them are depends on those before, and what is left of the file is read in one.
+    Headers must lead from batch to batch up to the end of the file, and offsets must rise: then all batches are in
+    order, wherever reading begins. Otherwise that depends on the batches before, and the rest of the file is one split.
     """
     starts: list[tuple[int, int]] = []
     last = place
@@ -385,7 +385,7 @@ def _seems_sound_at(data: Bytes, place: int) -> bool:
 
 
 def _find_whole(data: Bytes, place: int, end: int, effort: Effort) -> int | None:
-    """The next byte before the end at which there is a whole batch."""
+    """Return the next byte before ``end`` at which a whole batch begins; None if there is none."""
     while (place := find_sound_header(data, place)) < end:
         if _is_whole_at(data, place, read_header(data, place), effort):
             return place

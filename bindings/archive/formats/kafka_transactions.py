@@ -1,11 +1,11 @@
-"""How Kafka's transactions ended: what the markers behind their records say.
+"""How Kafka's transactions ended, by the markers behind their records.
 
-The records of a transaction stand in the log as they came. What ends it is a marker of the same producer, a control
-batch that says commit or abort; it stands behind them, be it in a later segment. Whoever reads what is committed gets
-the records of committed transactions alone, and those outside of transactions.
+The records of a transaction are in the log in the order in which they came. A marker of the same producer, a control
+batch, ends the transaction with commit or abort; it comes later, perhaps in a later segment. A consumer with the
+isolation level ``read_committed`` gets the records of committed transactions and those outside of transactions.
 
-Markers are looked for only as far as a split needs them: behind its first record of a transaction, until all of its
-transactions have ended. Where the log is not there so far, an end is not known.
+Markers are searched only as far as a split needs them: behind its first record of a transaction, until all of its
+transactions have ended. If the archive ends before that, the end of a transaction is unknown.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class TransactionEnd(Enum):
     COMMIT = "commit"
     ABORT = "abort"
     DAMAGED = "damaged"
-    """There is a marker of its producer, and it is damaged."""
+    """The next marker of its producer is damaged."""
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction."""
+    """A marker that ends a producer's transaction."""
 
     producer: int
     place: tuple[int, int]
-    """The file, 0 being that of the split, and the byte in it: offsets have no checksum, and may be wrong."""
+    """The number of the file (0: the split's own) and the byte in it. Offsets have no checksum, and may be wrong."""
     end: TransactionEnd
 
 
 class TransactionEnds:
-    """The ends of the transactions of a split, whose batches are asked for in their order."""
+    """The ends of the transactions of a split; `end_of` is called for its batches in their order."""
 
     def __init__(self, path: str, data: Bytes) -> None:
         self._path = Path(path)
@@ -67,7 +67,7 @@ class TransactionEnds:
         self._markers: dict[int, deque[Marker]] = defaultdict(deque)
 
     def end_of(self, header: Header, place: int) -> TransactionEnd | None:
-        """Return the end of the transaction of a batch that is at a byte; None if it is not there."""
+        """Return the end of the transaction of a batch that begins at a byte; None if its marker is not there."""
         if self._coming is None:
             self._coming = self._behind(place)
         markers = self._markers[header.producer_id]
@@ -82,7 +82,7 @@ class TransactionEnds:
         return markers[0].end
 
     def _behind(self, place: int) -> Iterator[Marker]:
-        """The markers behind a byte, in this file and in those that follow."""
+        """Yield the markers behind a byte, in this file and in the segments that follow."""
         yield from _read_markers(self._data, 0, place)
         if SEGMENT.fullmatch(self._path.name) is None:
             return
@@ -95,7 +95,7 @@ class TransactionEnds:
             try:
                 with Mapped(str(path)) as data:
                     yield from _read_markers(data, number, 0)
-            except InputError:  # told where it is read
+            except InputError:  # which is reported where that file is read
                 return
 
 
@@ -104,7 +104,7 @@ def _read_markers(data: Bytes, file: int, place: int) -> Iterator[Marker]:
     while place + HEADER_BYTES <= len(data):
         header = read_header(data, place)
         behind = place + header.size
-        # A damaged length would lead past markers: the length of a batch is right if another one follows it.
+        # A damaged length would lead past markers: trust the length of a batch only if another one follows it.
         is_chained = header.seems_sound and (
             behind == len(data) or (behind + HEADER_BYTES <= len(data) and read_header(data, behind).seems_sound)
         )
@@ -127,4 +127,4 @@ def _read_end(data: bytes, header: Header) -> TransactionEnd | None:
         return None
     start = int(records.keys.starts[0])
     _, kind = MARKER.unpack(records.data[start : start + MARKER.size].tobytes())
-    return {ABORT: TransactionEnd.ABORT, COMMIT: TransactionEnd.COMMIT}.get(kind)  # others are of the controllers' own
+    return {ABORT: TransactionEnd.ABORT, COMMIT: TransactionEnd.COMMIT}.get(kind)  # other markers are the controller's

@@ -1,8 +1,8 @@
 """Our own archive: Parquet files of `bindings.archive.record.SCHEMA`, by day, and Parquet of others with such columns.
 
-``day=2026-11-21/part-00000.parquet`` and so on, the day in UTC, ``day=unknown`` for messages without a time; zstd, with
-checksums of pages. The metadata of a file says of which format the messages were and with which bias. A file gets its
-name when it is complete, so what an interrupted writer leaves behind is no part of the archive.
+Files are named ``day=2026-11-21/part-00000.parquet`` and so on, the day in UTC, ``day=unknown`` for messages without a
+time; they are packed with zstd and have checksums of pages. The metadata of a file has the version of the schema and
+the bias. A file gets its name when it is complete: what an interrupted writer leaves behind is no part of the archive.
 """
 
 from __future__ import annotations
@@ -43,26 +43,28 @@ BIAS_KEY: Final = b"hashstar.bias"
 COPIES_KEY: Final = b"hashstar.copies"
 VERSION: Final = b"1"
 ROW_GROUP: Final = 1 << 17
+"""Number of rows of a full row group."""
 GROUP_BYTES: Final = 256 << 20
-"""Size, unpacked, from which a row group is complete although it has fewer rows: a reader may need it all at once."""
+"""Unpacked size, in bytes, from which a row group is full with fewer rows, as readers may need it all in memory."""
 OPEN_DAYS: Final = 8
+"""Maximum number of days whose files are open at a time."""
 CODED: Final = 10
-"""Bytes for each value, at most, in columns whose values are numbers of a dictionary's."""
+"""Maximum mean size of a value, in bytes, of a column that is read as indices into a dictionary."""
 DAY_US: Final = 86_400_000_000
 UNREADABLE: Final = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
-"""What pyarrow raises for files that are damaged."""
+"""Exceptions of pyarrow for damaged files."""
 
 NAMES: Final = {"time": ("time", "timestamp", "ts"), "body_size": ("body_size", "size")}
-"""What columns are called in Parquet of others, where they are not called as ours."""
+"""Column -> its names in Parquet of others, the first that is there; all other columns must be named as ours."""
 
 
 class Parquet(Format):
-    """Parquet files, ours or of others."""
+    """The format of Parquet files, ours or of others."""
 
     name: ClassVar[str] = "Parquet"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it is Parquet with an exchange and a routing key, or so damaged that it does not say."""
+        """Return whether a file is Parquet with an exchange and a routing key, or Parquet with a damaged schema."""
         if not head.startswith(MAGIC):
             return False
         try:
@@ -81,7 +83,7 @@ class Parquet(Format):
         return self.recognises(MAGIC, path)
 
     def resembles(self, head: bytes, path: Path) -> bool:
-        """Return whether it ends as Parquet does: the description of its records stands there."""
+        """Return whether the end of the file is one of Parquet: the schema is there."""
         try:
             with path.open("rb") as file:
                 file.seek(max(file.seek(0, 2) - len(MAGIC), 0))
@@ -103,21 +105,21 @@ class Parquet(Format):
                 start, size = group + 1, 0
         return splits
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """All of it, as soon as its end is there; one without a row has the end 1."""
+    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        """Return all row groups once the end of the file is written; the end of a file without rows is 1."""
         try:
             groups = max(pq.read_metadata(path).num_row_groups, 1)
         except UNREADABLE:
             return CompletePart([], start, is_open=True)
         if start >= groups:
-            return super().settled(path, start)
+            return super().plan_complete(path, start)
         return CompletePart(
             [split for split in self.plan(path, split_bytes) if split.start >= start], groups, is_open=False
         )
 
     def bias_of(self, path: str) -> Bias:
-        said = _read_metadata(path).get(BIAS_KEY, b"")
-        return next((bias for bias in Bias if bias.name.encode() == said), Bias.UNKNOWN)
+        name = _read_metadata(path).get(BIAS_KEY, b"")
+        return next((bias for bias in Bias if bias.name.encode() == name), Bias.UNKNOWN)
 
     def note_of(self, path: str) -> str:
         return COPIES if COPIES_KEY in _read_metadata(path) else self.note
@@ -130,7 +132,7 @@ class Parquet(Format):
 
 
 def _read_metadata(path: str) -> Mapping[bytes, bytes]:
-    """What a file says of itself; nothing if it is damaged."""
+    """Return the metadata of a file's schema, empty if it is damaged."""
     try:
         return pq.read_schema(path).metadata or {}
     except UNREADABLE:
@@ -179,18 +181,18 @@ def _read_group(file: pq.ParquetFile, path: str, group: int, wanted: list[str], 
     except RecursionError:
         yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
         return
-    if row != end:  # the header of a page, of which there is no checksum
+    if row != end:  # the header of a page is damaged, which has no checksum
         yield Bad(path, row, "damaged Parquet row group: it has not as many rows as the file says")
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:
-    """Number of rows that are read at once: large bodies are read few at a time."""
+    """Return the number of rows to read at once: few if bodies are large."""
     mean = max(int(group.total_byte_size) // max(int(group.num_rows), 1), 1)
     return min(BATCH_ROWS, max(BATCH_BYTES // mean, 1))
 
 
 def _cast_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With columns of the types they should be of, or of the same with dictionaries in the place of texts."""
+    """Return the batch with columns of the types of `SCHEMA`; those with dictionaries for texts stay as they are."""
     fields = [
         field if _decode_type(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
         for field in batch.schema
@@ -209,50 +211,50 @@ def _decode_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _find_coded_columns(metadata: pq.FileMetaData, split: Split) -> list[str]:
-    """The columns of texts that are stored as numbers of a dictionary's, as far as a part of the file tells.
+    """Return the columns of texts that should be read as dictionaries, by the row groups of a split.
 
-    They are read as that: so a text that comes often is made, checked and compared once.
+    They are stored so and their texts repeat: each distinct text is then decoded, checked and compared once.
     """
     groups = [metadata.row_group(n) for n in range(split.start, split.end or metadata.num_row_groups)]
-    found = []
-    for place in range(metadata.num_columns if groups else 0):
-        column = metadata.schema.column(place)
+    paths = []
+    for number in range(metadata.num_columns if groups else 0):
+        column = metadata.schema.column(number)
         if column.physical_type != "BYTE_ARRAY" or column.path == "body":
             continue
-        chunks = [group.column(place) for group in groups]
+        chunks = [group.column(number) for group in groups]
         size = sum(chunk.total_uncompressed_size for chunk in chunks)
         if all(chunk.has_dictionary_page for chunk in chunks) and size <= CODED * sum(c.num_values for c in chunks):
-            found.append(column.path)
-    return found
+            paths.append(column.path)
+    return paths
 
 
 def _read_foreign(
     batch: pa.RecordBatch, path: str, row: int, wanted: list[str], stored: dict[str, str]
 ) -> Iterator[Item]:
-    places = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
-    there = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
-    for place in places.filter(pc.invert(there)).to_pylist():
-        yield Bad(path, place, "no exchange or no routing key")
-    batch, places = batch.filter(there), places.filter(there)
+    numbers = pa.array(np.arange(row, row + batch.num_rows, dtype=np.int64))
+    can_route = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
+    for number in numbers.filter(pc.invert(can_route)).to_pylist():
+        yield Bad(path, number, "no exchange or no routing key")
+    batch, numbers = batch.filter(can_route), numbers.filter(can_route)
     columns: list[pa.Array] = []
     for name in wanted:
         if name == "source":
             columns.append(pa.array([escape(path)] * batch.num_rows, pa.string()))
         elif name == "offset":
-            columns.append(places)
+            columns.append(numbers)
         elif name in stored:
             columns.append(_convert(batch.column(stored[name]), name))
         else:
             columns.append(make_empty_column(name, batch.num_rows))
     read = pa.RecordBatch.from_arrays(columns, schema=pa.schema([SCHEMA.field(name) for name in wanted]))
     for item in sift_rows(read, path, 0):
-        yield item._replace(offset=places[item.offset].as_py()) if isinstance(item, Bad) else item
+        yield item._replace(offset=numbers[item.offset].as_py()) if isinstance(item, Bad) else item
 
 
 def _convert(array: pa.Array, name: str) -> pa.Array:
-    """A column of others as ours: a map of texts is a table of longstr, and texts need not be UTF-8, as names are not.
+    """Return a column of others as ours: a map of texts becomes a table of longstr; texts need not be UTF-8.
 
-    Raises ArrowInvalid for what cannot be one, and for texts within tables and lists that are not UTF-8.
+    Raises ArrowInvalid for a column that cannot be converted, and for texts in tables and lists that are not UTF-8.
     """
     wanted = SCHEMA.field(name)
     if pa.types.is_string(wanted.type):
@@ -275,11 +277,11 @@ def _first_line(error: Exception) -> str:
 
 
 class ParquetWriter:
-    """Writes batches into the files of a folder; a context manager.
+    """A writer of batches into the files of a folder; a context manager.
 
-    Files are begun anew after ``file_rows`` rows; few days are open at a time, so batches in any order of days are
-    taken. Leaving with an exception leaves the files that were complete. Raises InputError when it cannot write. With
-    ``copies`` files say that a message may be in them several times, once for each queue (`COPIES`).
+    A new file begins after ``file_rows`` rows. Batches may come in any order of days; the files of at most `OPEN_DAYS`
+    days are open at a time. An exception leaves complete files only. Raises InputError if a file cannot be written.
+    With ``copies`` files say that a message may be in them several times, once for each queue (`COPIES`).
     """
 
     def __init__(self, folder: Path, bias: Bias, file_rows: int = 4_000_000, *, copies: bool = False) -> None:
@@ -320,14 +322,14 @@ class ParquetWriter:
             number = self._numbers.get(day, 0)
             self._numbers[day] = number + 1
             part = _Part(self._folder / f"day={day}" / f"part-{number:05}.parquet", self._schema)
-        self._open[day] = part  # as the last one
+        self._open[day] = part  # as the last one, so that the first is the one least recently used
         if len(self._open) > OPEN_DAYS:
             self._open.pop(next(iter(self._open))).close(complete=True)
         return part
 
 
 class _Part:
-    """A file that is being written; small batches are collected into row groups."""
+    """A file that is written; small batches are collected into row groups."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         make_folders(path.parent)
@@ -372,7 +374,7 @@ DICTIONARIES: Final = [
     "headers.key_value.value.type", "headers.key_value.value.value", "properties.key_value.key",
     "properties.key_value.value.type", "properties.key_value.value.value", "routed_queues.list.element", "source",
 ]  # fmt: skip
-"""Columns that repeat themselves."""
+"""Columns whose values repeat."""
 
 
 def _day_name(day: int) -> str:

@@ -1,7 +1,7 @@
-"""What rabbitmq-dump-queue writes with ``-full``: a file for each body, and beside it ``-headers+properties.json``.
+"""Files of rabbitmq-dump-queue with ``-full``: one for each body, and beside it ``-headers+properties.json``.
 
-The tool takes messages out of a queue, so there are only messages that were routed, to that queue. It leaves out
-properties that are empty, so an exchange or routing key that is not there is the empty one.
+The tool reads a queue, so all messages were routed, to that queue. It leaves out empty properties, so a missing
+exchange or routing key is the empty one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["QueueDump"]
 
 SUFFIX: Final = "-headers+properties.json"
 GO_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)\b.*")
-"""``time.Time.String()``: ``2026-11-21 06:00:05 +0000 UTC``."""
+"""Go's ``time.Time.String()``: ``2026-11-21 06:00:05 +0000 UTC``."""
 
 
 class QueueDump(Format):
-    """A folder that rabbitmq-dump-queue filled."""
+    """The format of a folder that rabbitmq-dump-queue filled."""
 
     name: ClassVar[str] = "rabbitmq-dump-queue"
     bias: ClassVar[Bias] = Bias.SURVIVORS
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it has properties and headers, and nothing else."""
+        """Return whether the file is an object with the fields properties and headers only."""
         try:
             value = parse_json(head)
         except InputError:
@@ -49,7 +49,7 @@ class QueueDump(Format):
         return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).exists()
 
     def is_complete(self, path: str) -> bool:
-        """Whether it is a whole object."""
+        """Return whether the file is a whole object."""
         values = [isinstance(value, str) for _, value, _ in read_objects(path)]
         return bool(values) and not values[-1]
 
@@ -74,10 +74,10 @@ def _add_message(rows: Rows, value: dict[str, Any], place: int) -> None:
         raise InputError("exchange or routing_key is not a text")
     time = None
     if "timestamp" in properties:
-        found = GO_TIME.fullmatch(str(properties["timestamp"]))
-        if found is None:
+        match = GO_TIME.fullmatch(str(properties["timestamp"]))
+        if match is None:
             raise InputError("timestamp is not a time")
-        time = parse_time_text(f"{found[1]}T{found[2]}{found[3]}:{found[4]}")
+        time = parse_time_text(f"{match[1]}T{match[2]}{match[3]}:{match[4]}")
         properties["timestamp"] = Typed("timestamp", max(time // 1_000_000, 0))
     beside = Path(rows.source.removesuffix(SUFFIX))
     try:

@@ -34,14 +34,14 @@ BODY_SUFFIX: Final = ".dat"
 
 
 class Rabtap(Format):
-    """rabtap's JSON."""
+    """The format of rabtap's JSON."""
 
     name: ClassVar[str] = "rabtap JSON"
     bias: ClassVar[Bias] = Bias.UNKNOWN
     note: ClassVar[str] = "a tap holds what its binding key let through, a subscription what reached its queue"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it begins with an object that has rabtap's fields."""
+        """Return whether the file begins with an object that has rabtap's fields."""
         start = head.lstrip()[:4096]
         return start.startswith(b"{") and self.resembles(head, path)
 
@@ -52,7 +52,7 @@ class Rabtap(Format):
         return path.suffix == BODY_SUFFIX and path.with_suffix(".json").exists()
 
     def is_complete(self, path: str) -> bool:
-        """Whether it ends with a whole object."""
+        """Return whether the file ends with a whole object."""
         values = [isinstance(value, str) for _, value, _ in read_objects(path)]
         return bool(values) and not values[-1]
 

@@ -1,4 +1,4 @@
-"""A broker's commit log as a whole: its messages with all that is kept of each, in order or by their place."""
+"""A broker's commit log as a whole: its messages with all of their fields, in order or by position."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ __all__ = ["CommitLog", "NumberedFile", "Stored", "parse_number", "list_numbered
 
 DECIMAL: Final = re.compile("[0-9]{1,18}")
 KEYS: Final = " "
-"""Between the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
+"""The separator of the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
 
 
 class Stored(NamedTuple):
-    """A message as a broker stored it; a batch that is kept in one record is one."""
+    """A record of the commit log: a message as the broker stored it, or a batch in one record."""
 
     topic: str
     queue: int
     offset: int
-    """In the queue, as the record says it."""
+    """Offset in the queue, as stated by the record."""
     place: int
-    """In the commit log, in bytes."""
+    """Position in the commit log, in bytes."""
     size: int
-    """Of the record, in bytes."""
+    """Size of the record, in bytes."""
     flag: int
-    """The user's own."""
+    """The flag of the user."""
     system_flag: int
     born: int
     """Milliseconds since 1970, by the producer's clock."""
     born_address: bytes
-    """4 or 16 bytes, and 4 of the port."""
+    """The address, 4 or 16 bytes, and the port, 4 bytes."""
     stored: int
     """Milliseconds since 1970, by the broker's clock."""
     stored_address: bytes
     reconsumed: int
-    """How often a consumer of the topic's group sent it back."""
+    """Number of times that a consumer sent it back."""
     packed_body: bytes
     property_bytes: bytes
     properties: dict[str, str]
-    """All of them, the brokers' and clients' too."""
+    """All properties, those of brokers and clients too."""
 
     @property
     def message_id(self) -> str:
-        """The offset id (`MessageDecoder.createMessageId`)."""
+        """Offset id (`MessageDecoder.createMessageId`)."""
         return format_id(self.stored_address, self.place)
 
     @property
@@ -76,29 +76,28 @@ class Stored(NamedTuple):
 
     @property
     def tag(self) -> str | None:
-        """TAGS."""
+        """Property TAGS."""
         return self.properties.get("TAGS")
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """KEYS, one by one."""
+        """The keys in the property KEYS."""
         return tuple([key for key in self.properties.get("KEYS", "").split(KEYS) if key])
 
     @property
     def unique_id(self) -> str | None:
-        """The id that the producer gave it; of a batch in one record, all of them with commas between."""
+        """The id that the producer gave it; for a batch in one record, all ids with commas between."""
         return self.properties.get("UNIQ_KEY")
 
     @property
     def messages(self) -> int:
-        """How many messages it is: more than one of a batch in one record."""
+        """Number of messages: more than one in a batch."""
         if self.system_flag & BATCH != BATCH:
             return 1
-        told = self.properties.get("INNER_NUM", "")
-        return parse_number(told, 1)
+        return parse_number(self.properties.get("INNER_NUM", ""), 1)
 
     def parts(self) -> list[BatchMessage]:
-        """Body and properties of each message in it, one but for a batch. Raises InputError."""
+        """Return the messages in it: one, or all of a batch. Raises InputError."""
         body = unpack_body(self.packed_body, self.system_flag)
         if self.system_flag & BATCH == BATCH:
             return split_batch(body)
@@ -106,7 +105,7 @@ class Stored(NamedTuple):
 
 
 class NumberedFile(NamedTuple):
-    """A file whose name is where in the whole it begins, in bytes."""
+    """A file that is named with the byte of the whole log or queue at which it begins."""
 
     base: int
     path: str
@@ -114,14 +113,14 @@ class NumberedFile(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """The byte at which it ends."""
         return self.base + self.size
 
 
 def list_numbered(folder: Path) -> tuple[NumberedFile, ...]:
-    """The files of a folder whose names are numbers of 20 digits (`MappedFileQueue`), in order; none if there is none.
+    """Return the files of a folder whose names are numbers of 20 digits (`MappedFileQueue`), in order.
 
-    Raises InputError if the folder cannot be read.
+    There are none if the folder is missing. Raises InputError if it cannot be read.
     """
     try:
         return tuple(
@@ -143,30 +142,33 @@ class CommitLog:
 
     @property
     def begin(self) -> int:
-        """Where the log begins: what stood before has been deleted."""
+        """The byte at which the log begins: what was before it has been deleted."""
         return self.files[0].base if self.files else 0
 
     @property
     def end(self) -> int:
-        """Where the last file ends; messages may end before."""
+        """The byte at which the last file ends; messages may end before it."""
         return self.files[-1].end if self.files else 0
 
     def records(self) -> Iterator[Stored | Bad]:
-        """All messages in order, and what cannot be read. Raises InputError if a file cannot be opened."""
+        """Yield all records in order, and `Bad` for what cannot be read.
+
+        Raises InputError if a file cannot be opened.
+        """
         expected = self.begin
         for base, path, size in self.files:
             if base != expected:
                 yield Bad(path, base, "a file of the log is missing before it")
             with Mapped(path) as data:
-                for at, found in read_log(data, base, Split(path)):
-                    if isinstance(found, LogRecord):
-                        yield _build_stored(data, at, base + at, found)
+                for at, record in read_log(data, base, Split(path)):
+                    if isinstance(record, LogRecord):
+                        yield _build_stored(data, at, base + at, record)
                     else:
-                        yield Bad(path, base + at, found, take_sample(data[at : at + 100]))
+                        yield Bad(path, base + at, record, take_sample(data[at : at + 100]))
             expected = base + size
 
     def at(self, place: int) -> Stored | str:
-        """The message that stands at a byte of the log, or why there is none."""
+        """Return the record at a byte of the log, or the reason why there is none."""
         which = bisect_right(self.files, place, key=lambda file: file.base) - 1
         if which < 0:
             return "the log begins behind it"
@@ -174,26 +176,26 @@ class CommitLog:
         if place >= base + size:
             return "the log ends before it"
         with Mapped(path) as data:
-            found = read_record(data, base, place - base)
-            return _build_stored(data, place - base, place, found) if isinstance(found, LogRecord) else found
+            record = read_record(data, base, place - base)
+            return _build_stored(data, place - base, place, record) if isinstance(record, LogRecord) else record
 
 
 def parse_number(text: str, otherwise: int) -> int:
-    """Return the number that a property says, if it is one of a queue: a producer can write anything there."""
+    """Return the number in a property, else ``otherwise``: a producer can write any text there."""
     return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 
-def _build_stored(data: Bytes, at: int, place: int, found: LogRecord) -> Stored:
+def _build_stored(data: Bytes, at: int, place: int, record: LogRecord) -> Stored:
     _, _, _, queue, flag, offset, _, system_flag, born = START.unpack_from(data, at)
     born_bytes, stored_bytes = count_host_bytes(system_flag)
     time_at = at + START.size + born_bytes
     host_at = time_at + 8
     return Stored(
-        topic=found.topic.decode("utf-8", "surrogateescape"),
+        topic=record.topic.decode("utf-8", "surrogateescape"),
         queue=queue,
         offset=offset,
         place=place,
-        size=found.size,
+        size=record.size,
         flag=flag,
         system_flag=system_flag,
         born=born,
@@ -201,7 +203,7 @@ def _build_stored(data: Bytes, at: int, place: int, found: LogRecord) -> Stored:
         stored=int.from_bytes(data[time_at:host_at], "big", signed=True),
         stored_address=data[host_at : host_at + stored_bytes],
         reconsumed=int.from_bytes(data[host_at + stored_bytes : host_at + stored_bytes + 4], "big", signed=True),
-        packed_body=found.body,
-        property_bytes=found.properties,
-        properties=parse_properties(found.properties),
+        packed_body=record.body,
+        property_bytes=record.properties,
+        properties=parse_properties(record.properties),
     )

@@ -1,4 +1,4 @@
-"""Messages of a RocketMQ store by their key, through its index, and by their id."""
+"""Messages of a RocketMQ store by key, through its index, and by id."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ LATEST: Final = (1 << 63) - 1
 
 
 class Matches(NamedTuple):
-    """What was found."""
+    """The messages that a search found."""
 
     messages: tuple[Stored, ...]
-    """In the order of the log."""
+    """The messages in the order of the log."""
     others: int = 0
-    """Messages that the index names too, for another key of theirs has the same hash."""
+    """Number of other messages in the index, with a key of the same hash."""
     deleted: int = 0
-    """Messages that the index names and the log does not hold any more."""
+    """Number of messages in the index that were deleted from the log."""
     problems: tuple[Bad, ...] = ()
-    """What the index names and is not there, or damaged."""
+    """Damage of the index, and units that point at no message."""
 
 
 def find_by_key(
     store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST
 ) -> Matches:
-    """The messages that have a key, or that unique id, of all topics or of some (`IndexService.queryOffset`).
+    """Return the messages with a key or unique id, of all topics or the given ones (`IndexService.queryOffset`).
 
-    ``begin`` and ``end`` are milliseconds since 1970, within which they were stored, both inclusive. As the index holds
-    hashes only, each message is looked at: unlike the broker, this gives none that has another key. Messages that the
-    broker has not put into the index yet are not found. Raises InputError for a file that cannot be opened.
+    ``begin`` and ``end`` bound the time of storing, in milliseconds since 1970, both inclusive. The index holds hashes
+    only, so the keys of each message are compared: unlike the broker, this returns no message with another key.
+    Messages that the broker has not indexed yet are not found. Raises InputError for a file that cannot be opened.
     """
     wanted = {*store.topics, *[queue.topic for queue in store.queues]} if topics is None else set(topics)
     places: dict[int, set[str]] = {}
@@ -54,25 +54,28 @@ def find_by_key(
         if place < store.log.begin:
             deleted += 1
             continue
-        found = store.log.at(place)
-        if isinstance(found, str):
+        message = store.log.at(place)
+        if isinstance(message, str):
             problems.append(
-                Bad(f"{store.path}/commitlog", place, f"a unit of the index that points at no message: {found}")
+                Bad(f"{store.path}/commitlog", place, f"a unit of the index that points at no message: {message}")
             )
-        elif found.topic not in places[place] or (key != found.unique_id and key not in found.keys):
+        elif message.topic not in places[place] or (key != message.unique_id and key not in message.keys):
             others += 1
-        elif begin <= found.stored <= end:
-            messages.append(found)
+        elif begin <= message.stored <= end:
+            messages.append(message)
     return Matches(tuple(messages), others, deleted, tuple(problems))
 
 
 def find_by_id(store: Store, message_id: str, topics: Iterable[str] | None = None) -> Matches:
-    """The message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`). Raises as `find_by_key`."""
+    """Return the message with an offset id, or those with a unique id (`MQAdminImpl.viewMessage`).
+
+    Raises as `find_by_key`.
+    """
     try:
         place = OffsetId.parse(message_id).log_offset
     except InputError:
         return find_by_key(store, message_id, topics)
-    found = store.log.at(place)
-    if isinstance(found, Stored) and found.message_id == message_id.upper():
-        return Matches((found,))
+    message = store.log.at(place)
+    if isinstance(message, Stored) and message.message_id == message_id.upper():
+        return Matches((message,))
     return find_by_key(store, message_id, topics)

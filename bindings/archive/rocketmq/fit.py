@@ -1,8 +1,8 @@
-"""Whether the units of a queue fit to the records of the log: both as columns, compared at once.
+"""The comparison of the units of a queue with the records of the log, both as columns.
 
-The log is the truth. A unit fits if it points at a record that says that it is of this queue, at this offset and of
-this size; what does not fit is told with its reason and counted nowhere else. A unit that points before the log begins
-is of a message that was deleted with its file, as is usual.
+The log is the truth. A unit fits if it points at a record of this queue, this offset and this size. A unit that does
+not fit is reported with its reason and counted nowhere else. A unit that points before the beginning of the log is of a
+message that was deleted with its file, which is usual.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ BEHIND: Final = "a unit of a queue that points behind the end of the log"
 NOWHERE: Final = "a unit of a queue that points at no message"
 ANOTHER: Final = "a unit of a queue that points at another queue's message"
 MISPLACED: Final = "a unit of a queue that is not at its message's offset"
-MISSIZED: Final = "a unit of a queue that tells another size than its message"
+MISSIZED: Final = "a unit of a queue that has another size than its message"
 MISTAGGED: Final = "a unit of a queue that has another code than its message's tag"
 EMPTY: Final = np.zeros(0, np.int64)
 
 
 class QueueRecords(NamedTuple):
-    """The records of one queue in the log, column by column, in the order of the log."""
+    """The records of one queue, column by column, in the order of the log."""
 
     places: Column
     sizes: Column
@@ -46,28 +46,28 @@ class QueueRecords(NamedTuple):
     stored: Column
     codes: Column
     messages: Column
-    """In the record."""
+    """Number of messages in each record."""
     tags: Column
-    """Which of the topic's tags: a place in `LogColumns.tags`."""
+    """Position of each record's tag in `LogColumns.tags`."""
 
 
 NOTHING: Final = QueueRecords(*[EMPTY] * 7)
 
 
 class LogColumns:
-    """A log, read: the records of each queue, and what of the log itself is to be told."""
+    """A log that was read: the records of each queue, and facts of the log itself."""
 
     def __init__(self, log: CommitLog, indexed_to: int, problems: Inspection) -> None:
         self.begin, self.end = log.begin, 0
-        """Where the first file begins, where the last message ends."""
+        """The bytes at which the first file begins and the last message ends."""
         self.first_stored: int | None = None
         self.last_stored: int | None = None
         self.behind_index = 0
-        """Messages with keys that stand behind the last one that the index has."""
+        """Number of messages with keys behind the last one in the index."""
         self.tags: dict[str, list[str | None]] = {}
         """Topic -> the tags of its messages."""
         self.waiting: dict[object, int] = {}
-        """What identifies a message in the wheel -> when it is due, in milliseconds since 1970."""
+        """Identity of a message in the timer wheel -> when it is due, in milliseconds since 1970."""
         places = array("q")
         held: dict[tuple[str, int], list[array[int]]] = {}
         numbers: dict[tuple[str, str | None], int] = {}
@@ -90,23 +90,23 @@ class LogColumns:
                 codes[tag] = encode_tag(tag)
             for topic, queue, offset in _find_queues(record):
                 if (topic, tag) not in numbers:
-                    told = self.tags.setdefault(topic, [])
-                    numbers[topic, tag] = len(told)
-                    told.append(tag)
+                    tags = self.tags.setdefault(topic, [])
+                    numbers[topic, tag] = len(tags)
+                    tags.append(tag)
                 columns = held.setdefault((topic, queue), [array("q") for _ in QueueRecords._fields])
                 number = numbers[topic, tag]
                 row = (record.place, record.size, offset, record.stored, codes[tag], record.messages, number)
                 for column, value in zip(columns, row, strict=True):
                     column.append(value)
         self.places = np.array(places, np.int64)
-        """Of all records, in order."""
+        """Positions of all records, in order."""
         self.held = {
             where: QueueRecords(*[np.array(column, np.int64) for column in columns]) for where, columns in held.items()
         }
         """Topic and queue -> its records."""
 
     def has(self, places: Column) -> npt.NDArray[np.bool_]:
-        """Whether a record stands at each of these bytes."""
+        """Return for each of these bytes whether a record begins there."""
         if not len(self.places):
             return np.zeros(len(places), bool)
         at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
@@ -114,36 +114,36 @@ class LogColumns:
 
     def _in_wheel(self, record: Stored) -> None:
         due = parse_number(record.properties.get("TIMER_OUT_MS", ""), -1)
-        if due >= 0:  # what waits for long is put in again and again
+        if due >= 0:  # a message that waits for long is stored in the wheel again and again: the last one counts
             self.waiting[record.properties.get("REAL_TOPIC"), record.unique_id or record.place] = due
 
 
 class Fit:
-    """What of a queue fits to the log, in the making."""
+    """The comparison of a queue with the log, which is fed with the units of the queue."""
 
     def __init__(self, log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> None:
         self.held = log.held.get((queue.topic, queue.queue), NOTHING)
         self.pointed = np.zeros(len(self.held.places), bool)
-        """Of each record, whether a unit points at it."""
+        """Mask of the records that a unit points at."""
         self.min_offset: int | None = None
-        """Of the first unit whose message the log did not lose to age."""
+        """Offset of the first unit whose message is not deleted."""
         self.max_offset = queue.files[0].base // 20 if queue.files and not queue.batches else 0
-        """Behind the last unit."""
+        """The offset behind the last unit."""
         self.deleted = 0
-        """Units that point before the log begins."""
+        """Number of units that point before the beginning of the log."""
         self.delayed: list[Units] = []
-        """Of delayed messages, the units that do not."""
+        """Units of delayed messages that are not deleted."""
         self._log, self._problems = log, problems
         self._queue = queue
 
     @classmethod
     def of_log(cls, log: LogColumns, where: tuple[str, int]) -> Fit:
-        """What the log alone tells of a topic's queue."""
-        found = cls(log, ConsumeQueue(*where, ()), Inspection())
-        found.pointed[:] = True
-        found.min_offset = int(found.held.offsets.min())
-        found.max_offset = int((found.held.offsets + found.held.messages).max())
-        return found
+        """Return the facts of a topic's queue by its records alone, if its units cannot be read."""
+        fit = cls(log, ConsumeQueue(*where, ()), Inspection())
+        fit.pointed[:] = True
+        fit.min_offset = int(fit.held.offsets.min())
+        fit.max_offset = int((fit.held.offsets + fit.held.messages).max())
+        return fit
 
     def add(self, units: Units) -> None:
         """Compare the next units of the queue."""
@@ -179,7 +179,7 @@ class Fit:
         self.pointed[at[fits]] = True
 
     def tags(self) -> Counter[str | None]:
-        """Tag -> messages that fit."""
+        """Return tag -> number of messages that fit."""
         names = self._log.tags.get(self._queue.topic, [])
         which, counts = self.held.tags[self.pointed], self.held.messages[self.pointed]
         sums = np.bincount(which, counts, len(names)).astype(np.int64).tolist()
@@ -190,18 +190,18 @@ class Fit:
 
 
 def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> Fit:
-    """What of a queue fits to the log. Raises InputError for a file that cannot be opened."""
-    found = Fit(log, queue, problems)
+    """Compare all units of a queue with the log. Raises InputError for a file that cannot be opened."""
+    fit = Fit(log, queue, problems)
     for item in queue.read():
         if isinstance(item, Bad):
             problems.add(item)
         elif len(item.offset):
-            found.add(item)
-    return found
+            fit.add(item)
+    return fit
 
 
 def add_problems(problems: Inspection, reason: str, source: str, offsets: Column) -> None:
-    """Count what does not fit, some of it with its place."""
+    """Count a problem once for each offset, and keep the first offsets as samples."""
     for offset in offsets[:SAMPLES].tolist():
         problems.add(Bad(source, offset, reason))
     if len(offsets) > SAMPLES:
@@ -209,7 +209,7 @@ def add_problems(problems: Inspection, reason: str, source: str, offsets: Column
 
 
 def _find_queues(record: Stored) -> Iterator[tuple[str, int, int]]:
-    """The queues that have a record, and its offsets there; light queues share one record (`MultiDispatchUtils`)."""
+    """Yield the queues of a record with its offset in each; light queues share records (`MultiDispatchUtils`)."""
     yield record.topic, record.queue, record.offset
     if "INNER_MULTI_DISPATCH" not in record.properties:
         return

@@ -1,6 +1,6 @@
-"""The offset id of a message: at which byte of which broker's commit log it is stored.
+"""The offset id of a message: the broker, and the byte of its commit log, at which it is stored.
 
-Its hexadecimal digits do not tell it from the unique id that a producer gives, which is as long.
+It has as many hexadecimal digits as the unique id of a producer, so its form does not tell them apart.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from exchange.errors import InputError
 __all__ = ["OffsetId", "format_host", "parse_id", "format_id"]
 
 SIZES: Final = (16, 28)
-"""Bytes of an id, with an address of IPv4 and of IPv6."""
+"""Number of bytes of an id, with an address of IPv4 and of IPv6."""
 PORTS: Final = range(1 << 16)
 
 
 class OffsetId(NamedTuple):
-    """Where a message is stored (`org.apache.rocketmq.common.message.MessageId`)."""
+    """The position of a stored message (`org.apache.rocketmq.common.message.MessageId`)."""
 
     host: IPv4Address | IPv6Address
     port: int
@@ -26,32 +26,32 @@ class OffsetId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> OffsetId:
-        """`MessageDecoder.decodeMessageId`. Raises InputError."""
+        """Return the position in an offset id (`MessageDecoder.decodeMessageId`). Raises InputError."""
         raw = parse_id(text, "an offset id")
         port = int.from_bytes(raw[-12:-8], "big")
-        if port > PORTS[-1]:  # as Java's InetSocketAddress does; which most unique ids fail
+        if port > PORTS[-1]:  # as Java's InetSocketAddress checks; most unique ids fail here
             raise InputError(f"{text!r} is not an offset id: {port} is no port")
         return cls(ip_address(raw[:-12]), port, int.from_bytes(raw[-8:], "big", signed=True))
 
     @property
     def text(self) -> str:
-        """`MessageDecoder.createMessageId`."""
+        """The offset id (`MessageDecoder.createMessageId`)."""
         return format_id(self.host.packed + self.port.to_bytes(4, "big"), self.log_offset)
 
 
 def format_id(address: bytes, log_offset: int) -> str:
-    """The offset id of what a broker, whose address and port these bytes are, has at a byte of its log."""
+    """Return the offset id of a byte in the log of a broker; ``address`` has the bytes of its address and port."""
     return (address + log_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def format_host(address: bytes) -> str:
-    """``ADDRESS:PORT`` of the 4 or 16 bytes of an address and 4 of a port."""
+    """Return ``ADDRESS:PORT`` of the 4 or 16 bytes of an address and 4 of a port."""
     host, port = ip_address(address[:-4]), int.from_bytes(address[-4:], "big")
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
 def parse_id(text: str, what: str) -> bytes:
-    """The bytes of an id, with an address of IPv4 or IPv6. Raises InputError, which says ``what`` it is not."""
+    """Return the bytes of an id with an address of IPv4 or IPv6. Raises InputError: the text is not ``what``."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:

@@ -1,11 +1,12 @@
-"""RocketMQ's index files: where in the commit log the messages with a key stand (`IndexFile`, `IndexService`).
+"""RocketMQ's index files: from a key to positions in the commit log (`IndexFile`, `IndexService`).
 
-A file is a header, slots and units. The hash of ``topic#key`` has a slot, which says the last unit of those that have
-it; each unit says the one before. A unit holds the hash and no key, so what it points at must be looked at: another
-key may have the same hash. Keys are KEYS, one by one, and the unique id; the offset id needs no index.
+A file is a header, slots and units. The hash of ``topic#key`` gives a slot, which holds the number of the last unit of
+its chain; each unit holds the number of the one before. A unit holds the hash and not the key, so the message that it
+points at must be compared: another key may have the same hash. Indexed are the keys in KEYS, one by one, and the unique
+id; the offset id needs no index.
 
-How many slots there are the file does not say, and without that nothing can be found in it. It is told by the file's
-size where slots and units are in the usual ratio, else by where the first and the last unit would stand.
+The file does not state its number of slots, without which nothing can be found. The number follows from the file's size
+where slots and units are in the usual ratio, else from the positions of the first and the last unit.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ UNIT: Final = struct.Struct(">iqii")
 COLUMNS: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("before", ">i4")])
 SLOT_BYTES: Final = 4
 CHECKED: Final = 1000
-"""Units whose chains are looked at."""
+"""Maximum number of units whose chains are checked."""
 LAYOUTS: Final = 16
-"""Maximum number of layouts whose slots and chains are looked at. Only a made file has as many that fit its ends."""
+"""Maximum number of layouts whose slots and chains are checked. Only a forged file has as many that fit its ends."""
 USUAL_UNITS: Final = 4
-"""Units for each slot, unless a broker's settings say otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+"""Number of units for each slot by default (``maxHashSlotNum``, ``maxIndexNum``)."""
 
 
 class IndexHeader(NamedTuple):
-    """What a file says of itself (`IndexHeader`); times are of storing, in milliseconds since 1970."""
+    """The header of a file (`IndexHeader`); times are of storing, in milliseconds since 1970."""
 
     first_stored: int
     last_stored: int
@@ -46,19 +47,19 @@ class IndexHeader(NamedTuple):
     last_place: int
     used_slots: int
     next_unit: int
-    """The first is 1; one that has units has this many less one."""
+    """The number of the next unit; the first unit has the number 1."""
 
 
 class IndexUnit(NamedTuple):
-    """One key of one message."""
+    """A key of a message."""
 
     hash: int
     place: int
-    """In the commit log, in bytes."""
+    """Position of the message in the commit log, in bytes."""
     seconds: int
-    """How long after the first of the file the message was stored; of the first, after the last of the file before."""
+    """Seconds from the first message of the file (for the first: from the last of the file before) to this one."""
     before: int
-    """The unit before it with the same slot, 0 if there is none."""
+    """Number of the unit before it with the same slot, 0 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,14 @@ class IndexFile:
 
     @property
     def units(self) -> int:
-        """How many there are."""
+        """Number of units."""
         return self.header.next_unit - 1
 
     def places(self, topic: str, key: str) -> Iterator[int | Bad]:
-        """Where messages may stand that have the key, the last first, and what is damaged.
+        """Yield the positions of messages that may have the key, the last first, and `Bad` for damage.
 
-        `IndexFile.selectPhyOffset`, but for the time, which messages tell themselves. Raises InputError if the file
-        cannot be opened.
+        As `IndexFile.selectPhyOffset`, but without times, which the messages themselves have. Raises InputError if the
+        file cannot be opened.
         """
         hashed = hash_key(topic, key)
         with Mapped(self.path) as data:
@@ -87,7 +88,8 @@ class IndexFile:
             above = (self.size - _place_of(self.slots, 0)) // UNIT.size
             while number > 0:
                 at = _place_of(self.slots, number)
-                if number >= above or at + UNIT.size > len(data):  # what comes before has a lower number: no circles
+                # Numbers must fall along a chain, so that a damaged one cannot be a circle.
+                if number >= above or at + UNIT.size > len(data):
                     yield Bad(self.path, at, "a unit of the index that is not there")
                     return
                 unit = IndexUnit(*UNIT.unpack_from(data, at))
@@ -99,9 +101,9 @@ class IndexFile:
                 above, number = number, unit.before
 
     def units_of(self) -> npt.NDArray[np.void]:
-        """All units in order, the first having the number 1, with the fields of `IndexUnit`.
+        """Return all units in order, from number 1, as an array with the columns of `COLUMNS`.
 
-        Raises InputError if the file cannot be opened, or is shorter than it says.
+        Raises InputError if the file cannot be opened, or is shorter than its header states.
         """
         with Mapped(self.path) as data:
             if _place_of(self.slots, self.units) + UNIT.size > len(data):
@@ -110,14 +112,14 @@ class IndexFile:
 
 
 def hash_key(topic: str, key: str) -> int:
-    """The hash of a key (`IndexFile.indexKeyHashMethod`), at least 0."""
+    """Return the hash of a key (`IndexFile.indexKeyHashMethod`), which is at least 0."""
     text = f"{topic}#{key}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     hashed = abs(string_hash(text))
     return hashed if hashed < 1 << 31 else 0
 
 
 def open_index(path: str) -> IndexFile:
-    """The file of an index at a path. Raises InputError if it cannot be read, or is none."""
+    """Open the index file at a path. Raises InputError if it cannot be read, or is no index file."""
     with Mapped(path) as data:
         if len(data) < HEADER.size:
             raise InputError(f"{path}: no file of an index: it is too short")
@@ -130,12 +132,13 @@ def open_index(path: str) -> IndexFile:
 
 
 def _find_slots(data: Bytes, header: IndexHeader) -> int | None:
-    """How many slots there are; None if the units are nowhere. Of an empty index any number will do."""
+    """Return the number of slots; None if no number fits the units. For an empty index any number will do."""
     rest = len(data) - HEADER.size
     usual = rest // (SLOT_BYTES + USUAL_UNITS * UNIT.size)
     if header.next_unit == 1:
         return max(usual, 1) if rest >= SLOT_BYTES else None
-    # What is behind the slots are whole units; so there is a candidate every 5 slots.
+    # Behind the slots are whole units of 20 bytes, so every fifth number of slots is a candidate. One strided view has
+    # the field `place` of the last unit for each candidate.
     step, width = UNIT.size // SLOT_BYTES, UNIT.size
     first = rest // SLOT_BYTES % step or step
     count = (rest - header.next_unit * width - first * SLOT_BYTES) // width + 1
@@ -160,7 +163,7 @@ def _find_slots(data: Bytes, header: IndexHeader) -> int | None:
 
 
 def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
-    """Return whether the first and the last unit are where the header says, and the slot of the last is its own."""
+    """Return whether the first and the last unit agree with the header, and the slot of the last leads to it."""
     last = header.next_unit - 1
     ends = [IndexUnit(*UNIT.unpack_from(data, _place_of(slots, number))) for number in (1, last)]
     if [unit.place for unit in ends] != [header.first_place, header.last_place]:
@@ -174,8 +177,8 @@ def _fits_ends(data: Bytes, header: IndexHeader, slots: int) -> bool:
 def _fits_chains(data: Bytes, header: IndexHeader, slots: int) -> bool:
     """Return whether slots and the chains of the first units are as `IndexFile.putKey` leaves them.
 
-    Of a broker that writes, there may be more slots in use, and later units in them, than the header says, as the
-    header is what is read first.
+    While a broker writes, more slots may be in use than the header states, and they may hold later units: the header is
+    read first.
     """
     last = header.next_unit - 1
     if np.count_nonzero(np.frombuffer(data, ">i4", slots, HEADER.size)) < header.used_slots:
@@ -190,5 +193,5 @@ def _fits_chains(data: Bytes, header: IndexHeader, slots: int) -> bool:
 
 
 def _place_of(slots: int, number: int) -> int:
-    """Where a unit stands; room is left for one with the number 0."""
+    """Return the byte at which a unit begins; the space of number 0 is unused."""
     return HEADER.size + slots * SLOT_BYTES + number * UNIT.size

@@ -1,8 +1,8 @@
-"""What the store of a RocketMQ broker holds: its log and its queues are read once, and told where they do not fit.
+"""The inspection of a RocketMQ broker's store: its log and queues are read once and compared.
 
-A message is counted where it is in the log and a unit of its queue points at it (`bindings.archive.rocketmq.fit`).
-Where a broker runs, or was killed, its queues are behind the log or before it: messages that no queue has, and units
-that point at nothing, are told and are not counted.
+A message is counted if it is in the log and a unit of its queue points at it (`bindings.archive.rocketmq.fit`). While a
+broker runs, or after it was killed, its queues are behind the log or ahead of it: messages that are in no queue, and
+units that point at no message, are reported and not counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOST_KEY: Final = "a unit of the index that points at no message"
 
 
 class TopicKind(Enum):
-    """What a topic is there for."""
+    """The purpose of a topic."""
 
     USER = "messages"
     RETRY = "retries of a consumer group"
@@ -54,7 +54,7 @@ class TopicKind(Enum):
 
     @classmethod
     def of(cls, topic: str) -> TopicKind:
-        """By the name."""
+        """Return the kind of a topic by its name."""
         return next((kind for start, kind in STARTS if topic.startswith(start)), cls.USER)
 
 
@@ -67,11 +67,11 @@ STARTS: Final = (
     ("RMQ_SYS_ROCKSDB_TRANS_", TopicKind.TRANSACTION),
     *[(start, TopicKind.SYSTEM) for start in OWN_TOPICS],
 )
-"""How names begin, and what these are; the first that fits."""
+"""(Beginning of a name, kind), the first that fits."""
 
 
 class QueueFacts(NamedTuple):
-    """A queue of a topic; offsets as the broker answers them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
+    """The facts of a queue of a topic; offsets as the broker returns them (`MQAdminImpl.minOffset`, ``maxOffset``)."""
 
     queue: int
     batches: bool
@@ -79,45 +79,45 @@ class QueueFacts(NamedTuple):
     min_offset: int
     max_offset: int
     messages: int
-    """Whole ones that are in the log and that a unit points at."""
+    """Number of whole messages in the log that a unit points at."""
     size: int
-    """Bytes of their records."""
+    """Size of their records, in bytes."""
     first_stored: int | None
     """Milliseconds since 1970."""
     last_stored: int | None
     deleted: int
-    """Units that are left of messages that the log does not hold any more."""
+    """Number of units whose messages were deleted from the log."""
 
 
 class TopicFacts(NamedTuple):
-    """A topic that has queues."""
+    """The facts of a topic that has queues."""
 
     name: str
     kind: TopicKind
     queues: tuple[QueueFacts, ...]
     tags: Mapping[str | None, int]
-    """Tag, None of those that have none -> messages."""
+    """Tag (None: without a tag) -> number of messages."""
 
     @property
     def messages(self) -> int:
-        """In all queues."""
+        """Number of messages in all queues."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def size(self) -> int:
-        """Bytes of records in all queues."""
+        """Size of the records in all queues, in bytes."""
         return sum(queue.size for queue in self.queues)
 
 
 class GroupQueue(NamedTuple):
-    """How far a consumer group is with a queue, as the broker wrote down last."""
+    """The position of a consumer group in a queue, as the broker saved it last."""
 
     group: str
     topic: str
     queue: int
     offset: int
     lag: int
-    """Messages up to the queue's end."""
+    """Number of messages from the offset to the end of the queue."""
 
 
 class Level(NamedTuple):
@@ -125,7 +125,7 @@ class Level(NamedTuple):
 
     level: int
     delay: int | None
-    """Milliseconds; None where no message tells."""
+    """The delay in milliseconds; None where no message shows it."""
     next_offset: int
     waiting: int
     first_due: int | None
@@ -134,7 +134,7 @@ class Level(NamedTuple):
 
 
 class Wheel(NamedTuple):
-    """What waits for a time of its own."""
+    """The messages in the timer wheel, each with a time of its own."""
 
     waiting: int
     first_due: int | None
@@ -146,35 +146,35 @@ NONE_WAIT: Final = Wheel(0, None, None)
 
 @dataclass(slots=True)
 class StoreInspection:
-    """Counts of a store."""
+    """The counts of a store."""
 
     topics: tuple[TopicFacts, ...] = ()
     groups: tuple[GroupQueue, ...] = ()
     levels: tuple[Level, ...] = ()
     wheel: Wheel = NONE_WAIT
     records: int = 0
-    """In the log, of whatever topic."""
+    """Number of records in the log, of all topics."""
     log_end: int = 0
-    """Where in the log the last message ends."""
+    """The byte of the log at which the last message ends."""
     first_stored: int | None = None
     last_stored: int | None = None
     keys: int = 0
-    """Units of the index."""
+    """Number of units in the index."""
     indexed_to: int | None = None
-    """Where in the log the last message stands that the index has."""
+    """Position in the log of the last message in the index."""
     behind_index: int = 0
-    """Messages with keys that stand behind that one."""
+    """Number of messages with keys behind that one."""
     problems: Inspection = field(default_factory=Inspection)
-    """What does not fit, and what cannot be read: only its ``bad`` and ``samples`` are used."""
+    """Everything that does not fit or cannot be read; only ``bad`` and ``samples`` are used."""
 
     @property
     def messages(self) -> int:
-        """In all queues of all topics."""
+        """Number of messages in all queues of all topics."""
         return sum(topic.messages for topic in self.topics)
 
 
 def inspect_store(store: Store) -> StoreInspection:
-    """What a store holds. Raises InputError for a file that cannot be opened."""
+    """Inspect a store. Raises InputError for a file that cannot be opened."""
     found = StoreInspection()
     for problem in store.problems:
         found.problems.add(problem)
@@ -224,7 +224,7 @@ def _build_facts(queue: ConsumeQueue, found: Fit) -> QueueFacts:
 
 
 def _build_level(level: int, found: Fit, next_offset: int) -> Level:
-    """The codes of delayed messages' units are when they are due."""
+    """Return the facts of a level of delay. The code of a delayed message's unit is the time when it is due."""
     offsets = np.concatenate([EMPTY, *[units.offset for units in found.delayed]])
     dues = np.concatenate([EMPTY, *[units.code for units in found.delayed]])
     waiting = dues[offsets >= next_offset]
@@ -237,10 +237,11 @@ def _build_level(level: int, found: Fit, next_offset: int) -> Level:
 
 
 def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Inspection) -> None:
-    """Brokers fill all queues in the order of the log, so behind the last message that is in one, none is missing.
+    """Report the messages that no unit points at.
 
-    Of a broker that runs, files were not read all at one moment; so there a message behind the end of its own queue is
-    not missing either.
+    Brokers fill all queues in the order of the log. So messages behind the last one that is in a queue are not missing,
+    they are not in a queue yet. While a broker runs, files are read at different moments; then a message behind the end
+    of its own queue is not missing either.
     """
     if QUEUES_IN_DATABASE in store.in_database:
         return

@@ -1,9 +1,9 @@
-"""RocketMQ's commit log: files of all messages of a broker, of whatever topic (`MessageExtEncoder`, `MessageDecoder`).
+"""RocketMQ's commit log: files with the messages of all topics of a broker (`MessageExtEncoder`, `MessageDecoder`).
 
-A record says itself at which byte of the whole log it stands, so the next one is found safely from anywhere: files are
-split at any byte, and behind damage reading goes on at the next record that stands where it says. The checksum of the
-body is checked; topic and properties have none, so that they fit exactly in the record is all that vouches for them.
-The file is as long as it may become, so it ends with a blank, with zeros, or with what a broker that was killed left.
+A record states the byte of the whole log at which it begins, so the next record is found safely from anywhere: files
+are split at any byte, and behind damage reading goes on at the next record that is where it states. The body has a
+checksum; topic and properties have none, so the only check is that they fit exactly in the record. A file is allocated
+at full length, so it ends with a blank record, with zeros, or with what a broker that was killed left.
 
 A `bindings.archive.mapping.FieldMapping` says which fields of a message are its exchange and routing key. Headers are
 the user properties, TAGS and KEYS. Messages of RocketMQ's own topics (retries, delays, halves of transactions) are
@@ -77,7 +77,7 @@ OWN_TOPICS: Final = (
     "%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "TBW102", "%SYS%", "TRANS_CHECK_MAX_TIME_TOPIC",
     "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC", "CHECKPOINT_TOPIC",
 )  # fmt: skip
-"""How they begin (`TopicValidator`)."""
+"""Beginnings of the names of RocketMQ's own topics (`TopicValidator`)."""
 OWN: Final = Skipped("a message of RocketMQ's own: a retry, a delay, a half of a transaction")
 SYSTEM: Final = frozenset({
     "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
@@ -91,8 +91,9 @@ SYSTEM: Final = frozenset({
     "TRACE_ON", "TRANSACTION_CHECK_TIMES", "TRANSFER_FLAG", "TRANS_OFFSET", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET",
     "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
 })  # fmt: skip
-"""Properties that clients and brokers add (`MessageConst`), as users cannot."""
+"""Properties that only clients and brokers set (`MessageConst`)."""
 CHUNK: Final = 1 << 20
+"""Number of bytes that are zero at least where the log has not come further."""
 
 
 class LogRecord(NamedTuple):
@@ -108,7 +109,7 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class RocketmqLog(Format):
-    """Files of RocketMQ's commit log."""
+    """The format of files of RocketMQ's commit log."""
 
     mapping: FieldMapping = USUAL
 
@@ -119,7 +120,7 @@ class RocketmqLog(Format):
     note: ClassVar[str] = "exchange and routing key of messages are where --exchange and --routing-key say"
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether it begins with a record or a blank, or is a file that a broker made before it needs it."""
+        """Return whether the file begins with a record or a blank, or is one that a broker allocated in advance."""
         if NAME.fullmatch(path.name) and not any(head):
             return True
         if len(head) < START.size:
@@ -136,8 +137,8 @@ class RocketmqLog(Format):
     def plan(self, path: str, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
 
-    def settled(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        """All records up to the last, if that one is whole, and all of the file if it says that the log goes on."""
+    def plan_complete(self, path: str, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
+        """Return all records up to the last, without that one if it is not whole; all of the file if it has a blank."""
         with Mapped(path) as data:
             base = _find_base(path, data)
             starts, last, place, is_open = [start], -1, start, False
@@ -160,7 +161,7 @@ class RocketmqLog(Format):
                 last >= 0
                 and _claims_place(data, base, last)
                 and (not data[place - 1] or isinstance(read_record(data, base, last), str))
-            ):  # it may be in the making, for zeros are what is not written yet; once something follows, it is told
+            ):  # it may still be written to (zeros are not written yet); once a record follows, damage is reported
                 place, is_open = last, True
             splits = [Split(path, *pair, exact=True) for pair in pairwise([*starts, place]) if pair[0] < pair[1]]
             return CompletePart(splits, place, is_open)
@@ -170,22 +171,22 @@ class RocketmqLog(Format):
         mapped = Mapped(split.path)
         with mapped as data:
             base = _find_base(split.path, data)
-            for place, found in read_log(data, base, split):
-                if isinstance(found, str):
-                    yield Bad(split.path, base + place, found, take_sample(data[place : place + 100]))
+            for place, record in read_log(data, base, split):
+                if isinstance(record, str):
+                    yield Bad(split.path, base + place, record, take_sample(data[place : place + 100]))
                     continue
-                topic = found.topic.decode("utf-8", "surrogateescape")
-                if topic.startswith(OWN_TOPICS) or found.flag & TRANSACTION not in COMMITTED:
+                topic = record.topic.decode("utf-8", "surrogateescape")
+                if topic.startswith(OWN_TOPICS) or record.flag & TRANSACTION not in COMMITTED:
                     yield OWN
                     continue
                 try:
-                    parts = _split_messages(found)
+                    messages = _split_messages(record)
                 except InputError as error:
                     yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
                     continue
-                for body, properties, _ in parts:
+                for body, properties, _ in messages:
                     try:
-                        self._add(rows, topic, body, parse_properties(properties), found.born, base + place)
+                        self._add(rows, topic, body, parse_properties(properties), record.born, base + place)
                     except HashstarError as error:
                         yield Bad(split.path, base + place, str(error), take_sample(data[place : place + 100]))
                 if rows.is_full:
@@ -196,15 +197,15 @@ class RocketmqLog(Format):
             yield rows.batch()
 
     def _add(self, rows: Rows, topic: str, body: bytes, properties: dict[str, str], born: int, place: int) -> None:
-        places = []
+        texts = []
         for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
             text = _read_place(wanted, topic, properties)
             if text is None:
                 raise InputError(f"a message without {wanted}, which is to be its {what}")
-            places.append(text)
+            texts.append(text)
         headers = {name: value for name, value in properties.items() if name not in SYSTEM}
         known = {"message_id": properties["UNIQ_KEY"]} if "UNIQ_KEY" in properties else {}
-        rows.add(Message(places[0], places[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
+        rows.add(Message(texts[0], texts[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
 
 
 def _read_place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
@@ -219,14 +220,14 @@ def _read_place(wanted: str, topic: str, properties: dict[str, str]) -> str | No
     return properties.get(wanted.removeprefix("header:"))
 
 
-def _split_messages(found: LogRecord) -> list[BatchMessage]:
-    """Body and properties of the message, or of each in a batch. Raises InputError."""
-    body = unpack_body(found.body, found.flag)
-    return split_batch(body) if found.flag & BATCH == BATCH else [BatchMessage(body, found.properties, 0)]
+def _split_messages(record: LogRecord) -> list[BatchMessage]:
+    """Return the message of a record, or the messages of a batch. Raises InputError."""
+    body = unpack_body(record.body, record.flag)
+    return split_batch(body) if record.flag & BATCH == BATCH else [BatchMessage(body, record.properties, 0)]
 
 
 def _find_base(path: str, data: Bytes) -> int:
-    """Where in the whole log the file begins: its name says, else its first sound record."""
+    """Return the byte of the whole log at which the file begins, by its name, else by its first sound record."""
     name = Path(path).name
     if NAME.fullmatch(name):
         return int(name[:20])
@@ -234,7 +235,7 @@ def _find_base(path: str, data: Bytes) -> int:
 
 
 def _find_first_base(data: Bytes) -> int | None:
-    """Where in the whole log data begin by their first sound record, which says where it stands; None without one."""
+    """Return the byte of the whole log at which the data begin, by the first sound record; None without one."""
     effort, place = Effort(0), -1
     while (place := _find_magic(data, place + 1)) < len(data):
         if place + LEAST <= len(data):
@@ -245,10 +246,10 @@ def _find_first_base(data: Bytes) -> int | None:
 
 
 def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRecord | str]]:
-    """The records that begin in a split, and what is wrong where there is none.
+    """Yield the records that begin in a split, or a text that names what is wrong, each with its byte.
 
-    What follows a record and is none is told with it, so the beginning of a split is passed over in silence; what says
-    of itself that it begins in a split is read or told there.
+    Damage behind a record is reported by the split of that record, so a split passes over damage at its beginning. A
+    record that states that it begins in a split, sound or not, is read or reported there.
     """
     end = len(data) if split.end is None else split.end
     place = split.start if split.start == 0 or split.exact else _find_claimed(data, base, split.start)
@@ -258,24 +259,24 @@ def read_log(data: Bytes, base: int, split: Split) -> Iterator[tuple[int, LogRec
     while place < len(data):
         if place >= end and (split.exact or _claims_place(data, base, place)):
             return
-        found = read_record(data, base, place, effort)
-        if isinstance(found, LogRecord):
-            yield place, found
-            place += found.size
+        record = read_record(data, base, place, effort)
+        if isinstance(record, LogRecord):
+            yield place, record
+            place += record.size
             continue
         if is_zero(data, place) or _ends_in_blank(data, base, place):
             return
         following = _find_following(data, base, place)
-        yield place, found if following < len(data) else f"{found}, and the file ends with it"
+        yield place, record if following < len(data) else f"{record}, and the file ends with it"
         if following >= end:
             return
         place = following
 
 
 def _find_following(data: Bytes, base: int, place: int) -> int:
-    """Return where the next record stands behind one that is damaged.
+    """Return the byte at which the next record begins behind a damaged one.
 
-    If its size is right, that is where it ends: what its body holds is no record, whatever it looks like.
+    If the size of the damaged record is right, that is its end: nothing in its body is taken for a record.
     """
     if _claims_place(data, base, place):
         size: int = START.unpack_from(data, place)[0]
@@ -285,7 +286,7 @@ def _find_following(data: Bytes, base: int, place: int) -> int:
 
 
 def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None) -> LogRecord | str:
-    """Return the record at a byte, or what is wrong with it. ``effort`` bounds what is hashed of a whole file."""
+    """Return the record at a byte, or what is wrong with it. ``effort`` bounds the hashing in a whole file."""
     if place + LEAST > len(data):
         return "not a record"
     size, magic, crc, _, _, _, log_place, flag, born = START.unpack_from(data, place)
@@ -303,24 +304,25 @@ def read_record(data: Bytes, base: int, place: int, effort: Effort | None = None
         return "a body whose checksum is wrong"
     if not _is_checked(data, place, size, properties):
         return "a record whose checksum is wrong"
-    if properties.endswith(b"\0"):  # they come last, and have no checksum: zeros are what was not written of them
+    if properties.endswith(b"\0"):  # they come last and have no checksum: zeros at the end were not written
         return "a record that is not whole"
     return LogRecord(size, born, flag, body, topic, properties)
 
 
 def _is_checked(data: Bytes, place: int, size: int, properties: bytes) -> bool:
-    """Return whether a record is as its checksum says, if it ends with one (``enabledAppendPropCRC``, since 5.1.1).
+    """Return whether the checksum at the end of a record is right, or there is none.
 
-    It is of all before it, in ten digits, the last one first (`MessageDecoder.createCrc32`).
+    Brokers write it since 5.1.1 with ``enabledAppendPropCRC``. It covers all bytes before it, and has ten digits in
+    reverse order (`MessageDecoder.createCrc32`).
     """
-    found = WHOLE_CRC.search(properties)
-    if found is None:
+    match = WHOLE_CRC.search(properties)
+    if match is None:
         return True
-    return int(found[1][::-1]) == zlib.crc32(data[place : place + size - len(found[0])]) & 0x7FFFFFFF
+    return int(match[1][::-1]) == zlib.crc32(data[place : place + size - len(match[0])]) & 0x7FFFFFFF
 
 
 def _find_claimed(data: Bytes, base: int, place: int) -> int:
-    """The next byte at which a record stands, be its body sound or not; the end of the data if there is none."""
+    """Return the next byte at which a record claims to begin, sound or not; the end of the data if there is none."""
     while (place := _find_magic(data, place)) < len(data):
         if _claims_place(data, base, place):
             return place
@@ -329,13 +331,13 @@ def _find_claimed(data: Bytes, base: int, place: int) -> int:
 
 
 def _find_magic(data: Bytes, place: int) -> int:
-    """The next byte at which the size of a record may stand; the end of the data if there is none."""
-    found = MAGICS.search(data, place + 4)
-    return len(data) if found is None else found.start() - 4
+    """Return the next byte with the magic of a record 4 bytes behind it; the end of the data if there is none."""
+    match = MAGICS.search(data, place + 4)
+    return len(data) if match is None else match.start() - 4
 
 
 def _claims_place(data: Bytes, base: int, place: int) -> bool:
-    """Whether what stands at a byte says of itself that it is a record that stands there."""
+    """Return whether the bytes at ``place`` claim to be a record that begins there."""
     if place + START.size > len(data):
         return False
     head = START.unpack_from(data, place)
@@ -343,5 +345,5 @@ def _claims_place(data: Bytes, base: int, place: int) -> bool:
 
 
 def _ends_in_blank(data: Bytes, base: int, place: int) -> bool:
-    """Return whether the log goes on in the next file: a blank fills this one, so no record stands behind it."""
+    """Return whether a blank fills the rest of the file: the log goes on in the next one."""
     return data[place + 4 : place + 8] == BLANK.to_bytes(4, "big") and _find_claimed(data, base, place + 8) == len(data)

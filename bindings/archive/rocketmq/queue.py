@@ -1,13 +1,13 @@
-"""RocketMQ's consume queues: which record of the commit log is at which offset of a queue (`ConsumeQueue`).
+"""RocketMQ's consume queues: from the offset of a queue to a record of the commit log (`ConsumeQueue`).
 
-A queue is files of units, all of one size, so that the offset of a unit is where it stands. The files have their length
-before they are written, so the queue ends at the first unit that says nothing. A queue that was new where others were
-not begins with blank units, which fill its first file up to the offset it begins with. The code of a unit is the
-hashCode of the message's tag; of a delayed message, when it is due. It may instead say where in the queue's extension
-the code stands (`ConsumeQueueExt`), beside the time and a filter's bits.
+A queue is files of units of one size, so the offset of a unit follows from its position. The files are allocated at
+full length, so the queue ends at the first unit of zeros. A queue that does not begin at offset 0 has blank units up to
+the offset at which it begins. The code of a unit is the hashCode of the message's tag; for a delayed message, the time
+when it is due. The code may instead be a position in the queue's extension, which has the code, the time of storing and
+the bits of a filter (`ConsumeQueueExt`).
 
-Topics of the type BatchCQ have units of their own, of batches, each of which says at which offset it begins
-(`BatchConsumeQueue`). Queues in RocksDB are no such files; `bindings.archive.rocketmq.store` says that they are there.
+Topics of the type BatchCQ have units of batches, which state the offset at which they begin (`BatchConsumeQueue`).
+Queues in RocksDB have no such files; `bindings.archive.rocketmq.store` reports that they are there.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ BATCH: Final = np.dtype([
 ])  # fmt: skip
 """46 bytes (`BatchConsumeQueue.CQ_STORE_UNIT_SIZE`)."""
 BLANK_SIZE: Final = 0x7FFFFFFF
-"""Of the record that a blank unit, at place 0, says there is (`ConsumeQueue.fillPreBlank`)."""
+"""Size in a blank unit, whose position is 0 (`ConsumeQueue.fillPreBlank`)."""
 LAST_ADDRESS: Final = -0x80000001
-"""Codes up to this one are places in the extension, counted from the least long (`ConsumeQueueExt.isExtAddr`)."""
+"""Codes up to this one are positions in the extension, counted from the least long (`ConsumeQueueExt.isExtAddr`)."""
 EXTENSION: Final = struct.Struct(">hqqh")
-"""Size of the unit, code, milliseconds since 1970 when the message was stored, bytes of the filter."""
+"""Size of the unit, code, time of storing in milliseconds since 1970, number of bytes of the filter."""
 Column: TypeAlias = npt.NDArray[np.int64]
 
 
 class Units(NamedTuple):
-    """Units one after another, column by column."""
+    """Consecutive units, column by column."""
 
     offset: Column
-    """In the queue, of the first message of the unit."""
+    """Offset in the queue of the unit's first message."""
     place: Column
-    """In the commit log, in bytes, of the record."""
+    """Position of the record in the commit log, in bytes."""
     size: Column
-    """Of the record, in bytes."""
+    """Size of the record, in bytes."""
     code: Column
     messages: Column
-    """In the record."""
+    """Number of messages in the record."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ class ConsumeQueue:
     batches: bool = False
 
     def read(self) -> Iterator[Units | Bad]:
-        """The units of each file but for blanks, and what is none. Raises InputError if a file cannot be opened."""
+        """Yield the units of each file without blanks, and `Bad` for damage.
+
+        Raises InputError if a file cannot be opened.
+        """
         expected = self.files[0].base if self.files else 0
         for file in self.files:
             if file.base != expected:
@@ -78,25 +81,25 @@ class ConsumeQueue:
             expected = file.end
             data = _read_bytes(file.path)
             kind = BATCH if self.batches else UNIT
-            found = np.frombuffer(data, kind, len(data) // kind.itemsize)
-            is_unit = (found["place"] >= 0) & (found["size"] > 0)
+            units = np.frombuffer(data, kind, len(data) // kind.itemsize)
+            is_unit = (units["place"] >= 0) & (units["size"] > 0)
             if self.batches:
-                is_unit &= (found["offset"] >= 0) & (found["count"] > 0)
+                is_unit &= (units["offset"] >= 0) & (units["count"] > 0)
             yield from _find_broken(file.path, data, is_unit, kind.itemsize)
             if self.batches:
                 kept = np.flatnonzero(is_unit)
-                offsets, counts = found["offset"][kept], found["count"][kept]
+                offsets, counts = units["offset"][kept], units["count"][kept]
             else:
-                is_unit &= (found["place"] != 0) | (found["size"] != BLANK_SIZE)
+                is_unit &= (units["place"] != 0) | (units["size"] != BLANK_SIZE)
                 kept = np.flatnonzero(is_unit)
                 offsets, counts = kept + file.base // kind.itemsize, np.ones(len(kept))
-            codes = found["code"][kept].astype(np.int64)
-            yield from self._extended(file.path, codes, kept * kind.itemsize)
-            places, sizes = found["place"][kept], found["size"][kept]
+            codes = units["code"][kept].astype(np.int64)
+            yield from self._replace_codes(file.path, codes, kept * kind.itemsize)
+            places, sizes = units["place"][kept], units["size"][kept]
             yield Units(*[column.astype(np.int64) for column in (offsets, places, sizes, codes, counts)])
 
-    def _extended(self, path: str, codes: Column, at: Column) -> Iterator[Bad]:
-        """Put the codes that the extension holds in the place of those that say where."""
+    def _replace_codes(self, path: str, codes: Column, at: Column) -> Iterator[Bad]:
+        """Replace codes that are positions in the extension by the codes there, in place."""
         pointing = np.flatnonzero(codes <= LAST_ADDRESS)
         if not len(pointing):
             return
@@ -110,14 +113,14 @@ class ConsumeQueue:
 
 
 def encode_tag(tag: str | None) -> int:
-    """The code of a tag, 0 of none (`MessageExtBrokerInner.tagsString2tagsCode`)."""
+    """Return the code of a tag, 0 without a tag (`MessageExtBrokerInner.tagsString2tagsCode`)."""
     if not tag:
         return 0
     return string_hash(tag.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _find_broken(path: str, data: bytes, is_unit: npt.NDArray[np.bool_], width: int) -> Iterator[Bad]:
-    """What is neither a unit nor the zeros that stand where nothing is written."""
+    """Yield `Bad` for each stretch that is neither units nor the zeros at the end of the queue."""
     count = len(is_unit)
     ends: list[int] = np.flatnonzero(np.diff(np.concatenate(([True], is_unit, [True])).astype(np.int8))).tolist()
     for first, last in zip(ends[::2], ends[1::2], strict=True):

@@ -1,7 +1,7 @@
 """A message of RocketMQ in bytes, as brokers keep it in logs and as they send it to consumers (`MessageDecoder`).
 
-The answer to a pull is records of the commit log, copied; so what reads a file and what reads an answer share this.
-Nothing here needs more than Python; what unpacks LZ4 and Zstandard is pyarrow's and looked for when it is needed.
+The answer to a pull is copied records of the commit log, so readers of files and the client share this module. It needs
+only Python; pyarrow, which unpacks LZ4 and Zstandard, is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ MAGICS: Final = (V1, V2)
 START: Final = struct.Struct(">iIiiiqqiq")
 """Size, magic, CRC of the body, queue, flag, offset in the queue, place in the log, system flag, born timestamp."""
 LEAST: Final = 91
+"""Minimum size of a record, in bytes."""
 HOST_V6: Final = (0x10, 0x20)
-"""System flags: the host where it was born, that where it is stored, has an address of IPv6."""
+"""System flags: the producer's host, the broker's host, has an address of IPv6."""
 PACKED: Final = 0x1
 BATCH: Final = 0xC0
-"""System flags of a batch in one record, which is for the consumer to unwrap (`MessageSysFlag`)."""
+"""System flags of a batch in one record, which consumers unwrap (`MessageSysFlag`)."""
 PACKING: Final = 0x7
 PACKING_SHIFT: Final = 8
 
 PART: Final = struct.Struct(">iIIii")
-"""Of a message in a batch: size, magic, checksum, flag, size of the body."""
+"""The head of a message in a batch: size, magic, checksum, flag, size of the body."""
 BREAK: Final = "a batch whose messages do not fit in it"
 
 
@@ -50,12 +51,12 @@ class BatchMessage(NamedTuple):
 
 
 def count_host_bytes(system_flag: int) -> tuple[int, int]:
-    """How many bytes the two hosts of a record take, with their ports."""
+    """Return the sizes in bytes of the two hosts of a record, with their ports."""
     return 20 if system_flag & HOST_V6[0] else 8, 20 if system_flag & HOST_V6[1] else 8
 
 
 def split_record(data: Bytes, place: int, size: int, magic: int, system_flag: int) -> tuple[bytes, bytes, bytes] | None:
-    """Body, topic and properties of the record that begins at a byte; None if they do not fit exactly in its size.
+    """Return body, topic and properties of the record at a byte; None if they do not fit exactly in its size.
 
     All of the record must be in the data, and its ``size`` at least `LEAST`.
     """
@@ -75,7 +76,7 @@ def split_record(data: Bytes, place: int, size: int, magic: int, system_flag: in
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """`MessageDecoder.string2messageProperties`; what has no value is none."""
+    """Return the properties in these bytes, without empty ones (`MessageDecoder.string2messageProperties`)."""
     text = data.decode("utf-8", "surrogateescape")
     return {
         name: value
@@ -86,11 +87,14 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def split_batch(data: bytes, most: int | None = None) -> list[BatchMessage]:
-    """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError, also for more than ``most``."""
-    parts: list[BatchMessage] = []
+    """Return the messages of a batch (`MessageDecoder.decodeMessages`).
+
+    Raises InputError if they do not fit in it, or are more than ``most``.
+    """
+    messages: list[BatchMessage] = []
     place = 0
     while place < len(data):
-        if len(parts) == most:
+        if len(messages) == most:
             raise InputError(f"a batch of more than {most:,} messages")
         if place + PART.size > len(data):
             raise InputError(BREAK)
@@ -99,58 +103,59 @@ def split_batch(data: bytes, most: int | None = None) -> list[BatchMessage]:
         names = int.from_bytes(data[at : at + 2], "big")
         if length < 0 or at + 2 + names != place + size or place + size > len(data):
             raise InputError(BREAK)
-        parts.append(BatchMessage(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
+        messages.append(BatchMessage(data[place + PART.size : at], data[at + 2 : at + 2 + names], flag))
         place += size
-    return parts
+    return messages
 
 
 def unpack_body(body: bytes, system_flag: int) -> bytes:
-    """The body, uncompressed if the system flag says that it is compressed.
+    """Return the body, unpacked if the system flag has `PACKED`.
 
-    Raises InputError for one that cannot be unpacked, or unpacks to more than `BODY_BYTES` bytes.
+    Raises InputError for a body that cannot be unpacked, or unpacks to more than `BODY_BYTES` bytes.
     """
     if not system_flag & PACKED:
         return body
     unpack = UNPACKERS.get(system_flag >> PACKING_SHIFT & PACKING)
     if unpack is None:
         raise InputError("a body that is packed in an unknown way")
-    found = unpack(body)
-    if len(found) > BODY_BYTES:
+    unpacked = unpack(body)
+    if len(unpacked) > BODY_BYTES:
         raise InputError(f"a body that unpacks to more than {BODY_BYTES:,} bytes")
-    return found
+    return unpacked
 
 
 def _inflate(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(data, BODY_BYTES + 1)
+        unpacked = stream.decompress(data, BODY_BYTES + 1)
     except zlib.error as error:
         raise InputError(f"a body that cannot be unpacked: {error}") from None
-    if len(found) <= BODY_BYTES and not stream.eof:
+    if len(unpacked) <= BODY_BYTES and not stream.eof:
         raise InputError("a body that cannot be unpacked: it is incomplete")
-    return found
+    return unpacked
 
 
 def _make_stream_unpacker(name: str) -> Callable[[bytes], bytes]:
     def unpack(data: bytes) -> bytes:
-        try:  # the bridge's client runs without pyarrow, as most messages of most producers are not compressed so
+        try:  # the bridge's client runs without pyarrow: few producers use these compressions
             import pyarrow as pa
         except ImportError as error:
             raise InputError(f"a body that is packed with {name} needs {error.name}: pip install pyarrow") from None
-        found = bytearray()
+        unpacked = bytearray()
         try:
             with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
                 # In pieces: pyarrow allocates all that one call asks for, however little there is to read.
-                while len(found) <= BODY_BYTES and (piece := stream.read(PIECE_BYTES)):
-                    found += piece
+                while len(unpacked) <= BODY_BYTES and (piece := stream.read(PIECE_BYTES)):
+                    unpacked += piece
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"a body that cannot be unpacked: {str(error).partition(chr(10))[0]}") from None
-        return bytes(found)
+        return bytes(unpacked)
 
     return unpack
 
 
 PIECE_BYTES: Final = 1 << 18
+"""Number of bytes that are unpacked at once."""
 
 UNPACKERS: Final = {0: _inflate, 1: _make_stream_unpacker("lz4"), 2: _make_stream_unpacker("zstd"), 3: _inflate}
-"""System flag >> 8 & 7 -> what undoes the compression (`CompressionType.findByValue`)."""
+"""System flag >> 8 & 7 -> the function that unpacks the body (`CompressionType.findByValue`)."""

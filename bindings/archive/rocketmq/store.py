@@ -1,4 +1,4 @@
-"""The store of a RocketMQ broker: a folder with its log, queues and index, and what it keeps of consumers, as values.
+"""The store of a RocketMQ broker as a value: its log, queues and index, topics and offsets of consumers.
 
 =====================  ==========================================================================================
 ``commitlog/``         all messages (`bindings.archive.rocketmq.commit`)
@@ -6,12 +6,12 @@
                        ``batchconsumequeue/`` of topics of batches, ``consumequeue_ext/`` what extends the units
 ``index/``             messages by key (`bindings.archive.rocketmq.index`)
 ``config/``            topics, the offsets of consumer groups, how far delayed messages have been delivered
-``checkpoint``         up to when all this is surely on the disk
+``checkpoint``         up to when all this has certainly been written to the disk
 ``abort``              there while the broker runs, and after it was killed
 =====================  ==========================================================================================
 
-Opening a store lists and reads its small files only. Which messages fit to which queues is
-`bindings.archive.rocketmq.inspection`'s to say.
+Opening a store lists its large files and reads only the small ones. `bindings.archive.rocketmq.inspection` compares log
+and queues.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")
 MISSING: Final = "missing"
 NEEDED: Final = ("commitlog", "consumequeue", "checkpoint")
-"""All else comes when there is something to be kept in it."""
+"""What every store has; brokers make the rest when they need it."""
 QUEUES_IN_DATABASE: Final = "consume queues"
 DATABASE: Final = "CURRENT"
-"""A file that each folder of RocksDB has."""
+"""A file in each folder of RocksDB."""
 
 
 class Checkpoint(NamedTuple):
-    """Up to when is surely on the disk what was stored, in milliseconds since 1970, and where (`StoreCheckpoint`)."""
+    """Times in milliseconds since 1970, up to which log, queues and index are on the disk (`StoreCheckpoint`)."""
 
     log: int
     queues: int
     keys: int
     master_flushed: int = 0
-    """Byte of the log; 0 in 4.x and where there is no master."""
+    """A byte of the log; 0 in 4.x and without a master."""
     confirmed: int = 0
 
 
 class Topic(NamedTuple):
-    """A topic as the broker knows it (`TopicConfig`)."""
+    """A topic as the broker configures it (`TopicConfig`)."""
 
     name: str
     read_queues: int
@@ -66,7 +66,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A store, its large files not read yet."""
+    """A store whose large files are not read yet."""
 
     path: str
     log: CommitLog
@@ -80,17 +80,17 @@ class Store:
     delay_offsets: Mapping[int, int]
     """Level of delay -> the offset in its queue that is delivered next."""
     timer_read: int | None
-    """Up to when, in milliseconds since 1970, the wheel has delivered what was due (`TimerCheckpoint`)."""
+    """Time up to which the timer wheel has delivered, in milliseconds since 1970 (`TimerCheckpoint`)."""
     checkpoint: Checkpoint | None
     has_abort: bool
     in_database: tuple[str, ...]
-    """What is kept in RocksDB, which is not read: queues, index, config."""
+    """What is in RocksDB, which is not read: consume queues, config."""
     problems: tuple[Bad, ...]
-    """What is missing or cannot be read."""
+    """Files that are missing or cannot be read."""
 
 
 def is_store(path: str) -> bool:
-    """Whether a path is a folder that holds a broker's store: its log or its queues, and something else of it."""
+    """Return whether a path is a folder with a broker's store: its log or its queues, and another file of a store."""
     root = Path(path)
     large = [(root / name).is_dir() for name in ("commitlog", "consumequeue")]
     rest = (root / "checkpoint").is_file() or (root / "config" / "topics.json").is_file() or (root / "abort").is_file()
@@ -98,12 +98,12 @@ def is_store(path: str) -> bool:
 
 
 def find_log_folder(path: str) -> str:
-    """Where in a store its commit log is."""
+    """Return the folder of a store's commit log."""
     return str(Path(path) / "commitlog")
 
 
 def open_store(path: str) -> Store:
-    """The store in a folder. Raises InputError if it is none, or cannot be read."""
+    """Open the store in a folder. Raises InputError if it is none, or cannot be read."""
     if not is_store(path):
         raise InputError(f"{path}: not the store of a RocketMQ broker: there is no commitlog and consumequeue in it")
     root = Path(path)
@@ -173,23 +173,23 @@ def _find_databases(root: Path) -> Iterator[str]:
 
 
 def _read_json(path: Path, problems: list[Bad]) -> Mapping[str, Any]:
-    """An object as fastjson writes it, with numbers as names; the file before it where this one is half written."""
+    """Return an object that fastjson wrote, which may have numbers as names; the backup if the file is half written."""
     for each in (path, path.with_name(f"{path.name}.bak")):
         if not each.exists():
             continue
         try:
-            told = parse_json(each.read_text(encoding="utf-8"))
+            value = parse_json(each.read_text(encoding="utf-8"))
         except (OSError, ValueError, InputError) as error:
             problems.append(Bad(str(each), 0, f"cannot be read: {error}"))
             continue
-        if isinstance(told, dict):
-            return told
+        if isinstance(value, dict):
+            return value
         problems.append(Bad(str(each), 0, "not what a broker writes"))
     return {}
 
 
 def _build_or_report(path: Path, problems: list[Bad], make: Callable[[], Any]) -> Any:
-    """What a file of JSON tells, nothing where it is not what a broker writes."""
+    """Return what ``make`` builds from a file's JSON; nothing, and report it, if a broker does not write such JSON."""
     try:
         return make()
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError):
@@ -197,10 +197,10 @@ def _build_or_report(path: Path, problems: list[Bad], make: Callable[[], Any]) -
         return {}
 
 
-def _build_topic(name: str, told: Mapping[str, Any]) -> Topic:
+def _build_topic(name: str, config: Mapping[str, Any]) -> Topic:
     return Topic(
-        name, int(told["readQueueNums"]), int(told["writeQueueNums"]), int(told["perm"]),
-        {str(key): str(value) for key, value in (told.get("attributes") or {}).items()},
+        name, int(config["readQueueNums"]), int(config["writeQueueNums"]), int(config["perm"]),
+        {str(key): str(value) for key, value in (config.get("attributes") or {}).items()},
     )  # fmt: skip
 
 
@@ -209,16 +209,16 @@ def _split_name(name: str) -> tuple[str, str]:
     return group, topic
 
 
-def _to_numbers(told: Mapping[str, Any]) -> dict[int, int]:
-    numbers = {int(name): int(value) for name, value in told.items()}
+def _to_numbers(table: Mapping[str, Any]) -> dict[int, int]:
+    numbers = {int(name): int(value) for name, value in table.items()}
     if not all(LOWEST <= number <= HIGHEST for pair in numbers.items() for number in pair):
         raise ValueError
     return numbers
 
 
 def _read_checkpoint(path: Path, problems: list[Bad]) -> Checkpoint | None:
-    told = _read_longs(path, CHECKPOINT, problems)
-    return Checkpoint(*told) if told else None
+    values = _read_longs(path, CHECKPOINT, problems)
+    return Checkpoint(*values) if values else None
 
 
 def _read_longs(path: Path, layout: struct.Struct, problems: list[Bad]) -> tuple[int, ...] | None:

@@ -222,7 +222,7 @@ class Growth:
             return None
         start = 0 if known is None else known.end
         try:
-            settled = form.settled(file.path, start, self._split_bytes)
+            settled = form.plan_complete(file.path, start, self._split_bytes)
         except InputError as error:
             notices.append(str(error))
             settled = CompletePart([], start, is_open=True)

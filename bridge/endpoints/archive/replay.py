@@ -188,7 +188,7 @@ class Replay:
     def _splits(self, form: Format, file: str) -> Sequence[Split]:
         if not self._grows:
             return form.plan(file)
-        settled = form.settled(file, self._ends.get(file, 0))
+        settled = form.plan_complete(file, self._ends.get(file, 0))
         self._ends[file] = settled.end
         return settled.splits
 

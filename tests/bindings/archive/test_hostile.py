@@ -187,7 +187,7 @@ def test_an_entry_made_to_stop_the_reader_is_one_bad_record(tmp_path: Path, fiel
 def test_an_entry_that_is_too_long_is_told_and_the_next_one_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bindings.archive.formats.tracing.RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.formats.tracing_text.RECORD_BYTES", 1 << 20)
     (tmp_path / "t.log").write_text(text_entry("a") + text_entry("x" * (9 << 20)) + text_entry("c"))
     result = read(TracingText(), tmp_path / "t.log")
     assert (len(result.records), len(result.bad)) == (2, 1)

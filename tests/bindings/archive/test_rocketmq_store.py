@@ -87,7 +87,7 @@ def units_of(folder: Path, queue: str) -> list[bytes]:
     [
         ("a/0", 0, lambda place, size: unit(place + 1, size, 112785), "points at no message"),
         ("a/0", 0, lambda place, size: unit(1 << 20, size, 112785), "points behind the end of the log"),
-        ("a/0", 0, lambda place, size: unit(place, size + 1, 112785), "tells another size than its message"),
+        ("a/0", 0, lambda place, size: unit(place, size + 1, 112785), "has another size than its message"),
         ("a/0", 0, lambda place, size: unit(place, size, 5), "has another code than its message's tag"),
         ("b/0", 1, unit, "is not at its message's offset"),
         ("a/1", 0, unit, "points at another queue's message"),

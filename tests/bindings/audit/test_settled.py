@@ -29,7 +29,7 @@ def taken(form: Format, path: Path, contents: list[bytes], split_bytes: int = 10
     counts, bad, end = [], [], 0
     for content in contents:
         path.write_bytes(content)
-        settled = form.settled(str(path), end, split_bytes)
+        settled = form.plan_complete(str(path), end, split_bytes)
         items = [item for split in settled.splits for item in form.read(split)]
         counts.append(sum(len(item) for item in items if isinstance(item, pa.RecordBatch)))
         bad += [item for item in items if isinstance(item, Bad)]
@@ -77,7 +77,7 @@ def test_a_commit_log_is_complete_up_to_the_last_record_that_is_written(tmp_path
     two = len(records[0] + records[1])
     states = [b"", whole[: two - 2], whole[:two], whole, whole + rocketmq_files.blank(2000 - len(whole))]
     assert taken(RocketmqLog(), path, [file(state) for state in states]) == ([0, 1, 1, 1, 0], [])
-    assert RocketmqLog().settled(str(path), len(whole)).end == 2000
+    assert RocketmqLog().plan_complete(str(path), len(whole)).end == 2000
     torn = file(records[0] + b"\1" * len(records[1]))
     healed = file(records[0] + b"\1" * len(records[1]) + records[2])
     counts, bad = taken(RocketmqLog(), path, [torn, healed])
@@ -102,19 +102,19 @@ def test_files_that_are_read_as_a_whole_wait_for_their_end(torn: int, tmp_path: 
     ):  # fmt: skip
         path = tmp_path / name
         path.write_bytes(content[:torn])
-        assert form.settled(str(path)).splits == []
+        assert form.plan_complete(str(path)).splits == []
         path.write_bytes(content)
-        settled = form.settled(str(path))
+        settled = form.plan_complete(str(path))
         assert settled.splits
         assert not settled.is_open
         if not isinstance(form, Parquet) or settled.end:
             with pytest.raises(InputError, match="what was added is not counted"):
-                form.settled(str(path), settled.end)
+                form.plan_complete(str(path), settled.end)
 
 
 def test_parquet_goes_on_with_the_row_groups_that_are_left(tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
     path.write_bytes(growing._parquet(Random(1), tmp_path, 9).content)
-    splits = Parquet().settled(str(path), 0, 1).splits
+    splits = Parquet().plan_complete(str(path), 0, 1).splits
     assert len(splits) > 1
-    assert Parquet().settled(str(path), splits[1].start, 1).splits == splits[1:]
+    assert Parquet().plan_complete(str(path), splits[1].start, 1).splits == splits[1:]
