@@ -100,6 +100,8 @@ class Delivery:
     """Approximate size in memory, in bytes."""
     origin: str = ""
     """Where it was read, for logs and dead letters: ``queue orders``, ``orders-3 at 1207``."""
+    refusal: str | None = None
+    """Why the message must not be routed: AMQP cannot hold all of it, and it is here as far as AMQP can; else None."""
 
 
 GREATEST_TIME: Final = 2**63 - 1

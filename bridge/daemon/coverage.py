@@ -47,6 +47,9 @@ class Coverage:
         add, enter, wanted = self._rows.add, inlet.enter, inlet.filter
         now = int(time() * 1_000_000)
         for delivery in deliveries:
+            if delivery.refusal is not None:
+                self._bad[delivery.refusal] += 1
+                continue
             try:
                 if wanted is None or wanted.objection(delivery.message) is None:
                     add(enter(delivery.message), delivery.time or now)

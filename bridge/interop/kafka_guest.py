@@ -15,7 +15,7 @@ from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.message import Message
 
-__all__ = ["KEY", "MARK", "abroad", "header_of", "home"]
+__all__ = ["BROKER_HEADERS", "KEY", "MARK", "abroad", "header_of", "home"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -47,11 +47,14 @@ def _longstr(raw: bytes) -> bytes:
     return b"S" + SIZE.pack(len(raw)) + raw
 
 
-BROKERS: Final = frozenset({
+BROKER_HEADERS: Final = frozenset({
     "CC", "BCC", "x-death", "x-delay", "x-delivery-count", "x-stream-offset", "x-stream-filter-value",
     "x-received-from", "x-shovelled",
 })  # fmt: skip
-"""Headers that RabbitMQ and its plugins read or write: text in CC, say, has it close the channel."""
+"""Headers that RabbitMQ and its plugins read or write; text in CC, for example, makes it close the channel.
+
+No record's message has one of them: a record's header of such a name gets another (`ESCAPED`).
+"""
 
 EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
 FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
@@ -138,7 +141,7 @@ def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
     labels = []
     for place, name in enumerate(names):
         if place == last[name]:
-            prefix = ESCAPED if name in BROKERS or name.startswith(PREFIX) else ""
+            prefix = ESCAPED if name in BROKER_HEADERS or name.startswith(PREFIX) else ""
         else:
             earlier[name] = earlier.get(name, 0) + 1
             prefix = f"{EARLIER}{earlier[name]}-"

@@ -11,8 +11,8 @@ from exchange.amqp.fields import short_string
 from exchange.errors import HashstarError
 
 __all__ = [
-    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "checked_key", "digest_of", "last_header",
-    "reply_headers", "routing_key_for", "whole_key",
+    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "checked_key", "digest_of", "is_showable",
+    "last_header", "reply_headers", "routing_key_for", "whole_key",
 ]  # fmt: skip
 
 Header = tuple[str, bytes | None]
@@ -75,6 +75,18 @@ def checked_key(key: str) -> str:
 
 NAME_LIMIT: Final = 255
 """Maximum length of a routing key or of a header's name in AMQP, in bytes."""
+
+SHOWABLE_BYTES: Final = 200
+"""Maximum length of a name, in bytes, that fits in AMQP with any prefix of ours before it."""
+
+
+def is_showable(name: str) -> bool:
+    """Return whether a header or property of this name can be shown in a message that cannot be translated.
+
+    Names of our own cannot: they have a meaning, and may be what contradicts each other.
+    """
+    return len(name.encode("utf-8", "surrogateescape")) <= SHOWABLE_BYTES and not name.startswith("amqp.")
+
 
 DIGEST_BYTES: Final = 16
 MARK: Final = "~"

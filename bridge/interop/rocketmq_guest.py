@@ -8,7 +8,7 @@ from typing import Any, Final
 from bridge.interop import kafka_guest
 from bridge.interop.amqp_guest import ESCAPED as ADDED
 from bridge.interop.amqp_guest import property_texts
-from bridge.interop.kafka_guest import BROKERS
+from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.record import Unmappable, checked_key
 from bridge.interop.rocketmq_packing import held_text
 from bridge.interop.rocketmq_topics import name_of
@@ -88,7 +88,7 @@ def _label(name: str) -> bytes:
     """The name of the field of a property. Raises Unmappable."""
     if _is_own(name):
         label = PREFIX + name
-    elif name in BROKERS or name.startswith((PREFIX, kafka_guest.PREFIX)):
+    elif name in BROKER_HEADERS or name.startswith((PREFIX, kafka_guest.PREFIX)):
         label = ESCAPED + name
     else:
         label = name

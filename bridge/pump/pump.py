@@ -213,6 +213,10 @@ class Pump:
                     if hops > max_hops:
                         self._give_up_loop(inlet, pending, hops, ready)
                         continue
+                # Before the filter, which would judge a message of which something is missing.
+                if delivery.refusal is not None:
+                    self._unroutable(inlet, pending, delivery.refusal, ready)
+                    continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
                     inlet.window.done(pending)

@@ -1,6 +1,7 @@
 """Messages of records whose content header is made only when it is needed: neither a route by key nor Kafka needs it.
 
-The router asks every message whether it has headers, and CC or BCC among them; a record answers both without one.
+The router asks every message whether it has headers, and CC or BCC among them. A record's message answers both
+without one: it always has headers, and never one of `BROKER_HEADERS`, which the mapping gives other names.
 """
 
 from __future__ import annotations
@@ -8,19 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.interop import Record
-from bridge.interop.kafka_guest import header_of
+from bridge.interop.kafka_guest import BROKER_HEADERS, header_of
 from bridge.interop.record import routing_key_for
 from exchange.amqp import ContentHeader, Headers, Properties
 from exchange.message import Message, assemble_message
 
 __all__ = ["RecordHeaders", "message_of_record", "record_of"]
 
-COPIES: Final = frozenset({"CC", "BCC"})
-"""Headers that messages of records never have."""
-
 
 class RecordHeaders(Headers):
-    """The headers of a record's message: it always has some, and never CC or BCC."""
+    """The headers of a record's message: it always has some, and never one of `BROKER_HEADERS`."""
 
     __slots__ = ("_made", "record")
 
@@ -40,7 +38,7 @@ class RecordHeaders(Headers):
         return True
 
     def __contains__(self, key: object) -> bool:
-        return key not in COPIES and super().__contains__(key)
+        return key not in BROKER_HEADERS and super().__contains__(key)
 
 
 class RecordProperties(Properties):

@@ -9,14 +9,14 @@ from urllib.parse import quote
 from bindings.archive.rocketmq.record import PACKED
 from bridge.endpoint import Delivery, known_time
 from bridge.interop import IDENTITY, Unmappable, from_rocketmq
-from bridge.interop.refused import crosses, refused
+from bridge.interop.record import is_showable
 from bridge.interop.rocketmq_topics import name_of
 from bridge.rocketmq.consumer.assigned import AssignedQueue
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader, message_of
 from exchange.message import Message
 
-__all__ = ["Lane", "refused_message"]
+__all__ = ["Lane"]
 
 FIXED_BYTES: Final = 1_024
 """What a delivery takes beside its body, about."""
@@ -40,11 +40,12 @@ class Lane:
 
     def delivery(self, found: StoredMessage) -> Delivery:
         """The delivery of a message."""
-        offset = found.queue_offset
+        offset, refusal = found.queue_offset, None
         try:
             message = from_rocketmq(found)
         except Exception as error:  # noqa: BLE001  whatever is in a message, the others go on
-            message = refused_message(found, error)
+            message = _showable_message(found)
+            refusal = str(error) if isinstance(error, Unmappable) else f"{type(error).__name__}: {error}"
         return Delivery(
             message,
             self,
@@ -54,6 +55,7 @@ class Lane:
             found.reconsume_times > 0,
             FIXED_BYTES + found.weight,
             f"{self._origin}{offset}",
+            refusal,
         )
 
     def told(self, offset: int | None) -> int:
@@ -64,13 +66,11 @@ class Lane:
         return before - len(offsets)
 
 
-def refused_message(message: StoredMessage, problem: Exception) -> Message:
-    """Return a message that AMQP cannot hold, as far as it can: for dead letters, which say where all of it is."""
-    if not isinstance(problem, Unmappable):
-        problem = Unmappable(f"{type(problem).__name__}: {problem}")
-    properties = {name: value for name, value in message.properties.items() if crosses(name)}
+def _showable_message(message: StoredMessage) -> Message:
+    """Return what AMQP can hold of a message: for dead letters, which name the place where the whole message is."""
+    properties = {name: value for name, value in message.properties.items() if is_showable(name)}
     as_it_is = message._replace(properties=properties, system_flag=message.system_flag & ~PACKED, problem="")
     try:
-        return refused(from_rocketmq(as_it_is, None, ""), problem)
+        return from_rocketmq(as_it_is, None, "")
     except Exception:  # noqa: BLE001  not even so: then its body alone
-        return refused(message_of(name_of(message.topic), "", ContentHeader.of_parts({}, b""), message.body), problem)
+        return message_of(name_of(message.topic), "", ContentHeader.of_parts({}, b""), message.body)

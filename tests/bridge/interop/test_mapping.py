@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.interop import Record, Unmappable, check_fits, reply_headers, to_amqp, to_kafka
-from bridge.interop.kafka_guest import BROKERS, OURS
+from bridge.interop.kafka_guest import BROKER_HEADERS, OURS
 from bridge.interop.record import Header, last_header, whole_key
 from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, message_of
@@ -33,7 +33,7 @@ keys = bytes_of_key.map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 ours = st.sampled_from([
     "amqp.", "amqp.exchange", "amqp.types", "amqp.priority", "amqp.timestamp", "amqp.header.x", "amqp.header-hex.6",
     "amqp.headers", "amqp.flags", "amqp.other", "x-kafka-topic", "x-kafka-key", "x-kafka-order", "x-kafka-offset",
-    "x-kafka-header-a", "x-kafka-earlier-1-a", "x-kafka-tombstone", "x-hashstar-id", *sorted(BROKERS),
+    "x-kafka-header-a", "x-kafka-earlier-1-a", "x-kafka-tombstone", "x-hashstar-id", *sorted(BROKER_HEADERS),
 ])  # fmt: skip
 long_names = st.builds(str.__mul__, st.sampled_from(["n", "x-kafka-", "~", "\u00e4\u20ac"]), st.sampled_from([60, 300]))
 kafka_names = (

@@ -25,7 +25,7 @@ from bridge.interop import (
     topic_of,
     with_identity,
 )
-from bridge.interop.kafka_guest import BROKERS
+from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.rocketmq import HOME
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded, is_legal_name
@@ -41,7 +41,7 @@ texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
 odd_names = st.sampled_from([
     "amqp.", "amqp.exchange", "amqp.types", "amqp.values", "amqp.order", "amqp.header.x", "amqp.earlier-1.a", "a",
     "amqp.header-hex.6", "amqp.body", "x-rocketmq-queue", "x-rocketmq-TAGS", "x-rocketmq-property-a", "x-kafka-topic",
-    "x-kafka-key", "x-hashstar-id", "__RMQ.TRANSIENT.x", "\x01", "a\x02b", *sorted(BROKERS), *sorted(SYSTEM),
+    "x-kafka-key", "x-hashstar-id", "__RMQ.TRANSIENT.x", "\x01", "a\x02b", *sorted(BROKER_HEADERS), *sorted(SYSTEM),
 ])  # fmt: skip
 amqp_names = (odd_names | texts).filter(lambda name: name != "x-kafka-topic").map(str.encode) | st.binary(max_size=6)
 amqp_tables = headers_wire | st.lists(st.tuples(amqp_names, wires), max_size=8).map(table_of)

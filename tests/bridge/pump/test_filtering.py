@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_headers_that_cannot_be_read_are_not_filtered_away() -> None:
     asyncio.run(asyncio.wait_for(pump.run(), 30))
     assert not told.filtered_calls
     assert len(dead.messages) == 1
+
+
+def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology_say_of_it() -> None:
+    class Refusing(MemorySource):
+        async def read(self, limit: int) -> list[Delivery]:
+            return [replace(delivery, refusal="too long for AMQP") for delivery in await super().read(limit)]
+
+    dead, target, source = MemoryTarget(), MemoryTarget(), Refusing([Message("", "q"), Message("", "none")], "s")
+    source.end()
+    told, inlet = Told(), Inlet(source, filter=Filter(Selector.parse("abc = 'x'")))
+    pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, told, QUICK, dead)
+    asyncio.run(asyncio.wait_for(pump.run(), 30))
+    assert [outgoing.message.headers["hashstar-reason"] for outgoing in dead.messages] == [
+        "unroutable: too long for AMQP"
+    ] * 2
+    assert not told.filtered_calls
+    assert not target.messages
+    assert not source.unsettled
+    coverage = Coverage("bridge", TOPOLOGY)
+    coverage.read(inlet, [outgoing.delivery for outgoing in dead.messages])
+    assert coverage.tally().bad == {"too long for AMQP": 2}
 
 
 names = st.sampled_from(["a", "price", "_x", "$y", "CC", "amount", "TAGS", "KEYS"])

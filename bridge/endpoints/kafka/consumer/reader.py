@@ -10,7 +10,7 @@ from bridge.endpoints.kafka.lazy import message_of_record
 from bridge.interop import IDENTITY, Record, Unmappable, identity_of_record, to_amqp
 from bridge.interop.amqp_guest import MARK
 from bridge.interop.marks import HOPS
-from bridge.interop.refused import crosses, refused
+from bridge.interop.record import is_showable
 from exchange.message import Message
 
 __all__ = ["Reader"]
@@ -60,11 +60,12 @@ class Reader:
         else:
             return self._wrap(message_of_record(record), lane, record, identity)
         identity = identity_of_record(self._source, record) or identity
+        refusal = None
         try:
             message = to_amqp(record)
         except Unmappable as error:
-            message = _refuse(record, error)
-        return self._wrap(message, lane, record, identity)
+            message, refusal = _showable_message(record), str(error)
+        return self._wrap(message, lane, record, identity, refusal)
 
     def make_refused(self, consumed: Any, lane: Any, problem: Exception) -> Delivery:
         """Return the delivery of a message that could not be read, without its headers: a dead letter with a reason."""
@@ -73,10 +74,12 @@ class Reader:
             self._topic, consumed.key(), consumed.value(), (), time if kind else None, kind == 2, self._partition,
             consumed.offset(),
         )  # fmt: skip
-        message = _refuse(record, Unmappable(f"it cannot be read: {problem}"))
-        return self._wrap(message, lane, record, f"{self._identity}{record.offset}")
+        identity = f"{self._identity}{record.offset}"
+        return self._wrap(_showable_message(record), lane, record, identity, f"it cannot be read: {problem}")
 
-    def _wrap(self, message: Message, lane: Any, record: Record, identity: str) -> Delivery:
+    def _wrap(
+        self, message: Message, lane: Any, record: Record, identity: str, refusal: str | None = None
+    ) -> Delivery:
         time, value, offset = record.timestamp, record.value, record.offset
         return Delivery(
             message,
@@ -87,6 +90,7 @@ class Reader:
             False,
             FIXED_BYTES if value is None else FIXED_BYTES + len(value),
             f"{self._origin}{offset}",
+            refusal,
         )
 
     def _is_plain(self, name: str) -> bool:
@@ -98,7 +102,7 @@ class Reader:
         return True
 
 
-def _refuse(record: Record, problem: Unmappable) -> Message:
-    """Return as much of a record as AMQP can hold, refused: its dead letter names the record's place."""
-    headers = [(name, value) for name, value in record.headers if crosses(name)]
-    return refused(to_amqp(record._replace(headers=headers), None, ""), problem)
+def _showable_message(record: Record) -> Message:
+    """Return what AMQP can hold of a record: for dead letters, which name the place where the whole record is."""
+    headers = [(name, value) for name, value in record.headers if is_showable(name)]
+    return to_amqp(record._replace(headers=headers), None, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import struct
 from types import SimpleNamespace
@@ -307,11 +308,11 @@ def test_what_does_not_pass_by_itself_is_told(trouble: Exception, lasts: bool) -
         ({"amqp.routing_key": "k", "amqp.types": "[]"}, "is not JSON of types by name"),
     ],
 )
-def test_a_message_that_amqp_cannot_hold_is_refused_by_the_router(properties: dict[str, str], reason: str) -> None:
+def test_a_message_that_amqp_cannot_hold_is_refused(properties: dict[str, str], reason: str) -> None:
     refuses(LANE.delivery(stored(properties)), reason)
 
 
-def test_a_body_that_cannot_be_unpacked_is_refused_by_the_router() -> None:
+def test_a_body_that_cannot_be_unpacked_is_refused() -> None:
     refuses(LANE.delivery(stored({})._replace(system_flag=PACKED)), "cannot be unpacked")
 
 
@@ -323,13 +324,13 @@ def test_a_time_that_64_bits_of_microseconds_cannot_hold_is_none(born: int) -> N
 
 
 @pytest.mark.parametrize("system_flag", [0, PACKED])
-def test_a_message_with_a_problem_is_refused_by_the_router_and_its_raw_body_travels(system_flag: int) -> None:
+def test_a_message_with_a_problem_is_refused_and_its_raw_body_travels(system_flag: int) -> None:
     odd = stored({"a": "1", "amqp.routing_key": "k"})._replace(problem="unpacks to more", system_flag=system_flag)
     refuses(LANE.delivery(odd), "unpacks to more")
 
 
 @pytest.mark.parametrize("error", [struct.error("x"), OverflowError("x"), RecursionError("x"), UnicodeError("x")])
-def test_whatever_the_mapping_of_a_message_raises_it_alone_is_refused(
+def test_any_error_of_the_mapping_refuses_only_the_message_that_raised_it(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []
@@ -344,7 +345,5 @@ def test_whatever_the_mapping_of_a_message_raises_it_alone_is_refused(
 
 
 def refuses(found: Delivery, reason: str) -> None:
-    router = Router(Topology().declare_exchange(Exchange("t", "headers")))
-    with pytest.raises(Exception, match=reason):
-        router.route(found.message)
+    assert re.search(reason, str(found.refusal))
     assert found.message.body == b"v"
