@@ -1,9 +1,10 @@
-"""A message of AMQP in Kafka, a record of Kafka in AMQP, and each of them home again unchanged.
+"""A message of AMQP in Kafka, a record of Kafka in AMQP, and each of them back home unchanged.
 
-**Origin decides.** A message that is not of the system it travels in is a guest there: what that system has no place
-for travels in headers with names of ours, and where it comes home it is made again from them. Everything else a guest
-has is written as the host's own would be, so that consumers there read it without knowing of us. What was added to a
-guest abroad (``x-death``, a trace id) comes home with it, as an ordinary header.
+**Origin decides.** A message that travels through another system than its own is a guest there: what that system has
+no field for travels in headers with names of ours (it is *wrapped*), and is restored from them when the message is back
+in its own system (it is *unwrapped*). All else is written as the other system's own messages have it, so that consumers
+there read it without knowing of us. What is added to a guest on its way (``x-death``, a trace id) stays with it, as an
+ordinary header.
 
 An AMQP message in Kafka is a record with the header ``amqp.routing_key``:
 
@@ -45,8 +46,8 @@ each header                   under its own name: longstr of any bytes, or void 
                               ``x-kafka-header-~DIGEST`` or ``x-kafka-earlier-N-~DIGEST``, which has the value
 ============================  =========================================================================================
 
-Its delivery mode is 2, as records are not lost with their broker. Partition and offset are of its origin: at home it
-gets others. A timestamp of type LogAppendTime is told, though a producer can only ask for CreateTime.
+Its delivery mode is 2, as records are not lost with their broker. Partition and offset are those that it had; back in
+Kafka it gets others. The timestamp type LogAppendTime is kept, though a producer can only ask for CreateTime.
 
 **Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions.
 
@@ -56,26 +57,26 @@ gets others. A timestamp of type LogAppendTime is told, though a producer can on
   ``amq.rabbitmq.reply-to.*``, direct reply-to, as long as the requester's channel is open.
 - *Kafka asks, AMQP answers.* The request is a record with ``amqp.routing_key`` (and ``amqp.exchange``) saying where it
   goes, ``amqp.reply_to`` naming a queue that the bridge brings to the topic of answers, and ``amqp.correlation_id``. To
-  the service it is a request as any other; its answer is a record in that topic, with ``amqp.correlation_id``.
+  the service it is an ordinary request; its answer is a record in that topic, with ``amqp.correlation_id``.
 
 **Limits.** AMQP allows 255 bytes for names, routing keys and properties, and one frame for all headers: RabbitMQ's
 ``frame_max`` is 131,072. Kafka's ``max.message.bytes`` counts headers. Of a record whose key is longer than 255 bytes
 the routing key is the beginning of that key, ``~`` and a digest of it: different keys stay different, and the key
-itself is in ``x-kafka-key``. All else that does not fit raises `Unmappable`, at the mapping or in `check_fits`, and
-says what is too long.
+itself is in ``x-kafka-key``. All else that does not fit raises `Unmappable`, from the mapping or from `check_fits`,
+with a text that names what is too long.
 
 RabbitMQ itself changes headers: 4.x sorts those of a message and keeps the first of each name, writes an integer of tag
 ``L`` as ``l`` and any true as 1; a stream drops arrays and tables (4.x keeps those whose names begin with ``x-``), has
-binary as longstr (4.x) and closes the connection over a decimal. What this mapping is given it keeps.
+binary as longstr (4.x) and closes the connection over a decimal. This mapping changes nothing.
 
-RocketMQ's messages, in AMQP and in Kafka, and theirs there: `bridge.interop.rocketmq`.
+`bridge.interop.rocketmq` has the same for RocketMQ.
 """
 
 from bridge.interop.guests import to_amqp, to_kafka
 from bridge.interop.identity import (
     IDENTITY,
     fingerprint,
-    identified,
+    header_with_identity,
     identity_of_message,
     identity_of_record,
     identity_of_stored,
@@ -94,8 +95,8 @@ __all__ = [
     "fingerprint",
     "from_rocketmq",
     "group_of",
+    "header_with_identity",
     "headers_for_property",
-    "identified",
     "identity_of_message",
     "identity_of_record",
     "identity_of_stored",

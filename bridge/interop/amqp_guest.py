@@ -1,4 +1,4 @@
-"""A message of AMQP in Kafka, and home again. Headers go from bytes to bytes; few need to be decoded for their text."""
+"""A message of AMQP wrapped for Kafka, and unwrapped. Headers go from bytes to bytes; few have to be decoded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from bridge.interop.record import Header, Record, Unmappable, checked_key
+from bridge.interop.record import Header, Record, Unmappable, check_key
 from bridge.interop.texts import text_of, wire_of
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.content import PROPERTIES, UNUSED, WIDTHS
 from exchange.amqp.fields import SIZE, short_string
 from exchange.message import BASIC_PROPERTIES, Message
 
-__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "abroad", "home", "property_texts"]
+__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "property_texts", "unwrap", "wrap"]
 
 PREFIX: Final = "amqp."
 MARK: Final = "amqp.routing_key"
@@ -27,20 +27,21 @@ ESCAPED: Final = "amqp.header."
 HEX: Final = "amqp.header-hex."
 
 NAMES: Final[Mapping[str, str]] = {name: PREFIX + name for name in BASIC_PROPERTIES}
-OF_NAMES: Final[Mapping[str, str]] = {written: name for name, written in NAMES.items()}
+"""Property -> the header of Kafka that has it."""
+PROPERTY_OF: Final[Mapping[str, str]] = {header: name for name, header in NAMES.items()}
 
 REMEMBERED_BYTES: Final = 512
-"""A longer content header is hardly one that comes again."""
+"""Maximum size of a content header whose headers are cached, in bytes; a longer one hardly comes again."""
 
 NUMBERS: Final = frozenset({name for name, kind in PROPERTIES.items() if kind in {"octet", "timestamp"}})
 
 Types = Mapping[str, str | list[str | None] | None]
-"""Of each name that has them, the type, or those of its several headers in turn."""
+"""Name -> the type of its header; of several headers of one name, their types in order."""
 
 
 @lru_cache(4096)
 def kafka_name(raw: bytes) -> str:
-    """The name in Kafka of a header with this name."""
+    """Return the name in Kafka of an AMQP header of this name."""
     try:
         name = raw.decode()
     except UnicodeDecodeError:
@@ -50,10 +51,10 @@ def kafka_name(raw: bytes) -> str:
     return ESCAPED + name if name.startswith(PREFIX) else name
 
 
-def abroad(
+def wrap(
     content: ContentHeader, exchange: str, routing_key: str, name_of: Callable[[bytes], str] = kafka_name
 ) -> list[Header]:
-    """The headers of the record that a message is in Kafka; ``name_of`` gives those of AMQP their names."""
+    """Return the headers of the record that carries a message; ``name_of`` gives each AMQP header its name there."""
     raw = content.raw
     return [
         (EXCHANGE, exchange.encode("utf-8", "surrogateescape")),
@@ -63,7 +64,7 @@ def abroad(
 
 
 def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
-    """Those of a content header."""
+    """Return the headers of a record for a content header."""
     content = ContentHeader(raw)
     headers = property_texts(content)
     if content.unused_flags:
@@ -72,10 +73,10 @@ def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
         return tuple(headers)
     first = len(headers)
     kinds: list[tuple[str, str | None]] = []
-    plain = True
+    plain = True  # no header has a type to be kept
     for raw_name, wire in content.fields():
         name = name_of(raw_name)
-        if wire[0] == 83:  # S: as text_of
+        if wire[0] == 83:  # S, a longstr: what text_of returns, without the call
             kinds.append((name, None))
             headers.append((name, wire[5:]))
             continue
@@ -86,6 +87,7 @@ def _headers(raw: bytes, name_of: Callable[[bytes], str]) -> tuple[Header, ...]:
     if len(headers) == first:
         headers.append((TABLE, EMPTY))
     if not plain:
+        # Only short lists of short types are cached: a type may contain a whole field, see `text_of`.
         write = _types_text if len(kinds) <= 64 and all(not kind or len(kind) < 32 for _, kind in kinds) else _new_types
         headers.append((TYPES, write(tuple(kinds))))
     return tuple(headers)
@@ -95,7 +97,7 @@ _known_headers: Final = lru_cache(1024)(_headers)  # where messages have no id o
 
 
 def property_texts(content: ContentHeader) -> list[Header]:
-    """The properties of a message as headers of Kafka."""
+    """Return the properties of a message as headers of Kafka."""
     return [(NAMES[name], b"%d" % int.from_bytes(raw) if name in NUMBERS else raw) for name, raw in content.parts()]
 
 
@@ -110,9 +112,9 @@ def _new_types(kinds: tuple[tuple[str, str | None], ...]) -> bytes:
 _types_text: Final = lru_cache(256)(_new_types)  # the messages of one publisher have few shapes
 
 
-def home(record: Record, exchange: str | None, routing_key: str | None) -> Message:
-    """The message that a record with our ``MARK`` is."""
-    carried: dict[str, str] = {}
+def unwrap(record: Record, exchange: str | None, routing_key: str | None) -> Message:
+    """Return the message that a record with our ``MARK`` carries. Raises Unmappable."""
+    address: dict[str, str] = {}
     parts: dict[str, bytes] = {}
     types: Types = {}
     has_table = False
@@ -121,23 +123,23 @@ def home(record: Record, exchange: str | None, routing_key: str | None) -> Messa
     for name, value in record.headers:
         if not name.startswith(PREFIX):
             fields.append((_field_name(name), name, value))
-        elif name in OF_NAMES:
+        elif name in PROPERTY_OF:
             if value is not None:
-                parts[OF_NAMES[name]] = _part(name, value)
+                parts[PROPERTY_OF[name]] = _encode_property(name, value)
         elif name in {MARK, EXCHANGE}:
-            carried[name] = (value or b"").decode("utf-8", "surrogateescape")
+            address[name] = (value or b"").decode("utf-8", "surrogateescape")
         elif name == TYPES:
-            types = _types(value)
+            types = _parse_types(value)
         elif name == TABLE and value == EMPTY:
             has_table = True
         elif name == FLAGS:
-            flags = _flags(value)
+            flags = _parse_flags(value)
         else:
             fields.append((_field_name(name), name, value))
     content = ContentHeader.of_parts(parts, _table(fields, types) if fields or has_table else None, flags)
     return message_of(
-        carried.get(EXCHANGE, "") if exchange is None else exchange,
-        checked_key(carried.get(MARK, "") if routing_key is None else routing_key),
+        address.get(EXCHANGE, "") if exchange is None else exchange,
+        check_key(address.get(MARK, "") if routing_key is None else routing_key),
         content,
         record.value or b"",
     )
@@ -153,8 +155,8 @@ def _table(fields: list[tuple[bytes, str, bytes | None]], types: Types) -> bytes
             pieces.append(b"S" + SIZE.pack(len(value)) + value)
             continue
         if isinstance(kind, list):
-            place = seen[name] = seen.get(name, -1) + 1
-            kind = kind[place] if place < len(kind) else None
+            index = seen[name] = seen.get(name, -1) + 1
+            kind = kind[index] if index < len(kind) else None
         try:
             pieces.append(wire_of(kind, value))
         except ValueError as error:
@@ -164,7 +166,7 @@ def _table(fields: list[tuple[bytes, str, bytes | None]], types: Types) -> bytes
 
 @lru_cache(4096)
 def _field_name(name: str) -> bytes:
-    """The name of the field that a header of this name is, its length first. Raises Unmappable."""
+    """Return the name of the AMQP header for a header of this name, its length first. Raises Unmappable."""
     if name.startswith(HEX):
         try:
             raw = bytes.fromhex(name[len(HEX) :])
@@ -179,9 +181,9 @@ def _field_name(name: str) -> bytes:
         raise Unmappable(f"header name {error}") from None
 
 
-def _part(name: str, value: bytes) -> bytes:
-    """A property on the wire."""
-    width = WIDTHS[OF_NAMES[name]]
+def _encode_property(name: str, value: bytes) -> bytes:
+    """Return a property as it is on the wire. Raises Unmappable."""
+    width = WIDTHS[PROPERTY_OF[name]]
     if not width:
         if len(value) > 255:
             raise Unmappable(f"header {name}: it has {len(value)} bytes; AMQP allows 255")
@@ -192,13 +194,13 @@ def _part(name: str, value: bytes) -> bytes:
     return number.to_bytes(width)
 
 
-def _flags(value: bytes | None) -> int:
+def _parse_flags(value: bytes | None) -> int:
     if value not in {b"1", b"2", b"3"}:
         raise Unmappable(f"header {FLAGS}: {value!r} is not 1, 2 or {UNUSED}")
     return int(value)
 
 
-def _types(text: bytes | None) -> Types:
+def _parse_types(text: bytes | None) -> Types:
     if text is None:
         return {}
     return _read_types(text) if len(text) > 4096 else _known_types(text)

@@ -1,4 +1,4 @@
-"""A record of Kafka in AMQP, and home again."""
+"""A record of Kafka wrapped for AMQP, and unwrapped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from struct import Struct
 from typing import Any, Final
 
 from bridge.interop.amqp_guest import property_texts
-from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, checked_key, digest_of, routing_key_for
+from bridge.interop.record import NAME_LIMIT, Header, Record, Unmappable, check_key, digest_of, routing_key_for
 from bridge.interop.texts import text_of
 from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.message import Message
 
-__all__ = ["BROKER_HEADERS", "KEY", "MARK", "abroad", "header_of", "home"]
+__all__ = ["BROKER_HEADERS", "KEY", "MARK", "header_of", "unwrap", "wrap"]
 
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
@@ -29,21 +29,21 @@ ORDER: Final = "x-kafka-order"
 ESCAPED: Final = "x-kafka-header-"
 EARLIER: Final = "x-kafka-earlier-"
 LONG: Final = "x-kafka-name-"
-"""Before the digest of a header's name that is too long for AMQP; the value is the name."""
+"""Prefix of a header whose value is a header's name that is too long for AMQP; the digest of that name follows."""
 DIGEST: Final = "~"
-"""What a digest in place of a name begins with."""
+"""Prefix of a digest that stands for a name."""
 
 OURS: Final = {
     MARK: "longstr", PARTITION: "signedint", OFFSET: "long", TIMESTAMP: "long", TIMESTAMP_TYPE: "longstr",
     KEY: "longstr", TOMBSTONE: "bool", ORDER: "longstr", LONG: "longstr",
 }  # fmt: skip
-"""The headers that are the record's, and their types."""
+"""Headers that describe the record, and their types."""
 
 TIMES: Final = ("CreateTime", "LogAppendTime")
 
 
 def _longstr(raw: bytes) -> bytes:
-    """A field value of these bytes."""
+    """Return these bytes as a field value."""
     return b"S" + SIZE.pack(len(raw)) + raw
 
 
@@ -58,15 +58,17 @@ No record's message has one of them: a record's header of such a name gets anoth
 
 EMPTY: Final = ContentHeader.of_parts({"delivery_mode": b"\x02"}, b"")
 FLAGS, MODE = EMPTY.raw[: EMPTY.table[0] - SIZE.size], EMPTY.raw[EMPTY.table[1] :]
-"""What is around the table of headers of a message that is persistent and says nothing else."""
+"""The bytes before and behind the table of headers, in a message with the property delivery_mode alone."""
 
 REMEMBERED: Final = 1_024
+"""Maximum number of lists of headers whose fields are cached."""
 REMEMBERED_BYTES: Final = 512
-"""So many lists of headers are remembered, each of so many bytes at most."""
+"""Maximum size of the fields of one of them, in bytes."""
 
 NAMES: Final = {name: short_string(name) for name in OURS}
-"""As they are on the wire; those below with the tag of their value."""
+"""Name -> the name as it is on the wire."""
 
+# Headers on the wire: the name, and the tag or all of the value.
 AT_OFFSET: Final = NAMES[OFFSET] + b"l"
 AT_TIME: Final = NAMES[TIMESTAMP] + b"l"
 KINDS_OF_TIME: Final = tuple([NAMES[TIMESTAMP_TYPE] + _longstr(each.encode()) for each in TIMES])
@@ -76,17 +78,17 @@ NO_VALUE: Final = NAMES[TOMBSTONE] + b"t\x01"
 LONG_BYTES: Final = Struct(">q").pack
 
 
-def abroad(record: Record, exchange: str | None, routing_key: str | None) -> Message:
-    """The message that a record is in AMQP."""
-    routing_key = routing_key_for(record.key) if routing_key is None else checked_key(routing_key)
+def wrap(record: Record, exchange: str | None, routing_key: str | None) -> Message:
+    """Return the message that carries a record."""
+    routing_key = routing_key_for(record.key) if routing_key is None else check_key(routing_key)
     content = ContentHeader(header_of(record))
     return message_of(record.topic if exchange is None else exchange, routing_key, content, record.value or b"")
 
 
 def header_of(record: Record) -> bytes:
-    """The content header of the message that a record is in AMQP."""
+    """Return the content header of the message that carries a record."""
     topic, key, value, headers, timestamp, is_append_time, partition, offset = record
-    pieces = [_place(topic, partition)]
+    pieces = [_partition_fields(topic, partition)]
     if offset is not None:
         pieces += AT_OFFSET, LONG_BYTES(offset)
     if timestamp is not None:
@@ -106,18 +108,18 @@ def header_of(record: Record) -> bytes:
 
 
 @lru_cache(4096)
-def _place(topic: str, partition: int | None) -> bytes:
-    """The fields of a topic and a partition."""
+def _partition_fields(topic: str, partition: int | None) -> bytes:
+    """Return the fields of a topic and a partition."""
     field = NAMES[MARK] + _longstr(topic.encode("utf-8", "surrogateescape"))
     return field if partition is None else field + NAMES[PARTITION] + PACK["signedint"](b"I", partition)
 
 
 _known_fields: Final[dict[tuple[Header, ...], bytes]] = {}
-"""Headers -> their fields; many records have the same."""
+"""Headers of a record -> their fields; many records have the same headers."""
 
 
 def _fields(headers: tuple[Header, ...]) -> bytes:
-    """The fields of headers, and of their order."""
+    """Return the fields of headers, and of their order."""
     names = tuple([name for name, _ in headers])
     labels, others = (_known_layout if len(names) <= 32 else _layout)(names)
     pieces = [others]
@@ -132,15 +134,15 @@ def _fields(headers: tuple[Header, ...]) -> bytes:
 
 
 def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
-    """Return the names of the fields for headers of these names, and the fields that say what those names do not: the
-    order, unless it is the one that RabbitMQ 4 sorts them in, and the names that are too long.
+    """Return the names of the fields for headers of these names, and further fields for what those names cannot hold:
+    the order, unless it is the one that RabbitMQ 4 sorts them in, and names that are too long.
     """
-    last = {name: place for place, name in enumerate(names)}
+    last = {name: index for index, name in enumerate(names)}
     earlier: dict[str, int] = {}
     long: dict[str, bytes] = {}
     labels = []
-    for place, name in enumerate(names):
-        if place == last[name]:
+    for index, name in enumerate(names):
+        if index == last[name]:
             prefix = ESCAPED if name in BROKER_HEADERS or name.startswith(PREFIX) else ""
         else:
             earlier[name] = earlier.get(name, 0) + 1
@@ -153,18 +155,18 @@ def _layout(names: tuple[str, ...]) -> tuple[list[bytes], bytes]:
         else:
             labels.append(short_string(prefix + name))
     others = [short_string(LONG + digest) + _longstr(raw) for digest, raw in long.items()]
-    written = [label[1:] for label in labels]
+    written = [label[1:] for label in labels]  # without the length before each
     if not all(one < other for one, other in pairwise(written)):
         order = [name.decode("utf-8", "surrogateescape") for name in written]
         others.append(NAMES[ORDER] + _longstr(json.dumps(order, separators=(",", ":")).encode()))
     return labels, b"".join(others)
 
 
-_known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few
+_known_layout: Final = lru_cache(256)(_layout)  # the records of one producer have few layouts
 
 
-def home(content: ContentHeader, body: bytes, topic: str) -> Record:
-    """The record that a message with our ``MARK`` is, for a topic."""
+def unwrap(content: ContentHeader, body: bytes, topic: str) -> Record:
+    """Return the record that a message with our ``MARK`` carries, for a topic. Raises Unmappable."""
     ours: dict[str, Any] = {}
     fields: dict[str, Header] = {}
     long: dict[str, str] = {}
@@ -206,7 +208,7 @@ def _own(name: str, wire: bytes) -> Any:
 
 @lru_cache(4096)
 def _names(raw: bytes) -> tuple[str, str | None]:
-    """The name of a field, and that of the header it is; None: it is not one of the headers."""
+    """Return the name of an AMQP header, and that of the record's header that it is; None: it is none of them."""
     name = raw.decode("utf-8", "surrogateescape")
     if name in OURS or name.startswith(LONG):
         return name, None

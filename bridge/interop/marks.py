@@ -1,11 +1,11 @@
-"""What bridges write on the messages that they pass on, beside what the messages say themselves.
+"""Headers that bridges add to the messages that they pass on.
 
 ==========================  ===========================================================================================
 ``x-hashstar-id``           the message's identity, see `bridge.interop.identity`
 ``x-hashstar-hops``         how many bridges it has passed: an integer in AMQP, digits in Kafka and RocketMQ. Each
                             bridge adds one to every copy, dead letters included, so that a loop of bridges has an end
 ``x-hashstar-cc``           its headers CC and BCC, with the value and the type that they had. The topology has applied
-``x-hashstar-bcc``          them; under their own names the target's broker, or a later bridge, would do so again
+``x-hashstar-bcc``          them; under their own names the target's broker, or a later bridge, would apply them again
 ``x-hashstar-exchange``     where it was published first, of a message that is written to a queue of RabbitMQ or with
 ``x-hashstar-routing-key``  a fixed routing key: a delivery from there no longer has them. Later bridges leave them as
                             they are, and do not route by them
@@ -16,8 +16,9 @@
 Dead letters name the place where they were published in headers of their own, see `bridge.pump.dead_letters`. Archives
 keep messages as they were read.
 
-The content header is searched for ``x-hashstar-`` and ``CC``. Most have neither, so what is added to one is put
-together from bytes that are kept; `published` and `carried` make one new header each, whatever there is to add.
+The bytes of a content header are searched for ``x-hashstar-`` and ``CC``. Most have neither: then the headers to add
+are put together from cached bytes. `mark_header` and `mark_message` make one new content header, whatever there is to
+add.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ __all__ = [
     "FIRST_HOP",
     "HOPS",
     "NAMED_HOPS",
-    "carried",
+    "mark_message",
     "hop_header",
     "hops_of",
     "is_dead_letter",
-    "place_of",
-    "published",
+    "origin_fields",
+    "mark_header",
 ]
 
 HOPS: Final = "x-hashstar-hops"
@@ -51,21 +52,21 @@ EXCHANGE: Final = "x-hashstar-exchange"
 ROUTING_KEY: Final = "x-hashstar-routing-key"
 USER_ID: Final = "x-hashstar-user-id"
 REASON: Final = "hashstar-reason"
-"""The header by which a message is a dead letter."""
+"""The header that makes a message a dead letter."""
 
 RENAMED: Final = {b"CC": b"x-hashstar-cc", b"BCC": b"x-hashstar-bcc"}
 SIGN: Final = b"x-hashstar-"
 NAMED_HOPS: Final = HOPS.encode()
 NAMED_IDENTITY: Final = IDENTITY.encode()
 LABELLED_IDENTITY: Final = short_string(IDENTITY) + b"S"
-MOST: Final = (1 << 31) - 1
+MOST_HOPS: Final = (1 << 31) - 1
 
 USER_BIT: Final = BITS["user_id"]
 MODE_BIT: Final = BITS["delivery_mode"]
 HEADERS_AND_MODE: Final = HEADERS | MODE_BIT
 LOOKED_AT: Final = HEADERS_AND_MODE | USER_BIT | BITS["content_type"] | BITS["content_encoding"]
 FIRST_FIELD: Final = 6
-"""Where the first header begins if no property is before them: behind the flags and the size of the table."""
+"""Index of the first header if no property is before the table: behind the flags and the table's size."""
 
 _size: Final = SIZE.unpack_from
 _pack_size: Final = SIZE.pack
@@ -74,13 +75,13 @@ PERSISTENT: Final = b"\x02"
 
 
 def _field(name: str, value: bytes) -> bytes:
-    """A header whose value is the text of these bytes."""
+    """Return a header whose value is the text of these bytes."""
     return short_string(name) + b"S" + SIZE.pack(len(value)) + value
 
 
 @lru_cache(256)
 def _hops_field(hops: int) -> bytes:
-    return short_string(HOPS) + encode_value(min(hops, MOST))
+    return short_string(HOPS) + encode_value(min(hops, MOST_HOPS))
 
 
 FIRST_HOP: Final = _hops_field(1)
@@ -111,7 +112,7 @@ def _hops_in(headers: Mapping[str, Any]) -> int:
     try:
         found = content.find(HOPS)
         return 0 if found is None else _number(decode_value(content.raw, found[1])[0])
-    except MalformedHeader:  # routing and writing say so
+    except MalformedHeader:  # routing and writing raise it, too
         return 0
 
 
@@ -125,39 +126,40 @@ def is_dead_letter(message: Message) -> bool:
 
 
 def _number(value: object) -> int:
-    """Return the number of hops that a header says, and 0 for what is no number of them."""
+    """Return the number of hops in a header; 0 for a value that is no number of hops."""
     try:
-        found = type_and_value(value)[1]
+        number = type_and_value(value)[1]
     except TypeError:
         return 0
-    if isinstance(found, bytes):
-        found = found.decode("ascii", "replace")
-    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= 10:
-        found = int(found)
-    return min(found, MOST) if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+    if isinstance(number, bytes):
+        number = number.decode("ascii", "replace")
+    if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
+        number = int(number)
+    return min(number, MOST_HOPS) if isinstance(number, int) and not isinstance(number, bool) and number > 0 else 0
 
 
 @lru_cache(4096)
-def place_of(exchange: str, routing_key: str) -> bytes:
+def origin_fields(exchange: str, routing_key: str) -> bytes:
     """Return the headers, as they are in a table, that name where a message was published; behind `FIRST_HOP`."""
     names = ((EXCHANGE, exchange), (ROUTING_KEY, routing_key))
     return FIRST_HOP + b"".join([_field(name, text.encode("utf-8", "surrogateescape")) for name, text in names])
 
 
-def published(content: ContentHeader, identity: str | None, marks: bytes, user: str) -> bytes:
+def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user: str) -> bytes:
     """Return the content header with which a message is published to RabbitMQ: marked, and with a delivery mode.
 
-    ``marks`` is from `place_of`, or `FIRST_HOP` alone; ``user`` is the user of the connection. Raises MalformedHeader,
-    and ValueError for what a header cannot hold.
+    ``marks`` is from `origin_fields`, or `FIRST_HOP` alone; ``user`` is the user of the connection. Raises
+    MalformedHeader, and ValueError for what a header cannot hold.
     """
     raw, flags = content.raw, content._flags
-    if flags & LOOKED_AT == HEADERS_AND_MODE and len(raw) > FIRST_FIELD:  # which most have: the table is the first
+    # Most messages have headers, a delivery mode and no property before the table: it begins at a known index.
+    if flags & LOOKED_AT == HEADERS_AND_MODE and len(raw) > FIRST_FIELD:
         end = FIRST_FIELD + _size(raw, 2)[0]
         start = FIRST_FIELD if end <= len(raw) else 0
     else:
         start = 0
     if b"-topic" in raw and (b"x-kafka-topic" in raw or b"x-rocketmq-topic" in raw):
-        marks = FIRST_HOP  # it has a place of its own, and is the same at home without this one
+        marks = FIRST_HOP  # a guest has an origin of its own, and must be the same at home: without the exchange's
     is_marked = SIGN in raw or b"CC" in raw
     if start and not is_marked:
         if identity is not None:
@@ -175,10 +177,10 @@ def published(content: ContentHeader, identity: str | None, marks: bytes, user: 
             behind = content.with_property("user_id", None).raw[end:]
             flags &= ~USER_BIT
             place += _field(USER_ID, other.encode("utf-8", "surrogateescape"))
-        fields, hops = _rewritten(content, identity)
+        fields, hops = _rewrite(content, identity)
         names = {name for name, _ in fields}
         own = ContentHeader.of_parts({}, place).fields()
-        fields += [(name, _named(name) + value) for name, value in own if name not in names]
+        fields += [(name, _short_name(name) + value) for name, value in own if name not in names]
         table = b"".join([field for _, field in fields]) + _hops_field(hops + 1)
     front = start - 4 if flags & HEADERS else start
     if not flags & MODE_BIT:
@@ -186,10 +188,10 @@ def published(content: ContentHeader, identity: str | None, marks: bytes, user: 
     return b"".join(((flags | HEADERS | MODE_BIT).to_bytes(2), raw[2:front], _pack_size(len(table)), table, behind))
 
 
-def carried(message: Message, identity: str | None) -> tuple[Message, int]:
+def mark_message(message: Message, identity: str | None) -> tuple[Message, int]:
     """Return a message as it is brought to Kafka or RocketMQ, and how many bridges it has passed, with this one.
 
-    The message has its identity, and neither CC, BCC nor hops. Raises as `published`.
+    The message has its identity, and neither CC, BCC nor hops. Raises as `mark_header`.
     """
     content = content_of(message)
     raw = content.raw
@@ -198,7 +200,7 @@ def carried(message: Message, identity: str | None) -> tuple[Message, int]:
             return message, 1
         content, hops = content.with_header(IDENTITY, identity), 0
     else:
-        fields, hops = _rewritten(content, identity)
+        fields, hops = _rewrite(content, identity)
         if fields or content.has_table:
             content = content.with_table(b"".join([field for _, field in fields]))
     return message_of(message.exchange, message.routing_key, content, message.body), hops + 1
@@ -209,7 +211,7 @@ def hop_header(hops: int) -> Header:
     return HOP_TEXT if hops == 1 else (HOPS, b"%d" % hops)
 
 
-def _rewritten(content: ContentHeader, identity: str | None) -> tuple[list[tuple[bytes, bytes]], int]:
+def _rewrite(content: ContentHeader, identity: str | None) -> tuple[list[tuple[bytes, bytes]], int]:
     """Return the headers in order, names and fields as bytes, with CC and BCC renamed and without hops; and the hops.
 
     An identity that is there stays.
@@ -222,10 +224,10 @@ def _rewritten(content: ContentHeader, identity: str | None) -> tuple[list[tuple
             hops = max(hops, _number(decode_value(value)[0]))
         elif name in RENAMED:
             replaced.add(RENAMED[name])
-            fields.append((name, _named(RENAMED[name]) + value))
+            fields.append((name, _short_name(RENAMED[name]) + value))
         else:
-            fields.append((name, _named(name) + value))
-    if replaced:  # what was in CC when it passed an earlier bridge is over
+            fields.append((name, _short_name(name) + value))
+    if replaced:  # CC and BCC of an earlier bridge give way to those of this one
         fields = [(RENAMED.get(name, name), field) for name, field in fields if name not in replaced]
     if identity is not None and not any(name == NAMED_IDENTITY for name, _ in fields):
         fields.append((NAMED_IDENTITY, _identity_field(identity)))
@@ -237,5 +239,5 @@ def _identity_field(identity: str) -> bytes:
     return LABELLED_IDENTITY + SIZE.pack(len(raw)) + raw
 
 
-def _named(name: bytes) -> bytes:
+def _short_name(name: bytes) -> bytes:
     return bytes((len(name),)) + name

@@ -1,4 +1,4 @@
-"""A record of Kafka as the bridge sees it, and what does not fit."""
+"""A record of Kafka as the bridge sees it, and the limits of AMQP and Kafka."""
 
 from __future__ import annotations
 
@@ -11,45 +11,49 @@ from exchange.amqp.fields import short_string
 from exchange.errors import HashstarError
 
 __all__ = [
-    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "checked_key", "digest_of", "is_showable",
+    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_fits", "check_key", "digest_of", "is_showable",
     "last_header", "reply_headers", "routing_key_for", "whole_key",
 ]  # fmt: skip
 
 Header = tuple[str, bytes | None]
-"""A name and a value, which may be null."""
+"""Name and value of a header; the value may be null."""
 
 
 class Unmappable(HashstarError):
-    """A message that the other system cannot hold, or whose headers contradict each other: one for the dead letters."""
+    """A message that the other system cannot hold, or whose headers contradict each other: it becomes a dead letter."""
 
 
 class Record(NamedTuple):
-    """A record of Kafka. Null is None, and is not empty: without a key, without a value (a tombstone)."""
+    """A record of Kafka. None is null, which is not empty: no key, no value (a tombstone)."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header] = ()
-    """In their order, names repeated as they are."""
+    """Headers in their order; a name may be there several times."""
     timestamp: int | None = None
-    """Milliseconds since 1970, UTC; None to let the producer tell it."""
+    """Milliseconds since 1970, UTC; None lets the producer choose it."""
     is_append_time: bool = False
-    """Whether that is LogAppendTime, the broker's, and not CreateTime, the producer's."""
+    """Whether the timestamp is the broker's, LogAppendTime, and not the producer's, CreateTime."""
     partition: int | None = None
     offset: int | None = None
 
 
 BATCH_BYTES: Final = 61
+"""Size of the head of a batch, in bytes."""
 RECORD_BYTES: Final = 36
-"""At most: length, attributes, deltas of timestamp and offset, lengths of key and value, number of headers."""
+"""Maximum size, in bytes, of a record's length, attributes, deltas of timestamp and offset, lengths of key and value,
+and number of headers."""
+HEADER_BYTES: Final = 10
+"""Maximum size of the lengths of a header's name and value, in bytes."""
 
 
 def check_fits(message: ContentHeader | Record, limit: int) -> None:
-    """Raise Unmappable if a message's headers need a frame of more than ``limit`` bytes, or a record more altogether.
+    """Raise Unmappable if a message's headers do not fit in a frame of ``limit`` bytes, or a record in a batch of them.
 
-    The limit is the ``frame_max`` that a connection agreed on, or the topic's ``max.message.bytes``. A record is
-    taken to be alone in its batch and not compressed, as producers do (`org.apache.kafka.common.record.AbstractRecords
-    .estimateSizeInBytesUpperBound`).
+    The limit is the ``frame_max`` that a connection agreed on, or the topic's ``max.message.bytes``. The size of a
+    record is that of a batch with this record alone, not compressed, as producers estimate it
+    (`org.apache.kafka.common.record.AbstractRecords.estimateSizeInBytesUpperBound`).
     """
     if isinstance(message, ContentHeader):
         if not message.fits(limit):
@@ -57,15 +61,16 @@ def check_fits(message: ContentHeader | Record, limit: int) -> None:
         return
     size = BATCH_BYTES + RECORD_BYTES + len(message.key or b"") + len(message.value or b"")
     size += sum(
-        10 + len(name.encode("utf-8", "surrogateescape")) + len(value or b"") for name, value in message.headers
+        HEADER_BYTES + len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
+        for name, value in message.headers
     )
     if size > limit:
         raise Unmappable(f"with its headers it is {size} bytes; the topic takes {limit}")
 
 
-def checked_key(key: str) -> str:
-    """The routing key, if AMQP can hold it. Raises Unmappable."""
-    if len(key) > 63:  # of at most four bytes each
+def check_key(key: str) -> str:
+    """Return the routing key if AMQP can hold it. Raises Unmappable."""
+    if len(key) > 63:  # 63 characters of at most four bytes always fit
         try:
             short_string(key)
         except ValueError as error:
@@ -90,10 +95,11 @@ def is_showable(name: str) -> bool:
 
 DIGEST_BYTES: Final = 16
 MARK: Final = "~"
-"""What stands between the beginning of a key that is too long for AMQP and its digest."""
+"""Separator of the beginning of a key that is too long for AMQP and the digest of the whole key."""
 MARK_AT: Final = -2 * DIGEST_BYTES - 1
-"""Index of that character, from the end."""
+"""Index of the separator, from the end."""
 PREFIX_BYTES: Final = NAME_LIMIT + MARK_AT
+"""Maximum length of that beginning, in bytes."""
 
 
 def digest_of(raw: bytes) -> str:
@@ -125,18 +131,18 @@ def whole_key(routing_key: str, key: bytes | None) -> str | None:
 
 
 def last_header(headers: Iterable[Header], name: str) -> bytes | None:
-    """The last value of this name; None also when there is none."""
-    found = None
+    """Return the value of the last header of this name; None also when there is none."""
+    last = None
     for other, value in headers:
         if other == name:
-            found = value
-    return found
+            last = value
+    return last
 
 
 def reply_headers(request: Record) -> list[Header]:
-    """The headers of an answer to a request that came from AMQP: see the head of this package.
+    """Return the headers of an answer to a request that came from AMQP: see the head of this package.
 
-    Raises Unmappable if the request does not say where answers go.
+    Raises Unmappable if the request does not name the queue for answers.
     """
     reply_to = last_header(request.headers, "amqp.reply_to")
     if reply_to is None:

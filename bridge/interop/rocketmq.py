@@ -1,8 +1,8 @@
-"""A message of AMQP in RocketMQ, a message of RocketMQ in AMQP, and each of them home again unchanged.
+"""A message of AMQP in RocketMQ, a message of RocketMQ in AMQP, and each of them back home unchanged.
 
-Origin decides, as between AMQP and Kafka (`bridge.interop`), and the tables are made alike. What a record of Kafka is
-in RocketMQ, and the other way round, is not a third scheme: it is what the record is in AMQP, carried on. So a record
-that comes home from RocketMQ was ``x-kafka-...`` there, and each guest comes home over any way.
+Origin decides, as between AMQP and Kafka (`bridge.interop`), and the tables are similar. There is no third scheme for
+records of Kafka in RocketMQ, or the reverse: a record is wrapped as a message of AMQP, and that one as a message of
+RocketMQ. So in RocketMQ a record has properties ``x-kafka-...``, and each guest comes home by any route.
 
 RocketMQ keeps properties, pairs of texts, in no order, each name once; a property without a value is lost, the control
 characters 1 and 2 separate them, and all of them together have 32,767 bytes. A message has a body.
@@ -20,15 +20,15 @@ each header                 under its own name: text as it came, numbers in digi
 ``amqp.header-hex.DIGITS``  a header whose name is empty, not UTF-8, or has a control character 0, 1 or 2
 ``amqp.earlier-N.NAME``     the N-th of several headers of one name, if it is not the last
 ``amqp.types``              JSON: the types of headers that are not text, as in Kafka
-``amqp.values``             JSON: of what RocketMQ cannot hold as it is, what there is in its place:
-                            ``{"a": "null", "b": "empty", "c": "base64"}``; of the first two there is nothing
+``amqp.values``             JSON: how values are represented that RocketMQ cannot hold as they are:
+                            ``{"a": "null", "b": "empty", "c": "base64"}``; the first two have no property
 ``amqp.order``              JSON, the names of the headers in their order; absent when that is ascending, as RabbitMQ 4
                             sorts headers
 ``amqp.headers``            ``empty``: there is a table of headers, and nothing in it
 ``amqp.flags``              the two flags without a meaning, if they are set
 ``amqp.body``               ``empty``: its body is empty, and a zero byte stands for it
 ``KEYS``                    the key that its queue was chosen by, where that is text
-``TAGS``                    the tag that the target is told to give, where that is text
+``TAGS``                    the tag that the target is configured to give, where that is text
 ==========================  ============================================================================================
 
 A message of RocketMQ in AMQP is a message with the header ``x-rocketmq-topic``. Its exchange is the topic, or the name
@@ -47,9 +47,9 @@ each property                     under its own name: longstr
 ``x-rocketmq-property-NAME``      a property whose name means something to the broker or to us: ``CC``, ``x-death`` ...
 ================================  =====================================================================================
 
-At home it has its properties again, and of RocketMQ's own those of `HOME`, which its producer gave; not those that
-brokers and consumers gave, nor a delay, which is over. A header that was added abroad comes with it as a property, if
-RocketMQ can hold its value; ``amqp.header.NAME`` if its name is one of RocketMQ's own.
+Back in RocketMQ it has its properties again. Of RocketMQ's own properties it has those that its producer gave
+(`PRODUCER_PROPERTIES`), not those that brokers and consumers gave, nor a delay, which is over. A header that was added
+in AMQP becomes a property, if RocketMQ can hold its value; ``amqp.header.NAME`` if its name is one of RocketMQ's own.
 
 What does not fit raises `Unmappable`: names of more than 255 bytes here, and in
 `bridge.rocketmq.remoting.properties.checked_properties` more than 32,767 bytes of properties there.
@@ -59,43 +59,45 @@ from __future__ import annotations
 
 from bridge.interop import kafka_guest, rocketmq_amqp_guest, rocketmq_guest
 from bridge.interop.record import Unmappable
-from bridge.interop.rocketmq_guest import HOME
-from bridge.interop.rocketmq_packing import held_text
+from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
+from bridge.interop.rocketmq_packing import property_text
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import KEYS, TAGS
 from exchange.amqp import content_of
 from exchange.message import Message
 
-__all__ = ["HOME", "from_rocketmq", "to_rocketmq"]
+__all__ = ["PRODUCER_PROPERTIES", "from_rocketmq", "to_rocketmq"]
 
 
 def to_rocketmq(message: Message, topic: str, key: bytes | None = None, tag: bytes | None = None) -> RocketMessage:
-    """What a message is in RocketMQ, or the message of RocketMQ that it is of.
+    """Return a message of AMQP as one of RocketMQ: the one that it carries, if it is of RocketMQ, else one that
+    carries it.
 
-    ``key`` and ``tag`` are those of a message of AMQP; one that comes home has its own. Raises Unmappable,
-    MalformedHeader.
+    ``key`` and ``tag`` are for one that carries a message of AMQP; one that is unwrapped has its own. Raises
+    Unmappable, MalformedHeader.
     """
     content = content_of(message)
-    # With both marks it is a record of Kafka, one of whose own headers has such a name: ours never has Kafka's.
+    # With both marks it is a record of Kafka that has a header of this name: what we wrap never has Kafka's mark.
     if content.find(rocketmq_guest.MARK) is not None and content.find(kafka_guest.MARK) is None:
-        return rocketmq_guest.home(content, message.body, topic)
-    properties, body = rocketmq_amqp_guest.abroad(content, message)
+        return rocketmq_guest.unwrap(content, message.body, topic)
+    properties, body = rocketmq_amqp_guest.wrap(content, message)
     for name, raw in ((KEYS, key), (TAGS, tag)):
-        text = None if raw is None else held_text(raw)
+        text = None if raw is None else property_text(raw)
         if text is not None:
             properties[name] = text
     return RocketMessage(topic, body, properties)
 
 
 def from_rocketmq(message: StoredMessage, exchange: str | None = None, routing_key: str | None = None) -> Message:
-    """What a message of RocketMQ is in AMQP, or the message of AMQP that it is of.
+    """Return a message of RocketMQ as one of AMQP: the one that it carries, if it is of AMQP, else one that carries it.
 
-    Its exchange and routing key are those given, else of a message that comes home its own. Raises Unmappable.
+    Exchange and routing key are those given; else a message that is unwrapped has its own, and one that carries a
+    message of RocketMQ has the topic's name and the first key. Raises Unmappable.
     """
     if message.problem:
         raise Unmappable(message.problem)
     if message.is_packed:
         raise Unmappable("its body is marked as packed, and cannot be unpacked")
     if rocketmq_amqp_guest.is_guest(message.properties):
-        return rocketmq_amqp_guest.home(message, exchange, routing_key)
-    return rocketmq_guest.abroad(message, exchange, routing_key)
+        return rocketmq_amqp_guest.unwrap(message, exchange, routing_key)
+    return rocketmq_guest.wrap(message, exchange, routing_key)

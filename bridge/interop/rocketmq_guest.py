@@ -1,4 +1,4 @@
-"""A message of RocketMQ in AMQP, and home again."""
+"""A message of RocketMQ wrapped for AMQP, and unwrapped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bridge.interop import kafka_guest
 from bridge.interop.amqp_guest import ESCAPED as ADDED
 from bridge.interop.amqp_guest import property_texts
 from bridge.interop.kafka_guest import BROKER_HEADERS
-from bridge.interop.record import Unmappable, checked_key
-from bridge.interop.rocketmq_packing import held_text
+from bridge.interop.record import Unmappable, check_key
+from bridge.interop.rocketmq_packing import property_text
 from bridge.interop.rocketmq_topics import name_of
 from bridge.interop.texts import text_of
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
@@ -19,7 +19,7 @@ from exchange.amqp import ContentHeader, message_of
 from exchange.amqp.fields import KINDS, PACK, SIZE, short_string
 from exchange.message import Message
 
-__all__ = ["HOME", "MARK", "abroad", "headers_for_property", "home"]
+__all__ = ["MARK", "PRODUCER_PROPERTIES", "headers_for_property", "unwrap", "wrap"]
 
 PREFIX: Final = "x-rocketmq-"
 MARK: Final = "x-rocketmq-topic"
@@ -35,14 +35,14 @@ OURS: Final = {
     MARK: "longstr", BROKER: "longstr", QUEUE: "signedint", OFFSET: "long", BORN: "long", STORED: "long",
     FLAG: "signedint",
 }  # fmt: skip
-"""The headers that are the message's, and their types."""
+"""Headers that describe the message of RocketMQ, and their types."""
 
-HOME: Final = frozenset({
+PRODUCER_PROPERTIES: Final = frozenset({
     TAGS, KEYS, WAIT, UNIQ_KEY, "BUYER_ID", "CORRELATION_ID", "INNER_MULTI_DISPATCH", "REPLY_TO_CLIENT",
     "TRACE_CONTEXT", "TTL", "_SYS_MSG_PRIORITY_",
 })  # fmt: skip
-"""Properties of RocketMQ's own that a message has at home again. The others are of its way: who stored it, which retry
-it was; and a delay, which is over."""
+"""Properties of RocketMQ's own that producers give, and that a message has again when it is unwrapped. The others
+describe its way: which broker stored it, which retry it was; or a delay, which is over."""
 
 MODE: Final = {"delivery_mode": b"\x02"}
 NAMES: Final = {name: short_string(name) for name in OURS}
@@ -54,8 +54,8 @@ def headers_for_property(name: str) -> tuple[str, ...]:
     return () if PREFIX + name in OURS else (PREFIX + name, ESCAPED + name)
 
 
-def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
-    """The message that one of RocketMQ is in AMQP. Raises Unmappable."""
+def wrap(message: StoredMessage, exchange: str | None, routing_key: str | None) -> Message:
+    """Return the message of AMQP that carries a message of RocketMQ. Raises Unmappable."""
     pieces = [
         NAMES[MARK], _longstr(message.topic),
         NAMES[BROKER], _longstr(message.broker),
@@ -72,20 +72,20 @@ def abroad(message: StoredMessage, exchange: str | None, routing_key: str | None
         routing_key = _key_of(message)
     content = ContentHeader.of_parts(MODE, b"".join(pieces))
     name = name_of(message.topic) if exchange is None else exchange
-    return message_of(name, checked_key(routing_key), content, message.body)
+    return message_of(name, check_key(routing_key), content, message.body)
 
 
 def _key_of(message: StoredMessage) -> str:
-    """The first of its keys; none that AMQP cannot hold, as all of them are in a header anyway."""
+    """Return the first of its keys as routing key, or "" if AMQP cannot hold it: all keys are in a header anyway."""
     try:
-        return checked_key(next(iter(message.keys), ""))
+        return check_key(next(iter(message.keys), ""))
     except Unmappable:
         return ""
 
 
 @lru_cache(4096)
 def _label(name: str) -> bytes:
-    """The name of the field of a property. Raises Unmappable."""
+    """Return the name of the header for a property, as it is in a table. Raises Unmappable."""
     if _is_own(name):
         label = PREFIX + name
     elif name in BROKER_HEADERS or name.startswith((PREFIX, kafka_guest.PREFIX)):
@@ -98,20 +98,20 @@ def _label(name: str) -> bytes:
         raise Unmappable(f"property name {error}") from None
 
 
-def home(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
-    """The message of RocketMQ that a message with our ``MARK`` is, for a topic. Raises Unmappable."""
+def unwrap(content: ContentHeader, body: bytes, topic: str) -> RocketMessage:
+    """Return the message of RocketMQ that a message with our ``MARK`` carries, for a topic. Raises Unmappable."""
     ours: dict[str, Any] = {}
     properties: dict[str, str] = {}
     for raw_name, wire in content.fields():
         name, of_property = _names(raw_name)
         if of_property is not None:
-            text = held_text(wire[5:] if wire[0] == 83 else text_of(wire)[1] or b"")
+            text = property_text(wire[5:] if wire[0] == 83 else text_of(wire)[1] or b"")
             if text is not None:
                 properties[of_property] = text
         elif name in OURS:
             ours[name] = _own(name, wire)
     for name, raw in property_texts(content):
-        text = None if name == "amqp.delivery_mode" else held_text(raw or b"")
+        text = None if name == "amqp.delivery_mode" else property_text(raw or b"")
         if text is not None:
             properties[name] = text
     return RocketMessage(topic, body, properties, ours.get(FLAG, 0))
@@ -126,18 +126,18 @@ def _own(name: str, wire: bytes) -> Any:
 
 @lru_cache(4096)
 def _names(raw: bytes) -> tuple[str, str | None]:
-    """The name of a field, and that of the property it is at home, if it is one."""
+    """Return the name of a header, and the name of the property that it becomes; None: it becomes none."""
     name = raw.decode("utf-8", "surrogateescape")
     if name.startswith(ESCAPED):
         return name, _property(name[len(ESCAPED) :])
     if name.startswith(PREFIX):
         own = name[len(PREFIX) :]
-        return name, own if own in HOME else None
+        return name, own if own in PRODUCER_PROPERTIES else None
     return name, _property(ADDED + name if _is_own(name) else name)
 
 
 def _property(name: str) -> str | None:
-    """The name, if a property can have it."""
+    """Return the name if a property can have it, else None."""
     if not name or CONTROL.search(name):
         return None
     try:

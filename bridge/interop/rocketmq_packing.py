@@ -1,7 +1,7 @@
-"""Headers, in their order and of any value, as RocketMQ's properties: texts by name, in no order, and never empty.
+"""Headers, ordered and with any values, as properties of RocketMQ: texts by name, without order, never empty.
 
-A header whose value is text stands under its own name. What else there is to tell is in two properties of JSON, which
-most messages do without: what stands for values that are no such text, and the order where it is not ascending.
+A header whose value is text is the property of its name. Two properties of JSON, which most messages do not need, hold
+the rest: how values that are no such text are represented, and the order of the headers where it is not ascending.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Any, Final
 from bridge.interop.record import Header, Unmappable
 from bridge.rocketmq.remoting.properties import CONTROL
 
-__all__ = ["ORDER", "VALUES", "held_text", "packed", "unpacked"]
+__all__ = ["ORDER", "VALUES", "property_text", "pack_headers", "unpack_headers"]
 
 VALUES: Final = "amqp.values"
 ORDER: Final = "amqp.order"
 EARLIER: Final = "amqp.earlier-"
 
+# How a value that is no text is represented, in `VALUES`: the first two have no property of their own.
 NULL: Final = "null"
 EMPTY: Final = "empty"
 BASE64: Final = "base64"
 
 
-def held_text(value: bytes) -> str | None:
-    """The value as a property's, if it can be one as it is."""
+def property_text(value: bytes) -> str | None:
+    """Return a header's value as the value of a property; None if no property can hold it as it is."""
     if not value:
         return None
     try:
@@ -39,14 +40,16 @@ def held_text(value: bytes) -> str | None:
     return None if CONTROL.search(text) else text
 
 
-def packed(own: Sequence[Header], headers: Sequence[Header]) -> dict[str, str]:
-    """The properties of headers in order, whose names may come several times, and of others whose order is told."""
+def pack_headers(own: Sequence[Header], headers: Sequence[Header]) -> dict[str, str]:
+    """Return the properties of ``headers``, whose order is kept and whose names may repeat, and of ``own``, whose
+    order is always the same.
+    """
     properties: dict[str, str] = {}
     odd: dict[str, str] = {}
     names = tuple([name for name, _ in headers])
     labels, order = (_known_layout if len(names) <= 32 else _layout)(names)
     for label, value in [*own, *zip(labels, [value for _, value in headers], strict=True)]:
-        text = None if value is None else held_text(value)
+        text = None if value is None else property_text(value)
         if text is not None:
             properties[label] = text
         elif not value:
@@ -61,31 +64,34 @@ def packed(own: Sequence[Header], headers: Sequence[Header]) -> dict[str, str]:
     return properties
 
 
-def unpacked(properties: Mapping[str, str]) -> list[Header]:
-    """The headers, those whose order was not told among them. Raises Unmappable."""
+def unpack_headers(properties: Mapping[str, str]) -> list[Header]:
+    """Return the headers that properties were made of, those without an order last. Raises Unmappable."""
     odd: Mapping[str, str] = _read(VALUES, properties[VALUES]) if VALUES in properties else {}
     order: Sequence[str] = _read(ORDER, properties[ORDER]) if ORDER in properties else ()
-    found: dict[str, bytes | None] = {}
+    values: dict[str, bytes | None] = {}
     for label, text in properties.items():
         raw = text.encode("utf-8", "surrogateescape")
-        found[label] = _value(label, raw) if odd and odd.get(label) == BASE64 else raw
-    found.pop(VALUES, None)
-    found.pop(ORDER, None)
-    for label, what in odd.items():
-        if label not in found and what != BASE64:
-            found[label] = None if what == NULL else b""
-    headers = [(_name(label), found.pop(label)) for label in order if label in found]
-    headers += [(_name(label), value) for label, value in sorted(found.items())]
+        values[label] = _decode_value(label, raw) if odd and odd.get(label) == BASE64 else raw
+    values.pop(VALUES, None)
+    values.pop(ORDER, None)
+    for label, representation in odd.items():
+        if label not in values and representation != BASE64:
+            values[label] = None if representation == NULL else b""
+    headers = [(_header_name(label), values.pop(label)) for label in order if label in values]
+    headers += [(_header_name(label), value) for label, value in sorted(values.items())]
     return headers
 
 
 def _layout(names: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """The names of properties for headers of these names, and their order, unless it is ascending."""
-    last = {name: place for place, name in enumerate(names)}
+    """Return the names of the properties for headers of these names, and as JSON their order, unless it is ascending.
+
+    The last of several headers of one name has that name, which is the one that selectors see.
+    """
+    last = {name: index for index, name in enumerate(names)}
     earlier: dict[str, int] = {}
     labels = []
-    for place, name in enumerate(names):
-        if place == last[name]:
+    for index, name in enumerate(names):
+        if index == last[name]:
             labels.append(name)
         else:
             earlier[name] = earlier.get(name, 0) + 1
@@ -94,14 +100,14 @@ def _layout(names: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     return tuple(labels), None if is_ascending else _json(labels)
 
 
-_known_layout: Final = lru_cache(256)(_layout)  # the messages of one publisher have few
+_known_layout: Final = lru_cache(256)(_layout)  # the messages of one publisher have few layouts
 
 
-def _name(label: str) -> str:
+def _header_name(label: str) -> str:
     return label[len(EARLIER) :].partition(".")[2] if label.startswith(EARLIER) else label
 
 
-def _value(label: str, raw: bytes) -> bytes:
+def _decode_value(label: str, raw: bytes) -> bytes:
     try:
         return b64decode(raw, validate=True)
     except ValueError:
@@ -123,10 +129,11 @@ def _read_json(name: str, text: str) -> Any:
         value = json.loads(text)
     texts = value.values() if isinstance(value, dict) else value
     if not isinstance(value, KINDS[name]) or not all(isinstance(each, str) for each in texts or ()):
-        raise Unmappable(f"property {name}: {text[:40]!r} is not JSON of what it tells")
+        raise Unmappable(f"property {name}: {text[:40]!r} is not {FORMS[name]}")
     return value
 
 
 _known_json: Final = lru_cache(256)(_read_json)
 
 KINDS: Final[Mapping[str, type]] = {VALUES: dict, ORDER: list}
+FORMS: Final[Mapping[str, str]] = {VALUES: "a JSON object of texts", ORDER: "a JSON array of texts"}

@@ -1,8 +1,8 @@
 """A field value of AMQP as bytes that people and Kafka's consumers read, and back to the bit.
 
-The bytes of a field, tag first, are its wire. Its text is told in the head of this package; its type is RabbitMQ's name
-of it, None for longstr and void, which text and null tell by themselves. Where that type and text would be written
-otherwise than the wire was, the wire stands in base64 behind the type: ``bool=dAI=``.
+The bytes of a field, tag first, are its wire. The head of this package describes its text; its type is RabbitMQ's name
+for it, or None for longstr and void, which are text and null. Where type and text would give another wire, the
+original is in base64 behind the type: ``bool=dAI=``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from exchange.field_values import RANGES, Typed
 __all__ = ["text_of", "wire_of"]
 
 INTEGERS: Final = {TAGS[kind][0]: (kind, low < 0) for kind, (low, _) in RANGES.items()}
-"""Tag -> the type and whether it is signed."""
+"""Tag -> the type, and whether it is signed."""
 
 
 def text_of(wire: bytes) -> tuple[str | None, bytes | None]:
-    """The type and the text of a field. Raises MalformedHeader."""
+    """Return the type and the text of a field. Raises MalformedHeader."""
     tag = wire[0]
     if tag == 83:  # S
         return None, wire[5:]
@@ -40,13 +40,13 @@ def text_of(wire: bytes) -> tuple[str | None, bytes | None]:
         return kind, wire[5:]
     value = decode_value(wire)[0]
     text = _text(kind, value)
-    if not _is_usual(value):
+    if not _is_canonical(value):
         return f"{kind}={b64encode(wire).decode()}", text
     return kind, text
 
 
 def wire_of(kind: str | None, text: bytes | None) -> bytes:
-    """The field of a type and a text. Raises ValueError where they are not a value."""
+    """Return the field of a type and a text. Raises ValueError where the text is no value of the type."""
     if kind is None or kind in {"longstr", "void"}:
         return b"V" if text is None else b"S" + SIZE.pack(len(text)) + text
     if text is None:
@@ -58,9 +58,9 @@ def wire_of(kind: str | None, text: bytes | None) -> bytes:
             end = decode_value(wire)[1]
         except MalformedHeader as error:
             raise ValueError(f"{kind[:40]!r} is not a field: {error}") from None
-        # Bytes that are more than this field, or another one, would be fields that nobody sent, or a broken table.
+        # More bytes than this field, or another field, would put fields that nobody sent, or a broken table, into AMQP.
         if end != len(wire) or text_of(wire) != (kind, text):
-            raise ValueError(f"{_shown(text)} is not what {kind[:40]!r} says it is")
+            raise ValueError(f"{_show(text)} is not the value in {kind[:40]!r}")
         return wire
     read = READERS.get(name)
     if read is None:
@@ -68,7 +68,7 @@ def wire_of(kind: str | None, text: bytes | None) -> bytes:
     try:
         return read(text)
     except (ValueError, TypeError, ArithmeticError, KeyError, struct.error, InputError, RecursionError):
-        raise ValueError(f"{_shown(text)} is not a {name}") from None
+        raise ValueError(f"{_show(text)} is not a {name}") from None
 
 
 def _text(kind: str, value: Any) -> bytes:
@@ -84,15 +84,15 @@ def _text(kind: str, value: Any) -> bytes:
     return repr(value).encode() if kind in {"float", "double"} else str(value).encode()
 
 
-def _is_usual(value: Any) -> bool:
-    """Whether a decoded value is what its type and value alone make of it; of NaN there are many, with one text."""
+def _is_canonical(value: Any) -> bool:
+    """Return whether encoding a decoded value gives its wire again; not so of NaN, which has many wires."""
     kind = type(value)
     if kind is float:
         return bool(value == value)  # noqa: PLR0124  only a NaN is not
     if kind is list:
-        return all(map(_is_usual, value))
+        return all(map(_is_canonical, value))
     if kind is dict:
-        return all(map(_is_usual, value.values()))
+        return all(map(_is_canonical, value.values()))
     return kind is not Spelled and kind is not Repeated
 
 
@@ -109,9 +109,9 @@ def _nested(kind: type) -> Callable[[bytes], bytes]:
     return read
 
 
-def _number(kind: str, of: Callable[[bytes], Any]) -> Callable[[bytes], bytes]:
+def _number(kind: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], bytes]:
     pack, tag = PACK[kind], TAGS[kind]
-    return lambda text: pack(tag, of(text))
+    return lambda text: pack(tag, parse(text))
 
 
 READERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
@@ -124,8 +124,8 @@ READERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "array": _nested(list),
     "table": _nested(dict),
 }
-"""Type -> what makes a field of a text."""
+"""Type -> the function that makes a field of a text."""
 
 
-def _shown(text: bytes) -> str:
+def _show(text: bytes) -> str:
     return repr(text[:40].decode("utf-8", "replace"))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from bindings.archive.record import to_records
 from bridge.endpoints.archive.rows import restored, rows_of
 from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
-from bridge.interop.rocketmq_guest import HOME
+from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded
 from exchange.amqp import ContentHeader, content_of, message_of
@@ -65,7 +65,11 @@ def rocketmq_abroad(data: bytes) -> None:
         if any(name.startswith("amqp.") for name in message.properties):
             to_rocketmq(abroad, message.topic)
             return
-        kept = {name: text for name, text in message.properties.items() if name in HOME or not _is_given(name)}
+        kept = {
+            name: text
+            for name, text in message.properties.items()
+            if name in PRODUCER_PROPERTIES or not _is_given(name)
+        }
         home = RocketMessage(message.topic, message.body, kept, message.flag)
         assert to_rocketmq(abroad, message.topic) == home
         assert to_rocketmq(to_amqp(to_kafka(abroad, "t", b"k")), message.topic) == home

@@ -24,7 +24,7 @@ from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, publish
 from bridge.endpoints.rabbitmq.refusals import Refused
 from bridge.endpoints.rabbitmq.returns import Sent, returned_ones
 from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, routes_of
-from bridge.interop.marks import FIRST_HOP, place_of, published
+from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import BrokerError, InputError
 
@@ -275,7 +275,7 @@ class _Publishing:
         """The frames of a publish. Raises what a message that cannot be written causes."""
         exchange, routing_key, marks = self._addressed(outgoing)
         message, frame_max = outgoing.message, self._frame_max
-        raw = published(content_of(message), outgoing.delivery.identity, marks, self._user)
+        raw = mark_header(content_of(message), outgoing.delivery.identity, marks, self._user)
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
         return publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
@@ -287,7 +287,7 @@ class _Publishing:
         if key is None:
             key, marks = _bytes(message.routing_key), FIRST_HOP
         else:
-            marks = place_of(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
+            marks = origin_fields(message.exchange, message.routing_key) if route.marks_place else FIRST_HOP
         if len(key) > LONGEST_KEY:
             raise InputError(f"the routing key has more than {LONGEST_KEY} bytes")
         return route.exchange, key, marks
@@ -348,7 +348,7 @@ class _Publishing:
         exchange, key, marks = self._addressed(outgoing)
 
         def content() -> ContentHeader:
-            raw = published(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
+            raw = mark_header(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
             return ContentHeader(raw)
 
         return Sent(exchange, key, outgoing.message.body, content)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bridge.endpoint import Disconnected, Outgoing
 from bridge.interop import to_rocketmq
-from bridge.interop.marks import HOPS, carried
+from bridge.interop.marks import HOPS, mark_message
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError
@@ -125,7 +125,7 @@ class Writer:
         placement = outgoing.placement
         key = (destination.key or ROUTING_KEY).of(message) if placement is None else placement.key
         tag = None if destination.tag is None else serialized(destination.tag.of(message))
-        marked, hops = carried(message, outgoing.delivery.identity)
+        marked, hops = mark_message(message, outgoing.delivery.identity)
         made = to_rocketmq(marked, destination.topic, _bytes_of(key), tag)
         made.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
         if placement is None:

@@ -285,7 +285,7 @@ def test_what_was_added_abroad_comes_home() -> None:
         ([("amqp.types", b'{"n":"long"}'), ("n", None)], "null is not a long"),
         ([("amqp.types", b'{"n":"colour"}'), ("n", b"red")], "there is no type 'colour'"),
         ([("amqp.types", b'{"n":"table"}'), ("n", b"[1]")], "is not a table"),
-        ([("amqp.types", b'{"n":"bool=dAI="}'), ("n", b"false")], "is not what 'bool=dAI=' says it is"),
+        ([("amqp.types", b'{"n":"bool=dAI="}'), ("n", b"false")], "is not the value in 'bool=dAI='"),
         ([("amqp.types", b'{"n":"bool=Wg=="}'), ("n", b"false")], "is not a field"),
         ([("amqp.types", b"[]")], "is not JSON of types by name"),
         ([("amqp.types", b'{"n":{}}')], "is not JSON of types by name"),

@@ -26,7 +26,7 @@ from bridge.interop import (
     with_identity,
 )
 from bridge.interop.kafka_guest import BROKER_HEADERS
-from bridge.interop.rocketmq import HOME
+from bridge.interop.rocketmq import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded, is_legal_name
 from exchange.amqp import ContentHeader, content_of, message_of
@@ -73,7 +73,7 @@ def kept(message: StoredMessage) -> RocketMessage:
     own = {
         name: value
         for name, value in message.properties.items()
-        if name in HOME or not (name in SYSTEM or name.startswith("__RMQ.TRANSIENT."))
+        if name in PRODUCER_PROPERTIES or not (name in SYSTEM or name.startswith("__RMQ.TRANSIENT."))
     }
     return RocketMessage(message.topic, message.body, own, message.flag)
 
@@ -257,7 +257,7 @@ def test_what_was_added_abroad_comes_home() -> None:
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"amqp.values": "[]"}, "amqp.values: '\\[\\]' is not JSON of what it tells"),
+        ({"amqp.values": "[]"}, "amqp.values: '\\[\\]' is not a JSON object of texts"),
         ({"amqp.values": "{"}, "is not JSON"),
         ({"amqp.values": '{"a":1}'}, "is not JSON"),
         ({"amqp.values": '{"a":"base64"}', "a": "ü"}, "'ü' is not base64, as amqp.values says"),

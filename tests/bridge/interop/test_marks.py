@@ -15,7 +15,7 @@ from bridge.endpoints.kafka.producer.writer import Destination, Writer
 from bridge.endpoints.kafka.topics import Topic
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
-from bridge.interop.marks import FIRST_HOP, carried, hops_of, is_dead_letter, place_of, published
+from bridge.interop.marks import FIRST_HOP, hops_of, is_dead_letter, mark_header, mark_message, origin_fields
 from bridge.pump.dead_letters import dead_letter_of
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -52,7 +52,7 @@ properties = st.fixed_dictionaries(
 def plainly(
     headers: dict[str, Any], held: dict[str, Any], identity: str | None, place: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `published` should make of headers and properties, header after header."""
+    """What `mark_header` should make of headers and properties, header after header."""
     found, kept = dict(headers), dict(held)
     hops = found.pop("x-hashstar-hops", 0)
     for name in ("CC", "BCC"):
@@ -78,8 +78,8 @@ def test_one_pass_marks_a_header_as_header_after_header_would(
     headers: dict[str, Any] | None, held: dict[str, Any], identity: str | None, place: bool
 ) -> None:
     content = ContentHeader.of(headers, held)
-    marks = place_of("shop", "order.new") if place else FIRST_HOP
-    made = ContentHeader(published(content, identity, marks, "me"))
+    marks = origin_fields("shop", "order.new") if place else FIRST_HOP
+    made = ContentHeader(mark_header(content, identity, marks, "me"))
     wanted, kept = plainly(headers or {}, held, identity, place)
     assert dict(made.headers()) == wanted
     assert made.properties() == kept
@@ -88,14 +88,14 @@ def test_one_pass_marks_a_header_as_header_after_header_would(
 def test_what_is_not_marked_keeps_its_bytes_and_its_order() -> None:
     fields = {"z": 1.5, "a": Typed("timestamp", 5), "m": b"\xff"}
     content = ContentHeader.of(fields, {"message_id": "7", "delivery_mode": 1})
-    made = ContentHeader(published(content, None, FIRST_HOP, "me"))
+    made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
     assert made.fields()[:-1] == content.fields()
     assert made.parts() == content.parts()
 
 
 def test_cc_keeps_its_type_and_takes_the_place_of_one_that_was_over() -> None:
     content = ContentHeader.of({"x-hashstar-cc": ["old"], "CC": ["new", "er"]})
-    made = ContentHeader(published(content, None, FIRST_HOP, "me"))
+    made = ContentHeader(mark_header(content, None, FIRST_HOP, "me"))
     assert dict(made.headers()) == {"x-hashstar-cc": ["new", "er"], "x-hashstar-hops": 1}
 
 
@@ -135,10 +135,10 @@ def test_every_bridge_adds_a_hop_whatever_systems_are_between_them() -> None:
         assert [name for name, _ in record.headers].count("x-hashstar-hops") == 1
         message = to_amqp(record)
         assert hops_of(message) == hops
-        raw = published(content_of(message), "id/1", place_of("shop", "key"), "me")  # to RabbitMQ
+        raw = mark_header(content_of(message), "id/1", origin_fields("shop", "key"), "me")  # to RabbitMQ
         message = message_of("shop", "key", ContentHeader(raw), b"v")
         assert message.headers["x-hashstar-hops"] == hops + 1
-        carried_on, count = carried(message, "id/1")  # to RocketMQ, as its target does
+        carried_on, count = mark_message(message, "id/1")  # to RocketMQ, as its target does
         rocket = to_rocketmq(carried_on, "t")
         properties = {**rocket.properties, "x-hashstar-hops": str(count)}
         message = from_rocketmq(stored(rocket, properties))
@@ -236,7 +236,7 @@ def test_a_dead_letter_is_known_as_one_and_counts_on() -> None:
     letter = dead_letter_of(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
     assert is_dead_letter(letter)
     assert not is_dead_letter(looped(3))
-    made = ContentHeader(published(content_of(letter), None, FIRST_HOP, "me"))
+    made = ContentHeader(mark_header(content_of(letter), None, FIRST_HOP, "me"))
     assert made.header("x-hashstar-hops") == 4
     assert made.header("hashstar-CC") == ["other"]
     assert made.find("x-hashstar-cc") is None

@@ -16,7 +16,7 @@ from bridge.endpoints.kafka.lazy import record_of
 from bridge.endpoints.kafka.topics import Topic, check_partitions
 from bridge.interop import IDENTITY, Record, to_kafka
 from bridge.interop.kafka_guest import KEY
-from bridge.interop.marks import HOPS, carried, hop_header, hops_of
+from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
 from bridge.interop.record import routing_key_for, whole_key
 from exchange.amqp import content_of
 from exchange.message import Message, assemble_message
@@ -153,7 +153,7 @@ def _to_record(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:
     message, identity = outgoing.message, outgoing.delivery.identity
     record = record_of(message)
     if record is None:
-        message, hops = carried(message, identity)
+        message, hops = mark_message(message, identity)
         made = to_kafka(message, topic, key)
         for name, _ in made.headers:
             if not name.isascii():
