@@ -52,7 +52,7 @@ Back in RocketMQ it has its properties again. Of RocketMQ's own properties it ha
 in AMQP becomes a property, if RocketMQ can hold its value; ``amqp.header.NAME`` if its name is one of RocketMQ's own.
 
 What does not fit raises `Unmappable`: names of more than 255 bytes here, and in
-`bridge.rocketmq.remoting.properties.checked_properties` more than 32,767 bytes of properties there.
+`bridge.rocketmq.remoting.properties.encode_checked_properties` more than 32,767 bytes of properties there.
 """
 
 from __future__ import annotations

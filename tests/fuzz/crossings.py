@@ -14,7 +14,7 @@ from bridge.endpoints.archive.rows import restored, rows_of
 from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded
+from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, decode_properties, encode_checked_properties
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import HashstarError
 from exchange.message import Message
@@ -57,10 +57,11 @@ def rocketmq_abroad(data: bytes) -> None:
     """A message of RocketMQ crosses to AMQP, and from there to Kafka, and comes home with its own properties."""
     raw, body = cut(data, 2)
     message = StoredMessage(
-        "orders", body or b"\0", decoded(raw), 3, "broker-a", 1, 2, 7, 0, 1_700_000_000_000, bytes(8), 5, bytes(8), 0
-    )
+        "orders", body or b"\0", decode_properties(raw), 3, "broker-a", 1, 2, 7, 0, 1_700_000_000_000, bytes(8), 5,
+        bytes(8), 0,
+    )  # fmt: skip
     with suppress(Unmappable, IllegalMessage):
-        checked_properties(message.properties)  # what no producer can send does not come home
+        encode_checked_properties(message.properties)  # what no producer can send does not come home
         abroad = from_rocketmq(message)
         if any(name.startswith("amqp.") for name in message.properties):
             to_rocketmq(abroad, message.topic)
@@ -97,7 +98,7 @@ def _parts(message: Message) -> tuple[str, str, bytes, bytes]:
 
 
 def _through(sent: RocketMessage) -> StoredMessage:
-    wire = decoded(checked_properties(sent.properties))
+    wire = decode_properties(encode_checked_properties(sent.properties))
     return StoredMessage(sent.topic, sent.body, wire, sent.flag, "b", 0, 0, 1, 0, 2, bytes(8), 3, bytes(8), 0)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, Returned
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.offsets import written
-from bridge.rocketmq.remoting.properties import encoded
+from bridge.rocketmq.remoting.properties import encode_properties
 from exchange import Typed
 from exchange.amqp import ContentHeader, encode_table
 from exchange.amqp.fields import encode_value
@@ -102,7 +102,7 @@ def wire() -> Mapping[str, list[bytes]]:
         ],
         "stored": _some(recorded["records"], lambda each: b64decode(each["record"])),
         "batch": _some(recorded["batches"], lambda each: b64decode(each) if isinstance(each, str) else b""),
-        "properties": [encoded({"KEYS": "a b", "TAGS": "t", "größe": "ß", "DELAY": "3"})],
+        "properties": [encode_properties({"KEYS": "a b", "TAGS": "t", "größe": "ß", "DELAY": "3"})],
         "offset-table": [
             written(offsets).encode(),
             b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:7},"x":[1]}',
@@ -142,8 +142,11 @@ def crossings() -> Mapping[str, list[bytes]]:
             sized(b"k", b"v", b"amqp.routing_key", b"a.b", b"amqp.types", b'{"n":"signedint"}', b"n", b"5"),
         ],
         "rocketmq-abroad": [
-            encoded({"KEYS": "a b", "TAGS": "t", "own": "x", "CC": "c", "UNIQ_KEY": "0A" * 16}) + PART + b"body",
-            encoded({"amqp.routing_key": "a.b", "amqp.types": '{"n":"signedint"}', "n": "5"}) + PART + b"body",
+            encode_properties(properties) + PART + b"body"
+            for properties in (
+                {"KEYS": "a b", "TAGS": "t", "own": "x", "CC": "c", "UNIQ_KEY": "0A" * 16},
+                {"amqp.routing_key": "a.b", "amqp.types": '{"n":"signedint"}', "n": "5"},
+            )
         ],
         "archived": [each.raw + PART + b"body" for each in headers],
     }

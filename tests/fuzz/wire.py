@@ -16,11 +16,11 @@ from bridge.endpoints.rabbitmq.wire import Wire
 from bridge.interop.texts import text_of as text_of_field
 from bridge.interop.texts import wire_of
 from bridge.rocketmq.consumer.offsets import parse_table, written
-from bridge.rocketmq.remoting.batch import batch_of, messages_of
-from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, body_json, encode
+from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
+from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, encode, load_json
 from bridge.rocketmq.remoting.errors import CommandError
 from bridge.rocketmq.remoting.ids import UniqueId
-from bridge.rocketmq.remoting.properties import decoded, encoded
+from bridge.rocketmq.remoting.properties import decode_properties, encode_properties
 from bridge.rocketmq.remoting.stored import stored_records
 from exchange.amqp import ContentHeader, MalformedHeader, content_of, decode_table, encode_table, message_of
 from exchange.amqp.content import WIDTHS
@@ -144,7 +144,7 @@ def _commands(data: bytes, size: int) -> list[Command] | None:
 
 def answer_json(data: bytes) -> None:
     """Read the JSON of a name server, as a route too."""
-    value = body_json(data)
+    value = load_json(data)
     if isinstance(value, dict):
         with suppress(InputError):
             route = TopicRoute.from_json(value)
@@ -166,16 +166,16 @@ def stored(data: bytes) -> None:
 
 def batch(data: bytes) -> None:
     """Read a batch of messages; those that can be sent come back from their batch."""
-    found = messages_of("t", data)
+    found = decode_batch("t", data)
     with suppress(HashstarError):
-        assert messages_of("t", batch_of(found)) == found
+        assert decode_batch("t", encode_batch(found)) == found
 
 
 def properties(data: bytes) -> None:
     """Read properties; those that are text come back."""
-    found = decoded(data)
+    found = decode_properties(data)
     with suppress(UnicodeEncodeError):
-        assert decoded(encoded(found)) == found
+        assert decode_properties(encode_properties(found)) == found
 
 
 def offset_table(data: bytes) -> None:

@@ -22,7 +22,7 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import now_ms, read_json
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
-from bridge.rocketmq.remoting.properties import checked_group, checked_topic
+from bridge.rocketmq.remoting.properties import check_group, check_topic
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.allocation import Allocation, Averagely
 from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
@@ -89,13 +89,13 @@ class Group:
     ) -> None:
         """Raises IllegalMessage for names that cannot be, InputError for a topic twice or none at all."""
         self.client = client
-        self.name = checked_group(name)
+        self.name = check_group(name)
         self.settings = settings
         self.retry_topic = retry_topic(name)
         self.subscriptions: dict[str, Subscription] = {}
         """Topic -> subscription."""
         for each in subscriptions:
-            if self.subscriptions.setdefault(checked_topic(each.topic), each) is not each:
+            if self.subscriptions.setdefault(check_topic(each.topic), each) is not each:
                 raise InputError(f"topic {each.topic} is subscribed to twice: join the tags with ||")
         if not self.subscriptions:
             raise InputError(f"group {name}: subscribe to a topic at least")

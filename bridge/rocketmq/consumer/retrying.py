@@ -16,7 +16,7 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
-from bridge.rocketmq.remoting.properties import DELAY, encoded
+from bridge.rocketmq.remoting.properties import DELAY, encode_properties
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 
@@ -123,7 +123,7 @@ def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) 
         "f": "0",
         "g": str(now_ms()),
         "h": str(message.flag),
-        "i": encoded(properties).decode(),
+        "i": encode_properties(properties).decode(),
         "j": str(message.reconsume_times + 1),
         "k": "false",
         "l": str(most),

@@ -1,8 +1,8 @@
-"""Sends messages: to a queue that the caller names, that a selector chooses, or that comes next.
+"""Sending messages: to a queue that the caller names, that a selector chooses, or that comes next.
 
-`Producer.send` waits for the broker's answer; `Producer.send_async` is the fast way. A broker works on several requests
-at a time, so that messages under way to one queue together are stored in any order: who needs an order waits for each
-answer, or sends what belongs together as a batch.
+`Producer.send` waits for the broker's answer; `Producer.send_async` is faster. A broker works on several requests at a
+time, so messages that are under way to one queue together are stored in any order. To keep an order, wait for each
+answer, or send the messages as one batch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from contextlib import suppress
 from random import randrange
 from typing import Any, Final, Self
 
-from bridge.rocketmq.producer.publishing import Place, ProducerSettings, Publishing, Request, SendResult, request_for
-from bridge.rocketmq.producer.tries import Flight, Tries, frame
-from bridge.rocketmq.remoting.batch import batch_of
+from bridge.rocketmq.producer.publishing import (
+    ProducerSettings,
+    Publishing,
+    Request,
+    SendResult,
+    SendTo,
+    build_request,
+)
+from bridge.rocketmq.producer.tries import Tries, encode_frame
+from bridge.rocketmq.remoting.batch import encode_batch
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import ONEWAY, encode, now_ms
@@ -26,10 +33,10 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import (
     UNIQ_KEY,
     WAIT,
-    checked_body,
-    checked_group,
-    checked_properties,
-    checked_topic,
+    check_body,
+    check_group,
+    check_topic,
+    encode_checked_properties,
 )
 from exchange.partition import partitioner
 from exchange.partition.clients.rocketmq.faults import Faults
@@ -42,13 +49,14 @@ __all__ = ["Producer"]
 
 
 class Producer:
-    """Sends messages of one group over a `Client`; ``async with`` opens and closes it, not the client.
+    """A producer of one group over a `Client`; ``async with`` opens and closes it, not the client.
 
-    ``draw`` brings chance. Its messages are those of one thread of a Java producer: one index goes round in a topic.
+    ``draw`` is the source of randomness. It sends as one thread of a Java producer does: a topic has one index of the
+    queue that comes next.
     """
 
     def __init__(self, client: Client, settings: ProducerSettings, draw: Draw = randrange) -> None:
-        checked_group(settings.group)
+        check_group(settings.group)
         self.client: Final = client
         self.settings: Final = settings
         self._tries: Final = Tries(client, settings, draw)
@@ -65,16 +73,16 @@ class Producer:
         await self.close()
 
     async def open(self) -> None:
-        """Have the brokers know the group."""
+        """Register the group with the brokers."""
         host = self.client.client_id.partition("@")[0]
         self._ids = UniqueIds(host, os.getpid(), randrange(1 << 32), now_ms)
         self.client.on_routes.append(self._route_changed)
         await self.client.register_producer(self.settings.group)
         if self.settings.sending.start_detector_enable:
-            self._tries.start(self._tries.detect())
+            self._tries.run_in_background(self._tries.detect())
 
     async def close(self) -> None:
-        """Wait for what is under way, and leave the group."""
+        """Wait for the messages that are under way, and leave the group."""
         await self.flush()
         self._ids = None
         with suppress(ValueError):
@@ -84,7 +92,7 @@ class Producer:
 
     @property
     def faults(self) -> Faults:
-        """The table of faults: broker name -> what is known of it."""
+        """Table of faults: the broker's name -> what is known of it."""
         return self._tries.faults
 
     # Sending.
@@ -101,14 +109,15 @@ class Producer:
         """Send a message and wait for the broker's answer (``send(Message)``, ``sendSelectImpl``, ``sendKernelImpl``).
 
         Without ``queue`` and ``selector``, queues take turns, and after a failure that allows it another broker is
-        tried. A ``selector`` chooses by ``key``, and what was chosen is tried once. All tries together take
-        ``timeout_ms``, else ``send_msg_timeout``.
+        tried. A ``selector`` chooses a queue by ``key``; a queue that was chosen is tried once. All tries together may
+        take ``timeout_ms``, by default ``send_msg_timeout``.
 
-        Raises IllegalMessage for a message that brokers do not take, MQClientException (`InputError`) where a selector
-        does not choose, ClientError for a topic without a route and when all tries failed, BrokerError, TooMuchRequest,
-        and of a message that is tried once ConnectError, SendRequestError and RemotingTimeout.
+        Raises IllegalMessage for a message that brokers refuse, MQClientException (`InputError`) where a selector
+        chooses no queue, ClientError for a topic without a route and when all tries failed, BrokerError,
+        TooMuchRequest, and where one try is made ConnectError, SendRequestError and RemotingTimeout.
         """
-        return await self._send(self._request(message), queue, selector, key, timeout_ms)
+        request = self._request(message)
+        return await self._tries.send(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
 
     async def send_batch(
         self,
@@ -121,9 +130,10 @@ class Producer:
     ) -> SendResult:
         """Send messages of one topic in one request (``send(Collection)``): all are stored together, or none is.
 
-        They stand in their order in one queue, and each counts as one there. Raises as `send`.
+        They are stored in this order in one queue, each with an offset of its own. Raises as `send`.
         """
-        return await self._send(self._batch(messages), queue, selector, key, timeout_ms)
+        request = self._batch(messages)
+        return await self._tries.send(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
 
     async def send_oneway(
         self,
@@ -133,14 +143,13 @@ class Producer:
         selector: Partitioner | None = None,
         key: Any = None,
     ) -> None:
-        """Send a message and hear no more of it (``sendOneway``): whether it arrives is not known. Raises as `send`."""
+        """Send a message without an answer (``sendOneway``): whether it arrives is not known. Raises as `send`."""
         request = self._request(message)
-        publishing = self._publishing.get(message.topic) or await self._look_up(message.topic)
-        chosen = self._chosen(publishing, message.topic, queue, selector, key)
-        place = chosen or self._tries.select(publishing, message.topic, None)
+        send_to = await self._send_to(request.topic, queue, selector, key)
+        place = self._tries.first_place(request, send_to)
         broker = place.queue.broker
         channel = self._tries.open_channel(broker) or await self._tries.channel(broker)
-        channel.write(frame(channel, place, request, 0, ONEWAY))
+        channel.write(encode_frame(channel, place, request, 0, ONEWAY))
 
     async def send_async(
         self,
@@ -151,14 +160,15 @@ class Producer:
         key: Any = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Have a message on its way, and give what becomes of it (``send(Message, SendCallback)``).
+        """Start to send a message, and return the future of its result (``send(Message, SendCallback)``).
 
         Waits while ``async_send_num`` messages or ``async_send_size`` bytes are under way. A try without an answer is
-        made again ``retry_times_when_send_async_failed`` times, with another broker unless the queue was chosen; an
-        answer that says no is the end. Raises as `send` what is wrong with message, topic or selector; the future tells
-        the rest, as what the last try raised.
+        made again ``retry_times_when_send_async_failed`` times, with another broker unless the queue was chosen; a
+        refusal by the broker is final. Raises as `send` what is wrong with message, topic or selector; the future
+        raises the rest: what the last try raised.
         """
-        return await self._send_async(self._request(message), queue, selector, key, timeout_ms)
+        request = self._request(message)
+        return await self._tries.start(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
 
     async def send_batch_async(
         self,
@@ -169,27 +179,9 @@ class Producer:
         key: Any = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """`send_batch` as `send_async` sends (``send(Collection, SendCallback)``)."""
-        return await self._send_async(self._batch(messages), queue, selector, key, timeout_ms)
-
-    async def _send(
-        self, request: Request, queue: MessageQueue | None, selector: Partitioner | None, key: Any, limit: int | None
-    ) -> SendResult:
-        publishing = self._publishing.get(request.topic) or await self._look_up(request.topic)
-        chosen = self._chosen(publishing, request.topic, queue, selector, key)
-        return await self._tries.send(request, publishing, chosen, limit)
-
-    async def _send_async(
-        self, request: Request, queue: MessageQueue | None, selector: Partitioner | None, key: Any, limit: int | None
-    ) -> asyncio.Future[SendResult]:
-        publishing = self._publishing.get(request.topic) or await self._look_up(request.topic)
-        chosen = self._chosen(publishing, request.topic, queue, selector, key)
-        if self._tries.is_full:
-            await self._tries.room()
-        flight = Flight(self._tries, publishing, request, chosen, limit)
-        if not flight.take_off():
-            await flight.connect_and_take_off()
-        return flight.landed
+        """Start to send a batch: `send_batch` in the way of `send_async` (``send(Collection, SendCallback)``)."""
+        request = self._batch(messages)
+        return await self._tries.start(request, await self._send_to(request.topic, queue, selector, key), timeout_ms)
 
     def check(self, message: RocketMessage) -> None:
         """Raise what `send` would raise for this message before it sends anything, however it is sent."""
@@ -199,11 +191,11 @@ class Producer:
         self._batch([message])
 
     async def flush(self) -> None:
-        """Wait until nothing is under way that was sent asynchronously."""
+        """Wait until no message is under way that was sent asynchronously."""
         await self._tries.flush()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The publish queue list (``fetchPublishMessageQueues``). Raises ClientError."""
+        """Return the publish queue list of a topic (``fetchPublishMessageQueues``). Raises ClientError."""
         publishing = self._publishing.get(topic) or await self._look_up(topic)
         return tuple([place.queue for place in publishing.places])
 
@@ -216,28 +208,31 @@ class Producer:
 
     def _request(self, message: RocketMessage) -> Request:
         if message.topic not in self._publishing:
-            checked_topic(message.topic)
-        return request_for(message, self.settings, self._next_id())
+            check_topic(message.topic)
+        return build_request(message, self.settings, self._next_id())
 
     def _batch(self, messages: Sequence[RocketMessage]) -> Request:
         limit = self.settings.max_message_size
-        named: list[RocketMessage] = []
+        identified: list[RocketMessage] = []
         ids: list[str] = []
         for topic, content, properties, flag in messages:
-            checked_body(content, limit)
+            check_body(content, limit)
             own_id = properties[UNIQ_KEY] if UNIQ_KEY in properties else self._next_id()
-            named.append(RocketMessage(topic, content, {**properties, UNIQ_KEY: own_id}, flag))
+            identified.append(RocketMessage(topic, content, {**properties, UNIQ_KEY: own_id}, flag))
             ids.append(own_id)
-        body = batch_of(named)
-        # Without an id of its own, as Java's clients of 5.x give it: brokers of 4.x would give that to each message.
-        own = {WAIT: "true" if named[0].wait_store_ok else "false"}
+        body = encode_batch(identified)
+        # Java's clients of 5.x give the batch an id of its own. Here it has none: brokers of 4.x would give that id to
+        # each of its messages.
+        own = {WAIT: "true" if identified[0].wait_store_ok else "false"}
         return Request(
-            RequestCode.SEND_BATCH_MESSAGE, checked_topic(named[0].topic),
-            checked_body(body, limit), checked_properties(own), ",".join(ids), 0, 0, is_batch=True,
+            RequestCode.SEND_BATCH_MESSAGE, check_topic(identified[0].topic),
+            check_body(body, limit), encode_checked_properties(own), ",".join(ids), 0, 0, is_batch=True,
         )  # fmt: skip
 
     async def _look_up(self, topic: str) -> Publishing:
-        """The queues of a topic; of one that is not there, those that it will have (`tryToFindTopicPublishInfo`)."""
+        """Look up the queues of a topic; of one that does not exist, those that it will have
+        (`tryToFindTopicPublishInfo`).
+        """
         try:
             publishing = Publishing.of(topic, await self.client.route(topic), self.settings)
         except ClientError as error:
@@ -248,6 +243,7 @@ class Producer:
             except ClientError:
                 raise error from None
             publishing = Publishing.of(topic, route, self.settings, is_new=True)
+            # What the topic will have is a guess: look again as often as routes are refreshed.
             seconds = self.client.settings.poll_name_server_interval
             asyncio.get_running_loop().call_later(seconds, self._publishing.pop, topic, None)
         self._publishing[topic] = publishing
@@ -257,17 +253,17 @@ class Producer:
         self._publishing.pop(topic, None)
         self._tries.forget_channels()
 
-    def _chosen(
-        self, publishing: Publishing, topic: str, queue: MessageQueue | None, selector: Partitioner | None, key: Any
-    ) -> Place | None:
+    async def _send_to(self, topic: str, queue: MessageQueue | None, selector: Partitioner | None, key: Any) -> SendTo:
+        """Look up where a message of this topic goes. Raises as `send`."""
+        publishing = self._publishing.get(topic) or await self._look_up(topic)
         if queue is not None:
-            return publishing.place(queue)
+            return SendTo(publishing, publishing.place(queue))
         if selector is None:
-            return None
+            return SendTo(publishing, None)
         chooser = self._selectors.get(selector)
         if chooser is None:
             chooser = self._selectors[selector] = partitioner.Producer(selector, self._draw, now_ms)
-        at = chooser.choose(topic, key, publishing.partitions).partition
-        if at is None:
+        position = chooser.choose(topic, key, publishing.partitions).partition
+        if position is None:
             raise ClientError("select message queue return null.")
-        return publishing.places[at]
+        return SendTo(publishing, publishing.places[position])

@@ -1,7 +1,7 @@
-"""What a producer knows of a topic, and what it writes to a broker: routes made into places, messages into requests.
+"""What a producer knows of a topic, and what it writes to a broker: routes become places, messages become requests.
 
-A place is a queue of the publish queue list with the part of a request that is the same for all its messages, encoded
-once (`org.apache.rocketmq.client.impl.producer.TopicPublishInfo`, `SendMessageRequestHeaderV2`).
+A place is a queue of the publish queue list with those fields of the request's header that are the same for all its
+messages, encoded once (`org.apache.rocketmq.client.impl.producer.TopicPublishInfo`, `SendMessageRequestHeaderV2`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from zlib import compress
 
 from bridge.rocketmq.remoting.client import AUTO_CREATE_TOPIC_KEY_TOPIC
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
-from bridge.rocketmq.remoting.command import Command, frame_of
-from bridge.rocketmq.remoting.command import field as field_of
+from bridge.rocketmq.remoting.command import Command, encode_field, join_frame
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
 from bridge.rocketmq.remoting.message import RocketMessage
-from bridge.rocketmq.remoting.properties import BODY_BYTES, UNIQ_KEY, checked_body, checked_properties
+from bridge.rocketmq.remoting.properties import BODY_BYTES, UNIQ_KEY, check_body, encode_checked_properties
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.faults import FaultStrategy
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
@@ -25,10 +24,10 @@ from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queue
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Place", "ProducerSettings", "Publishing", "Request", "SendResult", "request_for", "result_of"]
+__all__ = ["Place", "ProducerSettings", "Publishing", "Request", "SendResult", "SendTo", "build_request", "result_of"]
 
 COMPRESSED: Final = 0x1 | 0x3 << 8
-"""`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 zlib is what the first alone means."""
+"""`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 the first alone means zlib."""
 PREPARED: Final = 0x1 << 2
 """`MessageSysFlag.TRANSACTION_PREPARED_TYPE`"""
 
@@ -42,54 +41,55 @@ STATUS: Final[Mapping[int, str]] = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     ResponseCode.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
 }
-"""The answers that say that the broker has the message -> `SendStatus`."""
+"""Answers of a broker that has stored the message -> `SendStatus`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What a producer is configured with, under the names of `DefaultMQProducer` where it has them."""
+    """Configuration of a producer, with the names of `DefaultMQProducer` where it has them."""
 
     group: str
     """``producerGroup``"""
     sending: SendSettings = field(default_factory=SendSettings)
     """Timeouts, retries, and the version of the Java client whose rules they follow."""
     faults: FaultStrategy = field(default_factory=lambda: FaultStrategy(enabled=False))
-    """``sendLatencyFaultEnable``, off in a producer that was not told otherwise, and how brokers are kept away from."""
+    """``sendLatencyFaultEnable``, off by default, and how brokers that fail or are slow are avoided."""
     compress_over: int = 4096
-    """``compressMsgBodyOverHowmuch``: a body of so many bytes or more is compressed; batches are not."""
+    """``compressMsgBodyOverHowmuch``: minimum size of a body that is compressed, in bytes; batches never are."""
     compress_level: int = 5
     """``rocketmq.message.compressLevel``, of zlib."""
     max_message_size: int = BODY_BYTES
+    """``maxMessageSize``: maximum size of a body, in bytes."""
     create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
-    """``createTopicKey``: the topic whose queues those have that brokers create when they are first sent to."""
+    """``createTopicKey``: the topic whose route is that of topics which brokers create on first use."""
     default_topic_queue_nums: int = 4
-    """How many queues, on each broker, such a topic gets at most."""
+    """``defaultTopicQueueNums``: maximum number of queues, on each broker, of such a topic."""
     unit_mode: bool = False
     async_send_num: int = 1024
-    """``backPressureForAsyncSendNum``: so many messages are under way at most."""
+    """``backPressureForAsyncSendNum``: maximum number of messages under way."""
     async_send_size: int = 100 << 20
-    """``backPressureForAsyncSendSize``: bytes of bodies."""
+    """``backPressureForAsyncSendSize``: maximum size of their bodies together, in bytes."""
 
 
 class SendResult(NamedTuple):
-    """The broker has the message (`org.apache.rocketmq.client.producer.SendResult`)."""
+    """Answer of a broker that has stored a message (`org.apache.rocketmq.client.producer.SendResult`)."""
 
     status: str
     """A row of `exchange.partition.clients.rocketmq.send.STATUSES`."""
     message_id: str
-    """``msgId``, the unique id; those of a batch with commas between."""
+    """``msgId``, the unique id; the ids of a batch have commas between them."""
     offset_message_id: str
-    """``offsetMsgId``, which tells where it is stored; those of a batch with commas between."""
+    """``offsetMsgId``, the position where it is stored; those of a batch have commas between them."""
     queue: MessageQueue
     queue_offset: int
-    """Of a batch that of its first message."""
+    """Offset of the message, or of the first message of a batch."""
     transaction_id: str | None = None
     recall_handle: str | None = None
-    """Of a timed message, since 5.3: what it could be recalled by."""
+    """Handle by which a timed message can be recalled, since 5.3."""
 
 
 class Request(NamedTuple):
-    """A message, or a batch, as it is written; but for the queue."""
+    """A message, or a batch, as it is written to any queue."""
 
     code: int
     topic: str
@@ -102,16 +102,16 @@ class Request(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A queue that can be sent to."""
+    """A queue of the publish queue list."""
 
     queue: MessageQueue
     fields: dict[str, str]
-    """Of the request's header, those that are the same for all messages."""
+    """Fields of the request's header that are the same for all messages."""
     raw: bytes
-    """The same, as a binary header has them."""
+    """The same fields, as they are in a binary header."""
 
     def command(self, request: Request, born: int) -> Command:
-        """The request for this queue; ``born`` is in milliseconds since 1970."""
+        """Return the request to this queue; ``born`` is in milliseconds since 1970."""
         varying = {
             "f": str(request.system_flag), "g": str(born), "h": str(request.flag), "i": request.properties.decode(),
             "m": "true" if request.is_batch else "false",
@@ -119,26 +119,28 @@ class Place(NamedTuple):
         return Command(request.code, self.fields | varying, request.body)
 
     def frame(self, request: Request, born: int, opaque: int, flag: int = 0) -> bytes:
-        """The frame of the same, with a binary header."""
+        """Return the frame of `command`, with a binary header: written at once, as this is done for each message."""
         code, _, body, properties, _, system_flag, user_flag, is_batch = request
         size = len(properties)
-        plain = PLAIN if not (system_flag or user_flag or is_batch) else _marks(system_flag, user_flag, is_batch)
+        flags = NO_FLAGS if not (system_flag or user_flag or is_batch) else _flags(system_flag, user_flag, is_batch)
+        # A field is the length of its name (2 bytes), the name, the length of its value (4 bytes), the value: here g,
+        # the birth in 13 digits, and i, the properties.
         fields = b"%b\0\1g\0\0\0\x0d%013d%b\0\1i%c%c%c%c%b" % (
-            self.raw, born, plain, size >> 24, size >> 16 & 255, size >> 8 & 255, size & 255, properties,
+            self.raw, born, flags, size >> 24, size >> 16 & 255, size >> 8 & 255, size & 255, properties,
         )  # fmt: skip
-        return frame_of(code, opaque, flag, fields, body)
+        return join_frame(code, opaque, flag, fields, body)
 
 
-def _marks(system_flag: int, flag: int, is_batch: bool) -> bytes:
+def _flags(system_flag: int, flag: int, is_batch: bool) -> bytes:
     batch = "true" if is_batch else "false"
-    return field_of("f", str(system_flag)) + field_of("h", str(flag)) + field_of("m", batch)
+    return encode_field("f", str(system_flag)) + encode_field("h", str(flag)) + encode_field("m", batch)
 
 
-PLAIN: Final = _marks(0, 0, is_batch=False)
+NO_FLAGS: Final = _flags(0, 0, is_batch=False)
 
 
 class Publishing:
-    """A topic's queues, as selectors get them, with a place for each at the same position."""
+    """The queues of a topic, as selectors get them, with a place for each at the same position."""
 
     __slots__ = ("_by_queue", "_settings", "_topic", "partitions", "places")
 
@@ -151,9 +153,8 @@ class Publishing:
 
     @classmethod
     def of(cls, topic: str, route: TopicRoute, settings: ProducerSettings, *, is_new: bool = False) -> Publishing:
-        """The queues in a route; with ``is_new`` it is the route of ``create_topic_key``, and the topic is not there.
-
-        Raises ClientError where the route has no queue.
+        """Take the queues of a route. With ``is_new`` the topic does not exist yet, and the route is that of
+        ``create_topic_key``. Raises ClientError where the route has no queue.
         """
         if is_new:
             queues = []
@@ -167,8 +168,16 @@ class Publishing:
             raise ClientError(f"topic {topic}: {error}") from None
 
     def place(self, queue: MessageQueue) -> Place:
-        """That of a queue, which need not be in the list: ``send(Message, MessageQueue)`` takes any."""
+        """Return the place of a queue, which need not be in the list: ``send(Message, MessageQueue)`` takes any."""
         return self._by_queue.get(queue) or _place(self._topic, queue, self._settings)
+
+
+class SendTo(NamedTuple):
+    """Where a message goes."""
+
+    publishing: Publishing
+    chosen: Place | None
+    """The queue that the caller or his selector has chosen; None: the producer chooses one for each try."""
 
 
 def _place(topic: str, queue: MessageQueue, settings: ProducerSettings) -> Place:
@@ -182,16 +191,16 @@ def _place(topic: str, queue: MessageQueue, settings: ProducerSettings) -> Place
         "k": "true" if settings.unit_mode else "false",
         "n": queue.broker,
     }
-    return Place(queue, fields, b"".join([field_of(name, value) for name, value in fields.items()]))
+    return Place(queue, fields, b"".join([encode_field(name, value) for name, value in fields.items()]))
 
 
-def request_for(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> Request:
-    """A message as it is written, with this unique id unless it has one, compressed if it is large.
+def build_request(message: RocketMessage, settings: ProducerSettings, unique_id: str) -> Request:
+    """Build the request of a message, with this unique id unless it has one, compressed if it is large.
 
-    Raises IllegalMessage for one that brokers do not take.
+    Raises IllegalMessage for one that brokers refuse.
     """
     topic, body, properties, flag = message
-    checked_body(body, settings.max_message_size)
+    check_body(body, settings.max_message_size)
     if UNIQ_KEY in properties:
         unique_id = properties[UNIQ_KEY]
     else:
@@ -203,11 +212,14 @@ def request_for(message: RocketMessage, settings: ProducerSettings, unique_id: s
         system_flag |= PREPARED
     is_reply = properties.get(MESSAGE_TYPE) == REPLY
     code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
-    return Request(code, topic, body, checked_properties(properties), unique_id, system_flag, flag)
+    return Request(code, topic, body, encode_checked_properties(properties), unique_id, system_flag, flag)
 
 
 def result_of(answer: Command, request: Request, queue: MessageQueue, address: str) -> SendResult:
-    """What a broker's answer says (`MQClientAPIImpl.processSendResponse`). Raises BrokerError, CommandError."""
+    """Return the result in a broker's answer (`MQClientAPIImpl.processSendResponse`).
+
+    Raises BrokerError for a refusal, CommandError.
+    """
     status = STATUS.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark, address)

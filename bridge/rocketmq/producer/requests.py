@@ -1,8 +1,8 @@
-"""Requests that wait for a reply from whoever consumes them (`DefaultMQProducer.request`).
+"""Requests that wait for a reply from their consumer (`DefaultMQProducer.request`).
 
-A request is a message that says which client waits, for what (a correlation id) and how long (TTL, milliseconds). Who
-consumes it sends a reply: a message for the cluster's reply topic, which the broker pushes to that client over the
-connection it has with it, and keeps no longer. So requester and replier talk to the same broker.
+A request is a message with properties for the client that waits, a correlation id, and the time that it waits (TTL, in
+milliseconds). The consumer sends a reply: a message for the cluster's reply topic, which the broker pushes to that
+client over its connection, and does not store. So requester and replier must talk to the same broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import Command, now_ms
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from bridge.rocketmq.remoting.properties import checked_property, decoded
+from bridge.rocketmq.remoting.properties import check_property, decode_properties
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.partitioner import Partitioner
@@ -32,17 +32,17 @@ TTL: Final = "TTL"
 CLUSTER: Final = "CLUSTER"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 
+# `ClientErrorCode`
 REQUEST_TIMEOUT: Final = 10_006
 CREATE_REPLY: Final = 10_007
-"""Of `ClientErrorCode`."""
 
 
 class ReplyTimeout(ClientError):
-    """The request is stored, and nobody has replied in time (`RequestTimeoutException`)."""
+    """No reply came in time to a request that is stored (`RequestTimeoutException`)."""
 
 
 class Requester:
-    """Sends requests of a producer that is open; ``async with`` opens and closes it."""
+    """Requests over a producer that is open; ``async with`` opens and closes it, not the producer."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer: Final = producer
@@ -51,7 +51,7 @@ class Requester:
         self._stop: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> Self:
-        self._stop = self._producer.client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._replied)
+        self._stop = self._producer.client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._take_reply)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -68,9 +68,9 @@ class Requester:
         key: Any = None,
         timeout_ms: int = 3000,
     ) -> RocketMessage:
-        """Send a request as `Producer.send_async` does, and wait for the reply, from sending on for ``timeout_ms``.
+        """Send a request as `Producer.send_async` does, and wait for its reply; both may take ``timeout_ms``.
 
-        Raises as that and its future, and ReplyTimeout.
+        Raises as `Producer.send_async` and its future, and ReplyTimeout.
         """
         producer, client = self._producer, self._producer.client
         if message.topic not in self._known:
@@ -84,12 +84,12 @@ class Requester:
         self._waiting[correlation] = replied
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                sent = await producer.send_async(
+                sending = await producer.send_async(
                     request, queue=queue, selector=selector, key=key, timeout_ms=timeout_ms
                 )
-                await asyncio.wait((sent, replied), return_when=asyncio.FIRST_COMPLETED)
-                if sent.done():
-                    sent.result()
+                await asyncio.wait((sending, replied), return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    sending.result()  # raises where it failed
                 return await replied
         except TimeoutError:
             raise ReplyTimeout(
@@ -99,10 +99,10 @@ class Requester:
         finally:
             del self._waiting[correlation]
 
-    def _replied(self, pushed: Command) -> Command:
-        """A broker pushes a reply (`ClientRemotingProcessor.receiveReplyMessage`)."""
+    def _take_reply(self, pushed: Command) -> Command:
+        """Answer a broker that pushes a reply (`ClientRemotingProcessor.receiveReplyMessage`)."""
         fields = pushed.fields
-        properties = {**decoded(fields.get("properties", "").encode()), ARRIVE_TIME: str(now_ms())}
+        properties = {**decode_properties(fields.get("properties", "").encode()), ARRIVE_TIME: str(now_ms())}
         try:
             body = unpack_body(pushed.body, int(fields.get("sysFlag", 0)))
         except InputError as error:
@@ -114,18 +114,18 @@ class Requester:
 
 
 def reply_to(request: StoredMessage, body: bytes, properties: Mapping[str, str] | None = None) -> RocketMessage:
-    """The reply to a request that was consumed, for `Producer.send` (`MessageUtil.createReplyMessage`).
+    """Build the reply to a request that was consumed, for `Producer.send` (`MessageUtil.createReplyMessage`).
 
     Raises ClientError for a message that is no request, IllegalMessage for properties that users may not give.
     """
     cluster = request.properties.get(CLUSTER)
     if cluster is None:
-        told = "create reply message fail, requestMessage error, property[CLUSTER] is null."
-        raise ClientError(told, CREATE_REPLY)
-    written = dict(properties or {})
-    for name, value in written.items():
-        checked_property(name, value)
+        text = "create reply message fail, requestMessage error, property[CLUSTER] is null."
+        raise ClientError(text, CREATE_REPLY)
+    given = dict(properties or {})
+    for name, value in given.items():
+        check_property(name, value)
     own = {
         name: request.properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in request.properties
     }
-    return RocketMessage(f"{cluster}_REPLY_TOPIC", body, {**written, **own, MESSAGE_TYPE: REPLY})
+    return RocketMessage(f"{cluster}_REPLY_TOPIC", body, {**given, **own, MESSAGE_TYPE: REPLY})

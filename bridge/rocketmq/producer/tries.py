@@ -1,8 +1,8 @@
-"""The tries of a message: to which broker, over which connection, and what comes after each outcome.
+"""The tries to send a message: to which broker, over which connection, and what follows each outcome.
 
-What comes is `exchange.partition.clients.rocketmq.send`'s to say, and which broker is kept away from
-`exchange.partition.clients.rocketmq.faults`'; here are the sockets and clocks for it. A message that is sent
-asynchronously costs no task and no timer, unless it is tried again.
+`exchange.partition.clients.rocketmq.send` decides what follows, and `exchange.partition.clients.rocketmq.faults` which
+broker is avoided; here are the sockets and clocks for both. A message that is sent asynchronously costs no task and no
+timer, unless it is tried again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from bridge.rocketmq.producer.publishing import Place, ProducerSettings, Publishing, Request, SendResult, result_of
+from bridge.rocketmq.producer.publishing import (
+    Place,
+    ProducerSettings,
+    Publishing,
+    Request,
+    SendResult,
+    SendTo,
+    result_of,
+)
 from bridge.rocketmq.remoting.channel import Answer, Channel
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -36,29 +44,30 @@ from exchange.partition.clients.rocketmq.send import (
 )
 from exchange.partition.partitioner import Draw, Inputs
 
-__all__ = ["Flight", "Tries", "frame"]
+__all__ = ["Tries", "encode_frame"]
 
 LOG: Final = logging.getLogger(__name__)
 
 DETECT_SECONDS: Final = 0.2
-"""``detectTimeout``: so long a broker that is probed may take to answer."""
+"""``detectTimeout``: seconds until a broker that is probed must have answered."""
 
-HANDED_OVER: Final = Fault(isolated=False)
+NO_FAULT: Final = Fault(isolated=False)
 ASYNC: Final = Sending("async")
 ASYNC_SELECTED: Final = Sending("async", selected=True)
 
 
 class Tries:
-    """What the sends of one producer share: its table of faults, and where it stands in each topic's queues."""
+    """State that the sends of one producer share: its table of faults, and which queue of each topic comes next."""
 
     def __init__(self, client: Client, settings: ProducerSettings, draw: Draw) -> None:
         self.client: Final = client
         self.settings: Final = settings
         self.faults: Faults = {}
-        """Broker name -> what is known of it; empty while the strategy is off."""
+        """The broker's name -> what is known of it; empty while the strategy is off."""
         self.under_way = 0
-        """Messages that were sent asynchronously, and are not answered."""
+        """Number of messages that were sent asynchronously, and are not answered."""
         self.bytes_under_way = 0
+        """Size of their bodies together."""
         self._draw: Final = draw
         self._memories: Final[dict[str, Memory]] = {}
         self._turns: Final[dict[str, Turn]] = {}
@@ -66,13 +75,13 @@ class Tries:
         self._inputs: Final = Inputs(draw)
         self._channels: Final[dict[str, Channel]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._news: asyncio.Future[None] | None = None
+        self._ended_one: asyncio.Future[None] | None = None
 
     # Where a message goes.
 
     def select(self, publishing: Publishing, topic: str, last_broker: str | None, *, reset: bool = False) -> Place:
-        """The queue of the next try where none was chosen (`selectOneMessageQueue`)."""
-        if not self.settings.faults.enabled:  # what the strategy does then, without what it needs to do more
+        """Choose the queue of the next try where none was chosen before (`selectOneMessageQueue`)."""
+        if not self.settings.faults.enabled:  # what the strategy does when it is off, without its tables
             choice, self._turns[topic] = self._round_robin.choose_again(
                 last_broker, publishing.partitions, self._turns.get(topic), self._inputs
             )
@@ -84,36 +93,39 @@ class Tries:
         self._memories[topic], self.faults = selection.memory, selection.faults
         return publishing.place(selection.queue)
 
+    def first_place(self, request: Request, send_to: SendTo) -> Place:
+        """Return the queue of the first try."""
+        return send_to.chosen or self.select(send_to.publishing, request.topic, None)
+
     def open_channel(self, broker: str) -> Channel | None:
-        """The connection to a broker, if it is there and takes what is written."""
+        """Return the connection to a broker, if it is open and takes what is written."""
         channel = self._channels.get(broker)
         return channel if channel is not None and channel.is_usable and channel.is_writable else None
 
     async def channel(self, broker: str) -> Channel:
-        """The connection to a broker. Raises ClientError, ConnectError."""
+        """Return the connection to a broker; connect first if there is none. Raises ClientError, ConnectError."""
         channel = self._channels[broker] = await self.client.broker(broker)
         if not channel.is_writable:
             await channel.writable()
         return channel
 
     def forget_channels(self) -> None:
-        """Look again where brokers are."""
+        """Look up the connections to brokers again, as their addresses may have changed."""
         self._channels.clear()
 
     def note(self, broker: str, fault: Fault | None, took: int) -> None:
-        """Put into the table of faults what a try of so many milliseconds has shown of a broker."""
+        """Put the outcome of a try, which took this many milliseconds, into the table of faults."""
         if fault is not None and self.settings.faults.enabled:
             latency = took if fault.latency is None else fault.latency
             self.faults = self.settings.faults.update(
                 self.faults, broker, latency, now_ms(), isolated=fault.isolated, reachable=fault.reachable
             )
 
-    # One that is waited for.
+    # Messages whose answer is awaited.
 
-    async def send(
-        self, request: Request, publishing: Publishing, chosen: Place | None, timeout_ms: int | None
-    ) -> SendResult:
-        """Try until it is stored, or it may not be tried again. Raises as `Producer.send`."""
+    async def send(self, request: Request, send_to: SendTo, timeout_ms: int | None) -> SendResult:
+        """Try until the message is stored, or may not be tried again. Raises as `Producer.send`."""
+        publishing, chosen = send_to
         settings = self.settings.sending
         if timeout_ms is not None:
             settings = replace(settings, send_msg_timeout=timeout_ms)
@@ -132,7 +144,7 @@ class Tries:
                 result = await self._once(request, place, step.timeout / 1000)
                 outcome: Outcome = Sent(result.status)
             except RemotingError as failed:
-                error, outcome = failed, _thrown(failed)
+                error, outcome = failed, _outcome_of(failed)
             now = time.monotonic()
             step = proceed(settings, step.sending, outcome, int((now - began) * 1000))
             self.note(broker, step.fault, int((now - start) * 1000))
@@ -143,44 +155,53 @@ class Tries:
     async def _once(self, request: Request, place: Place, seconds: float) -> SendResult:
         broker = place.queue.broker
         channel = self.open_channel(broker) or await self.channel(broker)
-        answer = await channel.invoke_with(lambda opaque: frame(channel, place, request, opaque), seconds)
+        answer = await channel.invoke_with(lambda opaque: encode_frame(channel, place, request, opaque), seconds)
         if answer.code == ResponseCode.GO_AWAY:
             self.client.leave(channel)
         return result_of(answer, request, place.queue, channel.address)
 
-    # Those that are not.
+    # Messages that are sent asynchronously.
 
-    @property
-    def is_full(self) -> bool:
-        """Whether as much is under way as the settings allow."""
+    async def start(self, request: Request, send_to: SendTo, timeout_ms: int | None) -> asyncio.Future[SendResult]:
+        """Start to send a message once there is room for it, and return the future of its result."""
+        while self._is_full() and self.under_way:
+            await self._change()
+        pending = PendingSend(self, request, send_to, timeout_ms)
+        if not pending.start():
+            await pending.connect_and_start()
+        return pending.result
+
+    def _is_full(self) -> bool:
+        """Return whether as much is under way as the settings allow."""
         settings = self.settings
         return self.under_way >= settings.async_send_num or self.bytes_under_way > settings.async_send_size
 
-    async def room(self) -> None:
-        """Wait until it is not full."""
-        while self.is_full and self.under_way:
-            await self._change()
-
     async def flush(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no message is under way."""
         while self.under_way:
             await self._change()
 
     async def _change(self) -> None:
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+        """Wait until a message is no longer under way."""
+        if self._ended_one is None:
+            self._ended_one = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._ended_one)
 
-    def landed(self, size: int) -> None:
-        """One less is under way."""
+    def count_start(self, request: Request) -> None:
+        """Count a message as under way."""
+        self.under_way += 1
+        self.bytes_under_way += len(request.body)
+
+    def count_end(self, request: Request) -> None:
+        """Count a message as no longer under way."""
         self.under_way -= 1
-        self.bytes_under_way -= size
-        if self._news is not None:
-            self._news.set_result(None)
-            self._news = None
+        self.bytes_under_way -= len(request.body)
+        if self._ended_one is not None:
+            self._ended_one.set_result(None)
+            self._ended_one = None
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have it done, unless the producer closes first."""
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task that ends with the producer at the latest."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -188,20 +209,20 @@ class Tries:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            LOG.error("in the background of a producer", exc_info=error)
+            LOG.error("a background task of a producer failed", exc_info=error)
             for listener in tuple(self.client.on_broken):
                 listener(error)
 
     async def close(self) -> None:
-        """End what was started."""
+        """Cancel the background tasks, and wait for their end."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # Whether brokers that failed are there again.
+    # Looking whether brokers that failed are back.
 
     async def detect(self) -> None:
-        """Probe brokers in the table of faults, for ever (`LatencyFaultToleranceImpl.startDetector`)."""
+        """Probe the brokers in the table of faults, for ever (`LatencyFaultToleranceImpl.startDetector`)."""
         while True:
             await asyncio.sleep(DETECTOR_PERIOD / 1000)
             for broker in probes_due(self.faults, now_ms()):
@@ -222,88 +243,88 @@ class Tries:
         return True
 
 
-class Flight:
-    """A message that was sent asynchronously, from its first try until `landed` tells what became of it."""
+class PendingSend:
+    """A message that is sent asynchronously, from its first try until `result` is done."""
 
     __slots__ = (
-        "_broker", "_channel", "_place", "_publishing", "_request", "_sending", "_start", "_timeout", "_tries",
-        "landed",
+        "_broker", "_channel", "_place", "_publishing", "_request", "_sending", "_started", "_timeout", "_tries",
+        "result",
     )  # fmt: skip
 
-    def __init__(
-        self, tries: Tries, publishing: Publishing, request: Request, chosen: Place | None, timeout_ms: int | None
-    ) -> None:
-        self.landed: Final[asyncio.Future[SendResult]] = asyncio.get_running_loop().create_future()
+    def __init__(self, tries: Tries, request: Request, send_to: SendTo, timeout_ms: int | None) -> None:
+        self.result: Final[asyncio.Future[SendResult]] = asyncio.get_running_loop().create_future()
         self._tries = tries
-        self._publishing = publishing
+        self._publishing = send_to.publishing
         self._request = request
-        self._place = chosen or tries.select(publishing, request.topic, None)
+        self._place = tries.first_place(request, send_to)
         self._broker = self._place.queue.broker
         self._channel: Channel | None = None
-        self._sending = ASYNC if chosen is None else ASYNC_SELECTED
+        self._sending = ASYNC if send_to.chosen is None else ASYNC_SELECTED
         self._timeout = timeout_ms or tries.settings.sending.send_msg_timeout
-        self._start = time.monotonic()
+        self._started = time.monotonic()
 
-    def take_off(self) -> bool:
-        """Hand the message over, if there is a connection; what fails is tried again, and told by `landed`."""
+    def start(self) -> bool:
+        """Make the first try if there is a connection, and return whether there is.
+
+        From then on the message is under way: a failure is tried again, or is the exception of `result`.
+        """
         tries = self._tries
         channel = tries.open_channel(self._broker)
         if channel is None:
             return False
-        tries.under_way += 1
-        tries.bytes_under_way += len(self._request.body)
+        tries.count_start(self._request)
         self._write(channel)
         if tries.settings.faults.enabled and not self._sending.selected:
-            tries.note(self._broker, HANDED_OVER, 0)
+            tries.note(self._broker, NO_FAULT, 0)
         return True
 
-    async def connect_and_take_off(self) -> None:
-        """`take_off`, with a connection that is made for it; one that cannot be had counts as a try."""
-        while not self.take_off():
+    async def connect_and_start(self) -> None:
+        """Connect, then `start`; a connection that cannot be made counts as a try."""
+        while not self.start():
             try:
                 await self._tries.channel(self._broker)
             except RemotingError as error:
-                self._tries.under_way += 1
-                self._tries.bytes_under_way += len(self._request.body)
-                self._failed(error)
+                self._tries.count_start(self._request)
+                self._fail(error)
                 return
 
     def _write(self, channel: Channel) -> None:
         self._channel = channel
         try:
-            opaque = channel.expect(self._answered, self._timeout / 1000)
-            channel.write(frame(channel, self._place, self._request, opaque))
+            opaque = channel.expect(self._take_answer, self._timeout / 1000)
+            channel.write(encode_frame(channel, self._place, self._request, opaque))
         except RemotingError as error:
-            self._failed(error, at_once=True)
+            self._fail(error, at_once=True)
 
-    def _answered(self, answer: Answer) -> None:
+    def _take_answer(self, answer: Answer) -> None:
         channel = self._channel
         if channel is None or isinstance(answer, RemotingError):
-            self._failed(answer if isinstance(answer, RemotingError) else RemotingError("no connection"))
+            self._fail(answer if isinstance(answer, RemotingError) else RemotingError("no connection"))
             return
         try:
             result = result_of(answer, self._request, self._place.queue, channel.address)
         except RemotingError as error:
             if answer.code == ResponseCode.GO_AWAY and channel.is_usable:
                 self._tries.client.leave(channel)
-                self._tries.start(self._again(self._broker))
+                self._tries.run_in_background(self._try_again(self._broker))
             else:
-                self._failed(error)
+                self._fail(error)
             return
         if self._broker != self._place.queue.broker:
             result = result._replace(queue=MessageQueue(self._broker, result.queue.queue_id))
         tries = self._tries
         if tries.settings.faults.enabled:
-            tries.note(self._broker, HANDED_OVER, self._took())
-        tries.landed(len(self._request.body))
-        if not self.landed.done():
-            self.landed.set_result(result)
+            tries.note(self._broker, NO_FAULT, self._elapsed_ms())
+        tries.count_end(self._request)
+        if not self.result.done():
+            self.result.set_result(result)
 
-    def _failed(self, error: RemotingError, *, at_once: bool = False) -> None:
-        took = self._took()
+    def _fail(self, error: RemotingError, *, at_once: bool = False) -> None:
+        """Try again after an error, if that is allowed, else end with it."""
+        took = self._elapsed_ms()
         remaining = self._timeout - took
         settings = self._tries.settings.sending
-        step = proceed_async(settings, self._sending, _thrown(error), remaining, at_once=at_once)
+        step = proceed_async(settings, self._sending, _outcome_of(error), remaining, at_once=at_once)
         self._sending = step.sending
         self._tries.note(self._broker, step.fault, took)
         if step.action == "try":
@@ -311,50 +332,54 @@ class Flight:
             broker = self._broker
             if step.another_broker:
                 broker = self._tries.select(self._publishing, self._request.topic, broker).queue.broker
-            self._tries.start(self._again(broker))
+            self._tries.run_in_background(self._try_again(broker))
             return
-        self._tries.landed(len(self._request.body))
-        if not self.landed.done():
-            self.landed.set_exception(error)
+        self._end_with(error)
 
-    async def _again(self, broker: str) -> None:
-        """Send to another broker what was to go to a queue of the first: the request, its queueId too, stays."""
+    async def _try_again(self, broker: str) -> None:
+        """Send to a broker what was for a queue of another one: as in Java the request stays the same, and its
+        queueId is used there.
+        """
         self._broker = broker
-        self._start = time.monotonic()
+        self._started = time.monotonic()
         try:
             channel = await self._tries.channel(broker)
         except RemotingError as error:
-            self._failed(error)
+            self._fail(error)
         except asyncio.CancelledError:
-            self._tries.landed(len(self._request.body))
-            self.landed.cancel()
+            self._tries.count_end(self._request)
+            self.result.cancel()
             raise
-        except Exception as error:  # noqa: BLE001  who waits for it is to hear of it, whatever it is
-            self._tries.landed(len(self._request.body))
-            if not self.landed.done():
-                self.landed.set_exception(error)
+        except Exception as error:  # noqa: BLE001  the caller must get it, whatever it is
+            self._end_with(error)
         else:
             self._write(channel)
 
-    def _took(self) -> int:
-        return int((time.monotonic() - self._start) * 1000)
+    def _end_with(self, error: Exception) -> None:
+        self._tries.count_end(self._request)
+        if not self.result.done():
+            self.result.set_exception(error)
+
+    def _elapsed_ms(self) -> int:
+        """Return the milliseconds since this try began."""
+        return int((time.monotonic() - self._started) * 1000)
 
 
-def frame(channel: Channel, place: Place, request: Request, opaque: int, flag: int = 0) -> bytes:
-    """The frame of a request to this place, as the connection's settings want it. Raises CommandError."""
+def encode_frame(channel: Channel, place: Place, request: Request, opaque: int, flag: int = 0) -> bytes:
+    """Return the frame of a request to this place, in the form that the connection is set to. Raises CommandError."""
     born = now_ms()
     settings = channel.settings
     if settings.credentials is None and settings.serialize_type is SerializeType.ROCKETMQ:
         return place.frame(request, born, opaque, flag)
-    return channel.encoded(place.command(request, born)._replace(opaque=opaque, flag=flag))
+    return channel.encode(place.command(request, born)._replace(opaque=opaque, flag=flag))
 
 
-def _thrown(error: RemotingError) -> Thrown:
+def _outcome_of(error: RemotingError) -> Thrown:
     return Thrown(error.exception, error.code if isinstance(error, BrokerError | ClientError) else -1)
 
 
 def _failure(step: Next, error: RemotingError | None, tried: list[str], topic: str, elapsed: int) -> RemotingError:
-    """What the caller of a send is told."""
+    """Return the error that a send raises."""
     thrown = step.outcome
     if error is None or (isinstance(thrown, Thrown) and thrown.exception == TooMuchRequest.exception):
         late = TooMuchRequest(f"sendDefaultImpl call timeout: {elapsed} ms are over; brokers tried: {', '.join(tried)}")
@@ -362,7 +387,7 @@ def _failure(step: Next, error: RemotingError | None, tried: list[str], topic: s
         return late
     if step.sending.selected or not isinstance(thrown, Thrown) or thrown.exception == error.exception:
         return error
-    told = f"Send [{len(tried)}] times, still failed, cost [{elapsed}]ms, Topic: {topic}, BrokersSent: {tried}: {error}"
-    failure = ClientError(told, thrown.code)
+    text = f"Send [{len(tried)}] times, still failed, cost [{elapsed}]ms, Topic: {topic}, BrokersSent: {tried}: {error}"
+    failure = ClientError(text, thrown.code)
     failure.__cause__ = error
     return failure

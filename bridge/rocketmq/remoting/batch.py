@@ -1,7 +1,7 @@
-"""Several messages for one queue in one request (``SEND_BATCH_MESSAGE``), and back.
+"""Several messages for one queue in one request (``SEND_BATCH_MESSAGE``), encoded and decoded.
 
-They have one topic, wait for the store alike, and none is delayed or a retry (`MessageBatch.generateFromList`). All of
-them together may be as large as one message.
+They have one topic and one setting for the wait for the store, and none is delayed or a retry
+(`MessageBatch.generateFromList`). All of them together may be as large as one message.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from bridge.rocketmq.remoting.properties import (
     TIMER_DELIVER_MS,
     WAIT,
     IllegalMessage,
-    checked_properties,
-    decoded,
+    decode_properties,
+    encode_checked_properties,
 )
 from exchange.errors import InputError
 
-__all__ = ["batch_of", "messages_of"]
+__all__ = ["encode_batch", "decode_batch"]
 
 RETRY: Final = "%RETRY%"
-LATER: Final = frozenset({DELAY, TIMER_DELIVER_MS})
+DELAYS: Final = frozenset({DELAY, TIMER_DELIVER_MS})
 SHORT: Final = Struct(">H")
 
 
-def batch_of(messages: Sequence[RocketMessage]) -> bytes:
-    """The body of the request (`MessageDecoder.encodeMessages`). Raises IllegalMessage."""
+def encode_batch(messages: Sequence[RocketMessage]) -> bytes:
+    """Return the body of the request (`MessageDecoder.encodeMessages`). Raises IllegalMessage."""
     if not messages:
-        raise IllegalMessage("a batch of no messages")
+        raise IllegalMessage("a batch without messages")
     first = messages[0]
     topic, waits = first.topic, first.properties.get(WAIT)
     if topic.startswith(RETRY):
@@ -44,17 +44,19 @@ def batch_of(messages: Sequence[RocketMessage]) -> bytes:
             raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {message.topic!r}")
         if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
             raise IllegalMessage("the messages of a batch are to wait for the store alike")
-        if not LATER.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
+if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
             raise IllegalMessage("a message that is delayed cannot be in a batch")
-        raw, body = checked_properties(properties), message.body
+        raw, body = encode_checked_properties(properties), message.body
         size = PART.size + len(body) + 2 + len(raw)
         pieces += PART.pack(size, 0, 0, message.flag, len(body)), body, SHORT.pack(len(raw)), raw
     return b"".join(pieces)
 
 
-def messages_of(topic: str, data: bytes) -> list[RocketMessage]:
-    """The messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError."""
+def decode_batch(topic: str, data: bytes) -> list[RocketMessage]:
+    """Return the messages of a batch (`MessageDecoder.decodeMessages`). Raises InputError."""
     try:
-        return [RocketMessage(topic, part.body, decoded(part.properties), part.flag) for part in split_batch(data)]
+        return [
+            RocketMessage(topic, each.body, decode_properties(each.properties), each.flag) for each in split_batch(data)
+        ]
     except InputError as error:
         raise InputError(f"{topic}: {error}") from None

@@ -108,7 +108,7 @@ class Channel(asyncio.Protocol):
 
         Raises RemotingTimeout, SendRequestError if the connection ends first, CommandError for what cannot be written.
         """
-        return await self.invoke_with(lambda opaque: self.encoded(Command(code, fields, body, opaque)), timeout)
+        return await self.invoke_with(lambda opaque: self.encode(Command(code, fields, body, opaque)), timeout)
 
     async def invoke_with(
         self,
@@ -141,7 +141,7 @@ class Channel(asyncio.Protocol):
     def oneway(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
         """Ask without an answer. Raises SendRequestError on a connection that has ended, CommandError."""
         self._opaque = opaque = (self._opaque + 1) & OPAQUES
-        self.write(self.encoded(Command(code, fields, body, opaque, ONEWAY)))
+        self.write(self.encode(Command(code, fields, body, opaque, ONEWAY)))
 
     def expect(self, answer: Callable[[Answer], None], timeout: float) -> int:
         """The ``opaque`` for a request that is written next, of whose answer one will be told exactly once.
@@ -156,7 +156,7 @@ class Channel(asyncio.Protocol):
             self._scan = self._loop.call_later(SCAN_SECONDS, self._look_for_late)
         return opaque
 
-    def encoded(self, command: Command) -> bytes:
+    def encode(self, command: Command) -> bytes:
         """The frame of a command, signed if there are credentials. Raises CommandError."""
         credentials, kind = self.settings.credentials, self.settings.serialize_type
         if credentials is not None:

@@ -22,7 +22,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from bridge.rocketmq.remoting.channel import Channel, split_address
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
-from bridge.rocketmq.remoting.command import body_json
+from bridge.rocketmq.remoting.command import load_json
 from bridge.rocketmq.remoting.connections import ClientSettings, Connections
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, RemotingError
 from exchange.errors import InputError
@@ -234,7 +234,7 @@ class Client(Connections):
                 raise ClientError(f"No route info of this topic: {topic}", error.code) from None
             raise
         try:
-            route = TopicRoute.from_json(body_json(answer.body))
+            route = TopicRoute.from_json(load_json(answer.body))
         except InputError as error:
             raise ClientError(f"topic {topic}: {error}") from None
         self._learn(topic, route)

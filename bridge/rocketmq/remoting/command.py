@@ -22,8 +22,8 @@ from exchange.partition.clients.rocketmq.fastjson import parse_json
 T = TypeVar("T")
 
 __all__ = [
-    "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "body_json",
-    "encode", "field", "frame_of", "now_ms", "read_json",
+    "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType", "load_json",
+    "encode", "encode_field", "join_frame", "now_ms", "read_json",
 ]  # fmt: skip
 
 RESPONSE: Final = 1
@@ -118,8 +118,8 @@ def encode(command: Command, header: SerializeType = SerializeType.ROCKETMQ) -> 
     return PREFIX.pack(length, header << 24 | len(head)) + head + command.body
 
 
-def frame_of(code: int, opaque: int, flag: int, fields: bytes, body: bytes) -> bytes:
-    """The frame of a command with a binary header whose fields are written already, each as `field` does it.
+def join_frame(code: int, opaque: int, flag: int, fields: bytes, body: bytes) -> bytes:
+    """The frame of a command with a binary header whose fields are written already, each as `encode_field` does it.
 
     What `encode` gives for it, without its checks.
     """
@@ -133,7 +133,7 @@ def frame_of(code: int, opaque: int, flag: int, fields: bytes, body: bytes) -> b
     ))  # fmt: skip
 
 
-def field(name: str, value: str) -> bytes:
+def encode_field(name: str, value: str) -> bytes:
     """A field as binary headers have it (`RocketMQSerializable.writeStr`)."""
     key, text = name.encode(), value.encode()
     if len(key) > KEY_MAX:
@@ -175,7 +175,7 @@ class Decoder:
         return commands
 
 
-def body_json(body: bytes) -> Any:
+def load_json(body: bytes) -> Any:
     """The JSON that a server wrote; numbers may be keys in it, which become strings (fastjson's ``{0:"..."}``).
 
     Raises CommandError for what is no JSON.
@@ -188,7 +188,7 @@ def body_json(body: bytes) -> Any:
 
 def read_json(body: bytes, read: Callable[[Any], T]) -> T:
     """Return what ``read`` makes of the JSON of a body. Raises CommandError where it is of another shape."""
-    found = body_json(body)
+    found = load_json(body)
     try:
         return read(found)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -213,7 +213,7 @@ def _json(command: Command) -> bytes:
 
 def _binary(command: Command) -> bytes:
     remark = (command.remark or "").encode()
-    fields = b"".join([field(name, value) for name, value in command.fields.items()])
+    fields = b"".join([encode_field(name, value) for name, value in command.fields.items()])
     language = NUMBERS.get(command.language, OTHER)
     head = HEAD.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
     return b"".join((head, remark, INT.pack(len(fields)), fields))

@@ -21,7 +21,7 @@ from bridge.rocketmq.remoting.properties import (
     UNIQ_KEY,
     WAIT,
     IllegalMessage,
-    checked_property,
+    check_property,
 )
 
 __all__ = ["DELAY_LEVELS", "RocketMessage", "StoredMessage"]
@@ -112,7 +112,7 @@ class RocketMessage(_Told, _Sent):
         written: dict[str, str] = {}
         if properties:
             for name, value in properties.items():
-                checked_property(name, value)
+                check_property(name, value)
                 written[name] = value
         if tags:
             written[TAGS] = tags

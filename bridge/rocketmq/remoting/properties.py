@@ -1,11 +1,11 @@
-r"""Names of topics, groups and properties, what RocketMQ allows of each, and the text that properties travel as.
+r"""Names of topics, groups and properties, what RocketMQ allows in each, and the text that properties travel as.
 
-Properties are pairs of texts in no order, for brokers keep them in a hash table. Each is written ``name \x01 value
-\x02``, so that neither control character can be in one; and one without a value is gone when it is read. Those of
-RocketMQ's own are among them, tags and keys for example; their names are reserved.
+Properties are pairs of texts without an order, since brokers keep them in a hash table. Each is written ``name \x01
+value \x02``, so neither control character can be in one; and one without a value is lost when it is read. RocketMQ's
+own are among them, tags and keys for example; their names are reserved.
 
-The limits are those of the Java client (`Validators`, `Message.putUserProperty`), and of brokers, which refuse what is
-beyond: there a message without a body is as illegal as one that is too large.
+The limits are those of the Java client (`Validators`, `Message.putUserProperty`) and of brokers, which refuse what is
+beyond them: a message without a body is as illegal as one that is too large.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from exchange.errors import HashstarError
 
 __all__ = [
     "BODY_BYTES", "DELAY", "GROUP_LENGTH", "KEYS", "PROPERTIES_BYTES", "RESERVED", "SHARDING_KEY", "SYSTEM", "TAGS",
-    "TIMER_DELIVER_MS", "TOPIC_LENGTH", "TRANSIENT", "UNIQ_KEY", "WAIT", "IllegalMessage", "checked_body",
-    "checked_group", "checked_properties", "checked_topic", "decoded", "encoded", "is_legal_name", "checked_property",
+    "TIMER_DELIVER_MS", "TOPIC_LENGTH", "TRANSIENT", "UNIQ_KEY", "WAIT", "IllegalMessage", "check_body",
+    "check_group", "check_property", "check_topic", "decode_properties", "encode_checked_properties",
+    "encode_properties", "is_legal_name",
 ]  # fmt: skip
 
 TOPIC_LENGTH: Final = 127
+"""Maximum length of a topic's name, in characters (`Validators.TOPIC_MAX_LENGTH`)."""
 GROUP_LENGTH: Final = 120
-"""`Validators.TOPIC_MAX_LENGTH`, `GROUP_MAX_LENGTH`: characters."""
+"""Maximum length of a group's name, in characters (`Validators.GROUP_MAX_LENGTH`)."""
 BODY_BYTES: Final = 4 << 20
-"""`DefaultMQProducer.maxMessageSize`; the broker's own setting ``maxMessageSize`` is as large."""
+"""Maximum size of a body, in bytes (`DefaultMQProducer.maxMessageSize`); the broker's own ``maxMessageSize`` is equal."""
 PROPERTIES_BYTES: Final = 32_767
-"""Of all properties as they are stored, RocketMQ's own with them."""
+"""Maximum size of all properties as they are stored, in bytes, RocketMQ's own included."""
 
 LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 KEYS: Final = "KEYS"
-"""What a message can be found by; several with spaces between."""
+"""The keys to search a message by, with spaces between them."""
 TAGS: Final = "TAGS"
-"""What a topic is filtered by. One tag, in spite of its name."""
+"""The tag to filter a topic by. One tag, in spite of its name."""
 WAIT: Final = "WAIT"
 """``false``: the broker answers before the message is on the disk, or at the replica."""
 DELAY: Final = "DELAY"
@@ -44,10 +46,11 @@ DELAY: Final = "DELAY"
 UNIQ_KEY: Final = "UNIQ_KEY"
 """The id that the producer gave; see `bridge.rocketmq.remoting.ids`."""
 SHARDING_KEY: Final = "__SHARDINGKEY"
-"""What the queue was chosen by, if the producer says so: the proxy does, of gRPC's message groups."""
+"""The key that the queue was chosen by, if the producer adds it: the proxy does so for gRPC's message groups."""
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+"""When the message is delivered, in milliseconds since 1970."""
 TRANSIENT: Final = "__RMQ.TRANSIENT."
-"""So begin the names of properties that brokers do not store."""
+"""Prefix of the names of properties that brokers do not store."""
 
 RESERVED: Final = frozenset({
     "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CLUSTER", "CONSUME_START_TIME", "CORRECTION_FLAG",
@@ -60,53 +63,56 @@ RESERVED: Final = frozenset({
     "TRAN_PREPARED_QUEUE_OFFSET", "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_", "__BORNHOST", "__CRC32#",
     "__LITE_TOPIC",
 })  # fmt: skip
-"""Names that no user may give a property (`MessageConst.STRING_HASH_SET` of 5.5.0)."""
+"""Names that no property of a user may have (`MessageConst.STRING_HASH_SET` of 5.5.0)."""
 
 SYSTEM: Final = RESERVED | {
     "CHECK_IMMUNITY_TIME_IN_SECONDS", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_NUM",
     "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "TIMER_ROLL_LABEL", "TRACE_CONTEXT", "TRANSACTION_CHECK_TIMES",
     "__transactionId__",
 }  # fmt: skip
-"""Those, and the others that mean something to brokers and clients, though a user might give them."""
+"""Reserved names, and others that mean something to brokers and clients, though users may give them."""
 
 CONTROL: Final = re.compile("[\x01\x02]")
 ALL_OTHERS: Final = bytes([0, *range(3, 256)])
 TRIMMED: Final = "".join(map(chr, range(33)))
-"""What ``String.trim`` takes away."""
+"""The characters that ``String.trim`` takes away."""
 
 
 class IllegalMessage(HashstarError):
-    """A message, or a name, that RocketMQ does not take: ``MESSAGE_ILLEGAL``, told before it is sent."""
+    """A message or a name that RocketMQ refuses (``MESSAGE_ILLEGAL``), found before anything is sent."""
 
 
 def is_legal_name(name: str) -> bool:
-    """Whether it has characters, and only those that topics and groups may have."""
+    """Return whether a name is not empty, and has only characters that topics and groups may have."""
     return LEGAL.fullmatch(name) is not None
 
 
-def checked_topic(topic: str) -> str:
-    """The topic, if it can be one (`Validators.checkTopic`). Raises IllegalMessage."""
-    return _checked_name("topic", topic, TOPIC_LENGTH)
+def check_topic(topic: str) -> str:
+    """Return the topic if its name is legal (`Validators.checkTopic`). Raises IllegalMessage."""
+    return _check_name("topic", topic, TOPIC_LENGTH)
 
 
-def checked_group(group: str) -> str:
-    """The group, if it can be one (`Validators.checkGroup`). Raises IllegalMessage."""
-    return _checked_name("group", group, GROUP_LENGTH)
+def check_group(group: str) -> str:
+    """Return the group if its name is legal (`Validators.checkGroup`). Raises IllegalMessage."""
+    return _check_name("group", group, GROUP_LENGTH)
 
 
-def _checked_name(what: str, name: str, longest: int) -> str:
+def _check_name(kind: str, name: str, longest: int) -> str:
     if not name.strip():
-        raise IllegalMessage(f"{what}: its name is blank")
+        raise IllegalMessage(f"{kind}: its name is blank")
     if len(name) > longest:
-        raise IllegalMessage(f"{what} {name[:40]!r}...: it has {len(name)} characters; RocketMQ allows {longest}")
+        raise IllegalMessage(f"{kind} {name[:40]!r}...: it has {len(name)} characters; RocketMQ allows {longest}")
     if not is_legal_name(name):
         wrong = next(each for each in name if not is_legal_name(each))
-        raise IllegalMessage(f"{what} {name!r}: {wrong!r} cannot be in it; letters, digits, % | _ - can")
+        raise IllegalMessage(f"{kind} {name!r}: {wrong!r} cannot be in it; letters, digits, % | _ - can")
     return name
 
 
-def checked_body(body: bytes, limit: int = BODY_BYTES) -> bytes:
-    """The body, if it is not empty and not longer than the limit (`Validators.checkMessage`). Raises IllegalMessage."""
+def check_body(body: bytes, limit: int = BODY_BYTES) -> bytes:
+    """Return the body if it is neither empty nor longer than the limit, in bytes (`Validators.checkMessage`).
+
+    Raises IllegalMessage.
+    """
     if not body:
         raise IllegalMessage("its body is empty; RocketMQ takes no message without one")
     if len(body) > limit:
@@ -114,8 +120,8 @@ def checked_body(body: bytes, limit: int = BODY_BYTES) -> bytes:
     return body
 
 
-def checked_property(name: str, value: str) -> None:
-    """Whether a user may give a message this property (`Message.putUserProperty`). Raises IllegalMessage."""
+def check_property(name: str, value: str) -> None:
+    """Raise IllegalMessage for a property that no user may give a message (`Message.putUserProperty`)."""
     if name in RESERVED:
         raise IllegalMessage(f"property {name!r}: the name is RocketMQ's own")
     if not name.strip(TRIMMED):
@@ -124,13 +130,13 @@ def checked_property(name: str, value: str) -> None:
         raise IllegalMessage(f"property {name!r}: its value is blank")
 
 
-def checked_properties(properties: Mapping[str, str]) -> bytes:
-    """The properties encoded, if all of them arrive as they are. Raises IllegalMessage for the first that does not."""
+def encode_checked_properties(properties: Mapping[str, str]) -> bytes:
+    """Encode properties that all arrive as they are. Raises IllegalMessage for the first that does not."""
     try:
-        raw = encoded(properties)
+        raw = encode_properties(properties)
     except UnicodeEncodeError:
         raise IllegalMessage("a property is not text that UTF-8 can hold") from None
-    # As many separators as are written, and something before each: then nothing is wrong with any.
+    # With exactly the separators that were written, and no empty name or value, all is well: one look for most messages.
     separators = raw.translate(None, ALL_OTHERS)
     if separators != b"\x01\x02" * len(properties) or "" in properties or "" in properties.values():
         _blame(properties)
@@ -140,6 +146,7 @@ def checked_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def _blame(properties: Mapping[str, str]) -> None:
+    """Raise IllegalMessage for the first property that cannot be encoded."""
     for name, value in properties.items():
         if not name:
             raise IllegalMessage("a property's name is empty")
@@ -149,11 +156,13 @@ def _blame(properties: Mapping[str, str]) -> None:
             raise IllegalMessage(f"property {name!r}: it has a character 1 or 2, which separate properties")
 
 
-def encoded(properties: Mapping[str, str]) -> bytes:
-    """`MessageDecoder.messageProperties2String`, in UTF-8. Raises UnicodeEncodeError."""
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Encode properties as `MessageDecoder.messageProperties2String` does, in UTF-8. Raises UnicodeEncodeError."""
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
 
 
-def decoded(raw: bytes) -> dict[str, str]:
-    """`MessageDecoder.string2messageProperties`; bytes that are not UTF-8 are kept (PEP 383), as Java does not."""
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """Decode properties as `MessageDecoder.string2messageProperties` does; unlike Java, bytes that are not UTF-8 are
+    kept (PEP 383).
+    """
     return parse_properties(raw)

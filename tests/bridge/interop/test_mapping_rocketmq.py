@@ -28,7 +28,13 @@ from bridge.interop import (
 from bridge.interop.kafka_guest import BROKER_HEADERS
 from bridge.interop.rocketmq import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
-from bridge.rocketmq.remoting.properties import SYSTEM, IllegalMessage, checked_properties, decoded, is_legal_name
+from bridge.rocketmq.remoting.properties import (
+    SYSTEM,
+    IllegalMessage,
+    decode_properties,
+    encode_checked_properties,
+    is_legal_name,
+)
 from exchange.amqp import ContentHeader, content_of, message_of
 from exchange.errors import InputError
 from exchange.field_values import Typed
@@ -80,7 +86,7 @@ def kept(message: StoredMessage) -> RocketMessage:
 
 def through(message: RocketMessage, broker: str = "b", queue: int = 0, offset: int = 0) -> StoredMessage:
     """As a broker gives it to a consumer: properties are texts that came through bytes, in another order, with more."""
-    wire = decoded(checked_properties(message.properties))
+    wire = decode_properties(encode_checked_properties(message.properties))
     assert wire == message.properties
     assert message.body
     given = {name: wire[name] for name in sorted(wire, key=hash)} | {"CLUSTER": "c", "UNIQ_KEY": "0A" * 16}
@@ -154,7 +160,7 @@ def test_headers_of_amqp_never_crash(table: bytes) -> None:
     both = content.with_table(content.raw[marked[0] : marked[1]] + table)
     with suppress(Unmappable):
         home = to_rocketmq(message_of("", "", both, b"x"), "t")
-        checked_properties(home.properties)
+        encode_checked_properties(home.properties)
 
 
 def test_what_a_consumer_of_rocketmq_reads() -> None:
@@ -293,7 +299,7 @@ def test_a_message_of_amqp_that_is_no_message_of_rocketmq_is_told_why() -> None:
 
 def test_more_than_rocketmqs_properties_hold_is_told() -> None:
     with pytest.raises(IllegalMessage, match=r"its properties are .* bytes; RocketMQ takes 32767"):
-        checked_properties(to_rocketmq(Message("", "q", {"a": "x" * 40_000}, {}, b"x"), "t").properties)
+        encode_checked_properties(to_rocketmq(Message("", "q", {"a": "x" * 40_000}, {}, b"x"), "t").properties)
 
 
 # Identity.

@@ -13,7 +13,7 @@ from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.channel import Channel, ChannelSettings
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
-from bridge.rocketmq.remoting.command import ONEWAY, Command, Decoder, SerializeType, body_json, encode
+from bridge.rocketmq.remoting.command import ONEWAY, Command, Decoder, SerializeType, encode, load_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectError, RemotingTimeout, SendRequestError
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import publish_queues
@@ -202,7 +202,7 @@ def test_a_broker_knows_the_producers_until_they_take_leave(rocketmq_servers: li
 
         async def members() -> list[tuple[str, str]]:
             answer = await client.invoke(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, fields)
-            found = body_json(answer.body)["connectionSet"] if answer.code == 0 else []
+            found = load_json(answer.body)["connectionSet"] if answer.code == 0 else []
             return [(each["clientId"], each["language"]) for each in found]
 
         await client.route("TBW102")
@@ -241,7 +241,7 @@ def test_consumers_of_a_group_are_told_of_each_other(rocketmq_servers: list[Serv
 
         async def members() -> set[str]:
             answer = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
-            return set(body_json(answer.body)["consumerIdList"])
+            return set(load_json(answer.body)["consumerIdList"])
 
         assert await members() == {client.client_id}
         async with Client(ClientSettings(client.settings.namesrv_addr)) as other:

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.archive.rocketmq.record import PACKED
-from bridge.rocketmq.remoting.batch import batch_of, messages_of
+from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
 from bridge.rocketmq.remoting.ids import OffsetId, UniqueId, UniqueIds
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.properties import (
@@ -23,13 +23,13 @@ from bridge.rocketmq.remoting.properties import (
     SYSTEM,
     TOPIC_LENGTH,
     IllegalMessage,
-    checked_body,
-    checked_group,
-    checked_properties,
-    checked_property,
-    checked_topic,
-    decoded,
-    encoded,
+    check_body,
+    check_group,
+    check_property,
+    check_topic,
+    decode_properties,
+    encode_checked_properties,
+    encode_properties,
     is_legal_name,
 )
 from bridge.rocketmq.remoting.stored import stored_messages
@@ -61,33 +61,33 @@ def is_old(recorded: dict[str, Any]) -> bool:
 
 @recordings
 def test_properties_are_read_as_java_reads_them(recorded: dict[str, Any]) -> None:
-    assert [decoded(text.encode()) for text in STRINGS] == recorded["strings"]
+    assert [decode_properties(text.encode()) for text in STRINGS] == recorded["strings"]
 
 
 @settings(deadline=None)
 @given(some_properties)
 def test_properties_that_pass_are_read_as_they_were_written(properties: dict[str, str]) -> None:
-    assert decoded(checked_properties(properties)) == properties
+    assert decode_properties(encode_checked_properties(properties)) == properties
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text("ab\x01\x02", max_size=3), st.text("ab\x01\x02", max_size=3), max_size=4))
 @example({"a": "b\x01c"})
 def test_properties_that_would_arrive_as_others_do_not_pass(properties: dict[str, str]) -> None:
-    if decoded(encoded(properties)) != properties:
-        assert not passes(checked_properties, properties)  # type: ignore[arg-type]
+    if decode_properties(encode_properties(properties)) != properties:
+        assert not passes(encode_checked_properties, properties)  # type: ignore[arg-type]
 
 
 def test_bytes_that_are_no_text_are_kept() -> None:
-    assert encoded({"a": "ü"}).decode() == "a\x01ü\x02"
-    assert decoded(b"a\x01\xff\x02") == {"a": "\udcff"}
+    assert encode_properties({"a": "ü"}).decode() == "a\x01ü\x02"
+    assert decode_properties(b"a\x01\xff\x02") == {"a": "\udcff"}
 
 
 def test_properties_have_32_kib_in_all() -> None:
     most = {"n": "x" * (PROPERTIES_BYTES - 3)}
-    assert len(checked_properties(most)) == PROPERTIES_BYTES
+    assert len(encode_checked_properties(most)) == PROPERTIES_BYTES
     with pytest.raises(IllegalMessage, match="its properties are 32768 bytes; RocketMQ takes 32767"):
-        checked_properties({"n": most["n"] + "x"})
+        encode_checked_properties({"n": most["n"] + "x"})
 
 
 @pytest.mark.parametrize(
@@ -102,20 +102,20 @@ def test_properties_have_32_kib_in_all() -> None:
 )
 def test_what_properties_cannot_be_is_told(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(IllegalMessage, match=reason):
-        checked_properties(properties)
+        encode_checked_properties(properties)
 
 
 @recordings
 def test_names_pass_that_pass_in_java(recorded: dict[str, Any]) -> None:
-    assert [passes(checked_topic, topic) for topic in TOPICS] == [verdict is None for verdict in recorded["topics"]]
+    assert [passes(check_topic, topic) for topic in TOPICS] == [verdict is None for verdict in recorded["topics"]]
     for group, verdict in zip(GROUPS, recorded["groups"], strict=True):
         is_long = GROUP_LENGTH < len(group) <= 255
-        assert passes(checked_group, group) == (verdict is None and not (is_old(recorded) and is_long))
+        assert passes(check_group, group) == (verdict is None and not (is_old(recorded) and is_long))
 
 
 def test_user_properties_pass_that_pass_in_java() -> None:
     recorded = golden.read("rocketmq-message-5.5.0")
-    verdicts = [passes(checked_property, *pair) for pair in USER_PROPERTIES]
+    verdicts = [passes(check_property, *pair) for pair in USER_PROPERTIES]
     assert verdicts == [verdict is None for verdict in recorded["user properties"]]
     assert sorted(RESERVED) == recorded["reserved"]
     assert RESERVED < SYSTEM
@@ -124,10 +124,10 @@ def test_user_properties_pass_that_pass_in_java() -> None:
 @pytest.mark.parametrize(
     ("check", "name", "reason"),
     [
-        (checked_topic, " ", "topic: its name is blank"),
-        (checked_topic, "a.b", r"topic 'a\.b': '\.' cannot be in it; letters, digits, % | _ - can"),
-        (checked_topic, "x" * (TOPIC_LENGTH + 1), "it has 128 characters; RocketMQ allows 127"),
-        (checked_group, "x" * (GROUP_LENGTH + 1), "it has 121 characters; RocketMQ allows 120"),
+        (check_topic, " ", "topic: its name is blank"),
+        (check_topic, "a.b", r"topic 'a\.b': '\.' cannot be in it; letters, digits, % | _ - can"),
+        (check_topic, "x" * (TOPIC_LENGTH + 1), "it has 128 characters; RocketMQ allows 127"),
+        (check_group, "x" * (GROUP_LENGTH + 1), "it has 121 characters; RocketMQ allows 120"),
     ],
 )
 def test_what_a_name_cannot_be_is_told(check: Callable[[str], str], name: str, reason: str) -> None:
@@ -142,11 +142,11 @@ def test_a_legal_name_is_characters_of_a_few_kinds() -> None:
 
 
 def test_a_body_is_neither_empty_nor_too_large() -> None:
-    assert checked_body(b"x") == b"x"
+    assert check_body(b"x") == b"x"
     with pytest.raises(IllegalMessage, match="its body is empty"):
-        checked_body(b"")
+        check_body(b"")
     with pytest.raises(IllegalMessage, match="its body has 11 bytes; the limit is 10"):
-        checked_body(bytes(11), 10)
+        check_body(bytes(11), 10)
 
 
 # Messages.
@@ -192,7 +192,7 @@ def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None
         messages = [told(each) for each in asked]
         raw = b64decode(written)
         kept = [{name: value for name, value in each.properties.items() if value} for each in messages]
-        assert messages_of("t", raw) == [
+        assert decode_batch("t", raw) == [
             each._replace(properties=left) for each, left in zip(messages, kept, strict=True)
         ]
         if (
@@ -202,7 +202,7 @@ def test_a_batch_is_the_bytes_that_java_writes(recorded: dict[str, Any]) -> None
                 message.delay_level or message.wait_store_ok != messages[0].wait_store_ok for message in messages
             )
         ):
-            assert batch_of(messages) == raw
+            assert encode_batch(messages) == raw
 
 
 flags = st.integers(-(2**31), 2**31 - 1)
@@ -212,16 +212,16 @@ flags = st.integers(-(2**31), 2**31 - 1)
 @given(st.lists(st.tuples(st.binary(max_size=9), some_properties, flags), min_size=1, max_size=5))
 def test_a_batch_is_read_as_it_was_written(parts: list[tuple[bytes, dict[str, str], int]]) -> None:
     messages = [RocketMessage("t", body, properties, flag) for body, properties, flag in parts]
-    assert messages_of("t", batch_of(messages)) == messages
+    assert decode_batch("t", encode_batch(messages)) == messages
 
 
 @settings(deadline=None)
 @given(st.data())
 def test_a_torn_batch_is_told(data: st.DataObject) -> None:
-    raw = batch_of([RocketMessage("t", b"body", {"a": "b"}), RocketMessage("t", b"c")])
+    raw = encode_batch([RocketMessage("t", b"body", {"a": "b"}), RocketMessage("t", b"c")])
     cut = data.draw(st.integers(1, len(raw) - 1))
     try:
-        assert messages_of("t", raw[:cut]) == [RocketMessage("t", b"body", {"a": "b"})]
+        assert decode_batch("t", raw[:cut]) == [RocketMessage("t", b"body", {"a": "b"})]
     except InputError as error:
         assert "do not fit" in str(error)  # noqa: PT017
 
@@ -229,7 +229,7 @@ def test_a_torn_batch_is_told(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
-        ([], "a batch of no messages"),
+        ([], "a batch without messages"),
         ([RocketMessage("t", b"1"), RocketMessage("u", b"2")], "of one topic"),
         ([RocketMessage("t", b"1"), RocketMessage("t", b"2", {"WAIT": "false"})], "wait for the store alike"),
         ([RocketMessage("t", b"1", {"DELAY": "1"})], "delayed"),
@@ -240,7 +240,7 @@ def test_a_torn_batch_is_told(data: st.DataObject) -> None:
 )
 def test_what_cannot_be_a_batch_is_told(messages: list[RocketMessage], reason: str) -> None:
     with pytest.raises(IllegalMessage, match=reason):
-        batch_of(messages)
+        encode_batch(messages)
 
 
 # Records.
@@ -296,7 +296,7 @@ def test_a_batch_in_one_record_is_its_messages() -> None:
     recorded = golden.read("rocketmq-message-5.5.0")
     raw = bytearray(b64decode(recorded["records"][0]["record"]))
     [plain] = stored_messages(bytes(raw), "b")
-    batch = batch_of([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
+    batch = encode_batch([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
     body_at = 84 + (12 if plain.system_flag & 0x10 else 0) + (12 if plain.system_flag & 0x20 else 0)
     length = int.from_bytes(raw[body_at : body_at + 4], "big")
     raw[body_at : body_at + 4 + length] = len(batch).to_bytes(4, "big") + batch

@@ -29,7 +29,7 @@ from bridge.rocketmq.remoting.errors import (
     TooMuchRequest,
 )
 from bridge.rocketmq.remoting.message import RocketMessage
-from bridge.rocketmq.remoting.properties import IllegalMessage, decoded
+from bridge.rocketmq.remoting.properties import IllegalMessage, decode_properties
 from exchange.partition.clients.rocketmq.faults import FaultStrategy
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
@@ -285,7 +285,7 @@ def test_large_bodies_are_compressed_but_not_in_batches() -> None:
         assert (one.fields["f"], batch.fields["f"], small.fields["f"]) == (str(0x301), "0", "0")
         assert (batch.code, batch.fields["m"], batch.body.count(b"large ")) == (320, "true", 2000)
         assert small.body == MESSAGE.body
-        told = decoded(one.fields["i"].encode())
+        told = decode_properties(one.fields["i"].encode())
         assert told.keys() == {"TAGS", "WAIT", "UNIQ_KEY"}
 
     run(test)
@@ -313,7 +313,7 @@ def test_signed_requests_say_the_same(kind: SerializeType) -> None:
         for request in a.sent:
             assert request.fields["AccessKey"] == "me"
             assert Credentials("me", "secret").sign(request) == request
-            assert decoded(request.fields["i"].encode())["größe"] == "\U0001f600"
+            assert decode_properties(request.fields["i"].encode())["größe"] == "\U0001f600"
 
     run(test, channel=ChannelSettings(serialize_type=kind, credentials=Credentials("me", "secret")))
 

@@ -16,7 +16,7 @@ from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting import admin
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode
-from bridge.rocketmq.remoting.command import body_json
+from bridge.rocketmq.remoting.command import load_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
 from bridge.rocketmq.remoting.properties import IllegalMessage
@@ -311,7 +311,7 @@ def test_a_broker_s_clients_are_listed_with_their_language(rocketmq_servers: lis
                 if answer.code == 0:
                     break
                 await asyncio.sleep(0.05)
-        (member,) = body_json(answer.body)["connectionSet"]
+        (member,) = load_json(answer.body)["connectionSet"]
         assert (member["clientId"], member["language"]) == (client.client_id, "PYTHON")
 
     run(rocketmq_servers[0], test)

@@ -21,10 +21,10 @@ from bridge.rocketmq.remoting.command import (
     Command,
     Decoder,
     SerializeType,
-    body_json,
     encode,
-    field,
-    frame_of,
+    encode_field,
+    join_frame,
+    load_json,
 )
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError
 from exchange.partition.clients.rocketmq.send import EXCEPTIONS
@@ -98,8 +98,8 @@ def test_a_header_of_any_bytes_is_a_command_or_an_error(header: bytes, kind: Ser
 @given(COMMAND)
 def test_a_frame_put_together_from_fields_is_the_one_that_is_encoded(command: Command) -> None:
     command = command._replace(language="PYTHON", version=Command(0).version, remark=None)
-    fields = b"".join([field(name, value) for name, value in command.fields.items()])
-    assert frame_of(command.code, command.opaque, command.flag, fields, command.body) == encode(command)
+    fields = b"".join([encode_field(name, value) for name, value in command.fields.items()])
+    assert join_frame(command.code, command.opaque, command.flag, fields, command.body) == encode(command)
 
 
 @pytest.mark.parametrize(
@@ -146,18 +146,18 @@ def test_a_response_answers_its_request() -> None:
 
 @given(st.recursive(st.integers() | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)))
 def test_json_is_read_as_json(value: Any) -> None:
-    assert body_json(json.dumps(value).encode()) == value
+    assert load_json(json.dumps(value).encode()) == value
 
 
 def test_numbers_may_be_keys_of_json() -> None:
-    found = body_json(b'{0:"a",-1 :{ 2:[{3:"{4:\\"5:"}]},"6":7}')
+    found = load_json(b'{0:"a",-1 :{ 2:[{3:"{4:\\"5:"}]},"6":7}')
     assert found == {"0": "a", "-1": {"2": [{"3": '{4:"5:'}]}, "6": 7}
 
 
 def test_what_is_no_json_is_told() -> None:
     for wrong in (b"", b"{", b"\xff", b"{a:1}"):
         with pytest.raises(CommandError, match="no JSON"):
-            body_json(wrong)
+            load_json(wrong)
 
 
 def test_errors_are_those_that_java_s_producer_knows() -> None:

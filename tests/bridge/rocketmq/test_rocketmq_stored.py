@@ -15,7 +15,7 @@ from bindings.archive.rocketmq.record import BATCH, PACKED, V1, V2, unpack_body
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.subscription import Subscription
-from bridge.rocketmq.remoting.batch import batch_of
+from bridge.rocketmq.remoting.batch import encode_batch
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from bridge.rocketmq.remoting.stored import stored_messages
 from exchange.errors import InputError
@@ -168,7 +168,7 @@ def test_of_the_flag_of_a_body_that_was_unpacked_only_that_it_is_packed_is_clear
 
 @pytest.mark.parametrize("how", [0, PACKED])
 def test_a_batch_in_one_record_may_be_packed(how: int) -> None:
-    batch = batch_of([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
+    batch = encode_batch([RocketMessage("t", b"1", {"a": "b"}, 7), RocketMessage("t", b"2")])
     body = zlib.compress(batch) if how else batch
     one, two = stored_messages(record(V2, BATCH | how, body, b"t", b"INNER_NUM\x012\x02"), "b")
     assert (one.body, one.properties, one.flag, one.queue_offset) == (b"1", {"a": "b"}, 7, 0)
@@ -236,7 +236,7 @@ def test_whatever_unpacking_raises_is_the_problem_of_that_message(
 def test_a_batch_that_is_none_or_has_too_many_messages_is_one_message_with_a_problem() -> None:
     [broken] = stored_messages(record(V2, BATCH, b"no batch at all", b"t", b""), "b")
     assert (broken.body, broken.problem) == (b"no batch at all", "a batch whose messages do not fit in it")
-    small = batch_of([RocketMessage("t", b"x")])
+    small = encode_batch([RocketMessage("t", b"x")])
     [many] = stored_messages(record(V2, BATCH | PACKED | ZLIB, zlib.compress(small * 40_000), b"t", b""), "b")
     assert many.problem == "a batch of more than 32,767 messages"
 
