@@ -129,11 +129,11 @@ def _read_json(name: str, text: str) -> Any:
         value = json.loads(text)
     texts = value.values() if isinstance(value, dict) else value
     if not isinstance(value, KINDS[name]) or not all(isinstance(each, str) for each in texts or ()):
-        raise Unmappable(f"property {name}: {text[:40]!r} is not {FORMS[name]}")
+        raise Unmappable(f"property {name}: {text[:40]!r} is not JSON of {FORMS[name]}")
     return value
 
 
 _known_json: Final = lru_cache(256)(_read_json)
 
 KINDS: Final[Mapping[str, type]] = {VALUES: dict, ORDER: list}
-FORMS: Final[Mapping[str, str]] = {VALUES: "a JSON object of texts", ORDER: "a JSON array of texts"}
+FORMS: Final[Mapping[str, str]] = {VALUES: "texts by name", ORDER: "names"}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, Returned
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.offsets import written
+from bridge.rocketmq.consumer.offsets import format_table
 from bridge.rocketmq.remoting.properties import encode_properties
 from exchange import Typed
 from exchange.amqp import ContentHeader, encode_table
@@ -104,7 +104,7 @@ def wire() -> Mapping[str, list[bytes]]:
         "batch": _some(recorded["batches"], lambda each: b64decode(each) if isinstance(each, str) else b""),
         "properties": [encode_properties({"KEYS": "a b", "TAGS": "t", "größe": "ß", "DELAY": "3"})],
         "offset-table": [
-            written(offsets).encode(),
+            format_table(offsets).encode(),
             b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:7},"x":[1]}',
         ],
         "ids": [

@@ -15,7 +15,7 @@ from bridge.endpoints.rabbitmq.frames import Contents
 from bridge.endpoints.rabbitmq.wire import Wire
 from bridge.interop.texts import text_of as text_of_field
 from bridge.interop.texts import wire_of
-from bridge.rocketmq.consumer.offsets import parse_table, written
+from bridge.rocketmq.consumer.offsets import format_table, parse_table
 from bridge.rocketmq.remoting.batch import decode_batch, encode_batch
 from bridge.rocketmq.remoting.command import Command, Decoder, SerializeType, encode, load_json
 from bridge.rocketmq.remoting.errors import CommandError
@@ -181,7 +181,7 @@ def properties(data: bytes) -> None:
 def offset_table(data: bytes) -> None:
     """Read a table of offsets; written it reads the same."""
     found = parse_table(data.decode("utf-8", "replace"))
-    assert parse_table(written(found)) == found
+    assert parse_table(format_table(found)) == found
 
 
 def ids(data: bytes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.offsets import written
+from bridge.rocketmq.consumer.offsets import format_table
 from tests.recorders import golden
 from tests.recorders.jvm import ask, classpath
 
@@ -45,7 +45,7 @@ WRITTEN: Final = (
 
 def record(version: str) -> None:
     """One version."""
-    files = [written({TopicQueue(*row[:3]): row[3] for row in rows}) for rows in WRITTEN]
+    files = [format_table({TopicQueue(*row[:3]): row[3] for row in rows}) for rows in WRITTEN]
     question = {"subscriptions": SUBSCRIPTIONS, "offsets": OFFSETS, "files": files}
     answers = ask(SOURCE, classpath(f"org.apache.rocketmq:rocketmq-client:{version}"), question)
     client = "rocketmq-client FilterAPI, LockBatchRequestBody, PullSysFlag, OffsetSerializeWrapper"

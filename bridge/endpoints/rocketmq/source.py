@@ -264,7 +264,7 @@ class RocketmqSource(Source):
     async def _is_at_end(self, consumer: Consumer) -> bool:
         """Whether all queues of ours were read to where they end now, and none of them is yet to be had."""
         lanes = [lane for queue, lane in consumer.assigned.items() if not _is_retry(queue.topic)]
-        missing = {each.topic for each in self._subscriptions} - consumer.divided
+        missing = {each.topic for each in self._subscriptions} - consumer.complete
         if missing or any(not _is_retry(where) for where in consumer.troubles):
             return False
         if any(lane.ready for lane in lanes) or self._client is None:

@@ -1,7 +1,7 @@
-"""A queue that a consumer was assigned: what was pulled of it, handed out, and done with.
+"""A queue that is assigned to a consumer: its messages are pulled, handed out, and acknowledged.
 
-Messages are handed out in the order of their offsets and may be done with in any. What is committed is the offset of
-the first that is not: all before it are done with, so whoever reads the queue next misses nothing.
+Messages are handed out in the order of their offsets and may be acknowledged in any. The offset to commit is that of
+the first message that is not acknowledged: all before it are, so the next reader of the queue misses none.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class TopicQueue(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, partition: Partition) -> TopicQueue:
-        """The queue that a partition of the topic's route stands for."""
+        """Return the queue of a partition of the topic's route."""
         queue = MessageQueue.of(partition)
         return cls(topic, queue.broker, queue.queue_id)
 
     @property
     def order(self) -> tuple[bytes, bytes, int]:
-        """What queues are sorted by (`compareTo`)."""
+        """Key to sort queues by (`compareTo`)."""
         return code_units(self.topic), code_units(self.broker), self.queue_id
 
     def to_json(self) -> dict[str, Any]:
-        """As in the bodies of requests."""
+        """Return the JSON of requests."""
         return {"brokerName": self.broker, "queueId": self.queue_id, "topic": self.topic}
 
     def __str__(self) -> str:
@@ -50,36 +50,36 @@ class TopicQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a queue is kept here before pulling stops (`DefaultMQPushConsumer`, whose names these are)."""
+    """Limits of what is kept of a queue; beyond them it is not pulled. The names are `DefaultMQPushConsumer`'s."""
 
     pull_threshold_for_queue: int = 1000
-    """Messages of one queue."""
+    """Maximum number of messages of one queue."""
     pull_threshold_size_for_queue: int = 100 * MIB
-    """Bytes of their bodies."""
+    """Maximum size of their bodies, in bytes."""
     pull_threshold_size_for_all: int = -1
-    """Bytes of all queues of all topics together, no setting of Java's; -1 is no such bound. Answers that come when so
-    much is kept are not kept, and pulled again later."""
+    """Maximum size for all queues of all topics together, in bytes, which Java does not have; -1: no such limit.
+    Answers that come beyond it are dropped, and pulled again later."""
     pull_threshold_for_topic: int = -1
-    """Messages of all queues together, each of which gets an equal share; -1 is no such bound."""
+    """Maximum number of messages for all queues together, of which each has an equal share; -1: no such limit."""
     pull_threshold_size_for_topic: int = -1
-    """Bytes of their bodies."""
+    """Maximum size of their bodies, in bytes; -1: no such limit."""
     consume_concurrently_max_span: int = 2000
-    """Between the first offset that is not done with and the last that was pulled; unless in order."""
+    """Maximum distance of the first offset that is not acknowledged and the last that was pulled; not in order."""
     pull_batch_size: int = 32
-    """Messages asked for at once; a broker sends no more than 32 by default, and 256 KiB."""
+    """Maximum number of messages to pull at once; a broker sends at most 32 by default, and 256 KiB."""
 
     def of_queue(self, queues: int) -> tuple[int, int]:
-        """Messages and bytes that one of so many queues may keep (`RebalancePushImpl.messageQueueChanged`)."""
-        messages, size, among = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue, max(queues, 1)
+        """Return how many messages and bytes one of ``queues`` may keep (`RebalancePushImpl.messageQueueChanged`)."""
+        messages, size, count = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue, max(queues, 1)
         if self.pull_threshold_for_topic != -1:
-            messages = max(1, self.pull_threshold_for_topic // among)
+            messages = max(1, self.pull_threshold_for_topic // count)
         if self.pull_threshold_size_for_topic != -1:
-            size = max(1, self.pull_threshold_size_for_topic // among)
+            size = max(1, self.pull_threshold_size_for_topic // count)
         return messages, size
 
 
 class AssignedQueue:
-    """A queue from its assignment until it is taken away (`ProcessQueue`); assigned anew it is another.
+    """A queue from its assignment until it is taken away (`ProcessQueue`); each assignment is a new object.
 
     Times are seconds of the caller's clock.
     """
@@ -93,74 +93,78 @@ class AssignedQueue:
         self.queue = queue
         self.ordered = ordered
         self.next_offset = offset
-        """From where on it is pulled next."""
+        """Offset to pull next."""
         self.max_offset = offset
-        """Where it ended when it was pulled last."""
+        """Offset at which the queue ended at the last pull."""
         self.pulled = False
-        """Whether it was."""
+        """Whether it was pulled."""
         self.size = 0
-        """Bytes of the messages that are kept."""
+        """Size of the messages that are kept, in bytes."""
         self.locked_until = -inf if ordered else inf
-        """Until when the broker's lock is ours for certain."""
+        """Time until which the broker's lock is ours for certain."""
         self.suspended_until = -inf
-        """Until when nothing is handed out."""
+        """Time until which no message is handed out."""
         self.leaving = False
-        """It is to be given up once what was handed out is done with: nothing more is handed out."""
+        """Whether it will be given up once all that was handed out is acknowledged: it hands out no more messages."""
         self.dropped = False
-        """It was taken away: nothing more is handed out, and what is done with no longer counts."""
+        """Whether it was taken away: it hands out no more messages, and acknowledgements have no effect."""
+        # Invariants: `_order` begins with an offset that is in `_held`, and holds the others of `_held` in order; the
+        # messages of `_ready` are the last of `_held`.
         self._held: dict[int, StoredMessage] = {}
+        """Offset -> message, of all that are not acknowledged."""
         self._order: deque[int] = deque()
-        """Offsets, of which those that are not in ``_held`` are done with; the first is."""
+        """Offsets in order; those that are not in ``_held`` are acknowledged."""
         self._ready: deque[StoredMessage] = deque()
-        """What was not handed out: the last of what is held."""
+        """Messages that were not handed out."""
 
     def __len__(self) -> int:
-        """Messages that are not done with."""
+        """Return the number of messages that are not acknowledged."""
         return len(self._held)
 
     @property
     def out(self) -> int:
-        """Messages that were handed out and are not done with."""
+        """Number of messages that were handed out and are not acknowledged."""
         return len(self._held) - len(self._ready)
 
     @property
     def ready(self) -> int:
-        """Messages that were not handed out."""
+        """Number of messages that were not handed out."""
         return len(self._ready)
 
     def offsets(self) -> tuple[list[int], list[int]]:
-        """Of the messages that were handed out and are not done with, and of those that were not; both in order."""
+        """Return the offsets of messages handed out and not acknowledged, and of those not handed out, in order."""
         held = list(self._held)
         return held[: self.out], held[self.out :]
 
     @property
     def span(self) -> int:
-        """Between the first offset that is not done with and the last that was pulled (`getMaxSpan`)."""
+        """Distance of the first offset that is not acknowledged and the last that was pulled (`getMaxSpan`)."""
         return self._order[-1] - self._order[0] if self._order else 0
 
     @property
     def committable(self) -> int | None:
-        """All before this offset is done with; None before the first answer of the broker."""
+        """Offset to commit: all before it is acknowledged. None before the first answer of the broker."""
         if not self.pulled:
             return None
         return self._order[0] if self._order else self.next_offset
 
     @property
     def at_end(self) -> bool:
-        """Whether all that there was at the last pull has been pulled."""
+        """Whether all messages that the queue had at the last pull have been pulled."""
         return self.pulled and self.next_offset >= self.max_offset
 
     def room(self, limits: Limits, queues: int) -> int:
-        """How many messages may be asked for now (`DefaultMQPushConsumerImpl.pullMessage`)."""
+        """Return how many messages may be pulled now (`DefaultMQPushConsumerImpl.pullMessage`)."""
         messages, size = limits.of_queue(queues)
         if self.size >= size or (not self.ordered and self.span > limits.consume_concurrently_max_span):
             return 0
         return max(0, min(limits.pull_batch_size, messages - len(self._held)))
 
     def put(self, messages: Iterable[StoredMessage], next_offset: int, max_offset: int) -> int:
-        """Keep what was pulled, from ``next_offset`` on of before; how many these are.
+        """Keep the messages that were pulled, from the old ``next_offset`` on, and return their number.
 
-        A batch that is stored in one piece comes whole, whichever of its messages was asked for.
+        Earlier ones may be among them: a batch that is stored as one record comes complete, whichever of its messages
+        was pulled.
         """
         held, wanted, before = self._held, self.next_offset, len(self._held)
         for message in messages:
@@ -177,9 +181,9 @@ class AssignedQueue:
         return len(held) - before
 
     def may_give(self, now: float, window: int = 0) -> bool:
-        """Whether there is something to hand out, and it may be.
+        """Return whether there are messages that may be handed out.
 
-        ``window`` bounds what is handed out and not done with; 0 is no bound.
+        ``window`` is the maximum number of messages handed out and not acknowledged; 0 is no bound.
         """
         return (
             bool(self._ready)
@@ -197,7 +201,7 @@ class AssignedQueue:
         return [ready.popleft() for _ in range(count)]
 
     def done(self, message: StoredMessage) -> bool:
-        """This message is done with; whether it was one of those handed out, which are known by identity."""
+        """Acknowledge a message, and return whether it was one of those handed out: this object, not an equal one."""
         if self.dropped or not self.is_out(message):
             return False
         self._forget(message.queue_offset)
@@ -205,7 +209,7 @@ class AssignedQueue:
         return True
 
     def done_before(self, offset: int) -> int:
-        """All that was handed out before this offset is done with; how many these are."""
+        """Acknowledge all messages before an offset that were handed out, and return their number."""
         order, held, before = self._order, self._held, len(self._held)
         end = self._ready[0].queue_offset if self._ready else offset
         while order and order[0] < offset and order[0] < end:
@@ -215,10 +219,11 @@ class AssignedQueue:
         self._advance()
         return before - len(held)
 
-    def again(self, message: StoredMessage, changed: StoredMessage, until: float) -> bool:
-        """Hand this message, changed, and all after it out once more, but not before ``until``; whether it was out.
+    def hand_out_again(self, message: StoredMessage, changed: StoredMessage, until: float) -> bool:
+        """Hand out a message, as ``changed``, and all after it once more, but not before ``until``; return whether it
+        was handed out.
 
-        That is how a queue in order waits for a message that failed (`SUSPEND_CURRENT_QUEUE_A_MOMENT`).
+        So a queue in order waits for a message that failed (`SUSPEND_CURRENT_QUEUE_A_MOMENT`).
         """
         if self.dropped or not self.is_out(message):
             return False
@@ -229,7 +234,7 @@ class AssignedQueue:
         return True
 
     def drop(self) -> None:
-        """It was taken away."""
+        """Take it away: hand out no more messages, and forget those that are kept."""
         self.dropped = True
         self.pulled = False
         self._held.clear()
@@ -238,14 +243,14 @@ class AssignedQueue:
         self.size = 0
 
     def move(self, offset: int) -> None:
-        """It is taken away, and committed as if all before this offset were done with."""
+        """Take it away, and set the offset to commit, whatever is acknowledged."""
         self.leaving = True
         self.drop()
         self.next_offset = offset
         self.pulled = True
 
     def is_out(self, message: StoredMessage) -> bool:
-        """Whether this very message was handed out, and is not done with."""
+        """Return whether this message, the object itself, was handed out and is not acknowledged."""
         offset = message.queue_offset
         if self._held.get(offset) is not message:
             return False

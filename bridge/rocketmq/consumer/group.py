@@ -1,7 +1,7 @@
-"""A member of a consumer group: what it subscribes to, what brokers are told of it, and which queues are its share.
+"""A member of a consumer group: its subscriptions, its heartbeats, and its share of the queues.
 
-There is no coordinator: each member asks a broker who is in the group and computes the same division. So for a moment,
-while members know different things, a queue may be read by two of them or by none.
+There is no coordinator: each member asks a broker for the members of the group, and computes the same division of the
+queues. So for a moment, while members know different lists, a queue may be read by two of them or by none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["ConsumerSettings", "Group", "MessageModel"]
 
 
 class MessageModel(Enum):
-    """Whether members share the messages or each gets all (`MessageModel`)."""
+    """How messages are distributed: the members share them, or each gets all (`MessageModel`)."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
@@ -40,54 +40,56 @@ class MessageModel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """How a group reads (`DefaultMQPushConsumer`, whose names these are where it has one); times are seconds."""
+    """Configuration of a consumer, with the names of `DefaultMQPushConsumer` where it has them; times in seconds."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     orderly: bool = False
-    """Under the broker's locks, each queue by one member at a time (`MessageListenerOrderly`)."""
+    """Whether each queue is read by one member at a time, under the broker's lock (`MessageListenerOrderly`)."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST
     consume_timestamp: int = 0
-    """For TIMESTAMP: milliseconds since 1970."""
+    """Time for TIMESTAMP, in milliseconds since 1970."""
     allocation: Allocation = field(default_factory=Averagely)
-    """All members must have the same."""
+    """Strategy of the division; all members must have the same."""
     limits: Limits = field(default_factory=Limits)
     window: int = 0
-    """How many messages of a queue may be handed out and not done with; 0 is no bound but that of ``limits``.
+    """Maximum number of messages of a queue that are handed out and not acknowledged; 0: bounded by ``limits`` alone.
 
     A Java listener in order has 1 (``consumeMessageBatchMaxSize``).
     """
     max_reconsume_times: int = -1
-    """How often a message may be given back; -1 is 16, or in order without end."""
+    """Maximum number of times that a message is given back; -1 is 16, or unlimited in order."""
     suspend_current_queue_time: float = 1.0
-    """How long a queue in order waits before a message that failed."""
+    """Seconds that a queue in order waits before a message that failed."""
     pull_time_delay_when_exception: float = 3.0
     persist_consumer_offset_interval: float = 5.0
     rebalance_interval: float = 20.0
     unlock_delay_time: float = 20.0
-    """How long a queue in order that goes to another member waits for what was handed out."""
+    """Maximum number of seconds that a queue in order waits for acknowledgements before it goes to another member."""
     offset_folder: Path | None = None
-    """Of offsets when broadcasting; None is ``~/.rocketmq_offsets`` (``rocketmq.client.localOffsetStoreDir``)."""
+    """Folder for offsets when broadcasting; None: ``~/.rocketmq_offsets`` (``rocketmq.client.localOffsetStoreDir``)."""
 
     @property
     def most_reconsumed(self) -> int:
-        """`getMaxReconsumeTimes` of both kinds of listeners."""
+        """Maximum number of times that a message is given back (`getMaxReconsumeTimes`)."""
         if self.max_reconsume_times != -1:
             return self.max_reconsume_times
         return (1 << 31) - 1 if self.orderly else MAX_RECONSUME_TIMES
 
     @property
     def locks(self) -> bool:
-        """Whether queues are locked."""
+        """Whether the broker locks queues for members."""
         return self.orderly and self.message_model is MessageModel.CLUSTERING
 
 
 class Group:
-    """A client's part in a group."""
+    """The membership of a client in a group."""
 
     def __init__(
         self, client: Client, name: str, subscriptions: Iterable[Subscription], settings: ConsumerSettings
     ) -> None:
-        """Raises IllegalMessage for names that cannot be, InputError for a topic twice or none at all."""
+        """Check names and subscriptions. Raises IllegalMessage for an illegal name, InputError for a topic that is
+        there twice, and for no topic.
+        """
         self.client = client
         self.name = check_group(name)
         self.settings = settings
@@ -105,7 +107,7 @@ class Group:
         self.subscriptions = {topic: each.at(now) for topic, each in self.subscriptions.items()}
 
     def heartbeat(self) -> Mapping[str, Any]:
-        """What brokers are told (`ConsumerData`)."""
+        """Return the group's part of a heartbeat (`ConsumerData`)."""
         return {
             "groupName": self.name,
             "consumeType": "CONSUME_PASSIVELY",
@@ -118,7 +120,8 @@ class Group:
     async def check(self) -> None:
         """Have a broker check the conditions in SQL92 (`MQClientInstance.checkClientInBroker`).
 
-        A topic that there is not yet is not asked about. Raises BrokerError for one that it refuses, RemotingError.
+        Conditions for topics that do not exist yet are not checked. Raises BrokerError for a condition that it refuses,
+        RemotingError.
         """
         for each in self.subscriptions.values():
             if each.type != "TAG":
@@ -131,18 +134,20 @@ class Group:
                 body = {"clientId": self.client.client_id, "group": self.name, "subscriptionData": each.to_json()}
                 await self.client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps(body).encode())
 
-    async def changed(self, topics: Iterable[str]) -> None:
-        """Tell brokers that what is read of these topics has changed (`RebalancePushImpl.messageQueueChanged`)."""
+    async def renew_subscriptions(self, topics: Iterable[str]) -> None:
+        """Send brokers a new version of these subscriptions, since the queues that are read of the topics have changed
+        (`RebalancePushImpl.messageQueueChanged`).
+        """
         for topic in topics:
             before = self.subscriptions[topic]
             self.subscriptions[topic] = before.at(max(now_ms(), before.version + 1))
         await self.client.heartbeat()
 
     async def share(self, topic: str) -> set[TopicQueue]:
-        """The queues of a topic that this member is to read now (`RebalanceImpl.rebalanceByTopic`).
+        """Return the queues of a topic that this member must read now (`RebalanceImpl.rebalanceByTopic`).
 
-        Raises RemotingError if that cannot be known, InputError where the allocation fails: then those that it reads
-        stay its own. So they do when no broker knows of this member, which a broker that was restarted does not.
+        Raises RemotingError if they cannot be learnt, InputError where the allocation fails: then the member keeps its
+        queues. It also keeps them while no broker knows it, as after a restart of the broker.
         """
         route = await self.client.route(topic)
         queues = subscribe_queues(route).all
@@ -154,27 +159,27 @@ class Group:
             members = await self._members(route)
             if self.client.client_id not in members:
                 raise ClientError(f"group {self.name}: the broker does not know {self.client.client_id} yet")
-        # A broker names a member twice that has a new connection, as long as it has not noticed the end of the old one;
-        # counted twice, half of its queues would be nobody's.
+        # A broker lists a member with a new connection twice until it has noticed the end of the old one. If it were
+        # counted twice, half of its queues would be read by no member.
         every = sorted(set(members), key=code_units)
         ours = self.settings.allocation.allocate(topic, self.client.client_id, queues, every)
         return {TopicQueue.of(topic, queue) for queue in ours}
 
     async def _members(self, route: TopicRoute) -> list[str]:
-        """The client ids of the group, as a broker of the topic knows them (`findConsumerIdList`)."""
-        trouble: RemotingError = ClientError(f"group {self.name}: no broker to ask for its members")
+        """Ask a broker of the topic for the client ids in the group (`findConsumerIdList`)."""
+        problem: RemotingError = ClientError(f"group {self.name}: no broker to ask for its members")
         for address in _addresses(route):
             fields = {"consumerGroup": self.name}
             try:
                 answer = await self.client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
-                return read_json(answer.body, lambda told: list(map(str, told["consumerIdList"])))
+                return read_json(answer.body, lambda body: list(map(str, body["consumerIdList"])))
             except RemotingError as error:
-                trouble = error
-        raise trouble
+                problem = error
+        raise problem
 
 
 def _addresses(route: TopicRoute) -> Iterator[str]:
-    """A server of each of its brokers, in any order; the master if there is one."""
+    """Yield a server of each broker, in random order: its master if there is one."""
     for data in random.sample(route.brokers, len(route.brokers)):
         servers = dict(data.addresses)
         if servers:

@@ -1,6 +1,6 @@
-"""Where a group stands in its queues: kept by brokers, or in a file of its own where each member reads all.
+"""The offsets of a group: kept by brokers, or, when broadcasting, by each member in a file of its own.
 
-The file is that of the Java client, which goes on from ours and we from its. It is no JSON, as its keys are objects:
+The file is the Java client's: each client goes on from the other's file. It is not JSON, as its keys are objects:
 ``{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}``.
 """
 
@@ -20,7 +20,7 @@ from bridge.rocketmq.consumer.pulling import BrokerQueues
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from exchange.errors import InputError
 
-__all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "Offsets", "parse_table", "start_offset", "written"]
+__all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "Offsets", "parse_table", "start_offset", "format_table"]
 
 RETRY_PREFIX: Final = "%RETRY%"
 
@@ -31,7 +31,7 @@ class ConsumeFrom(Enum):
     """Where a group begins to read a queue it has never read (`ConsumeFromWhere`)."""
 
     LAST = "CONSUME_FROM_LAST_OFFSET"
-    """At its end; but from the first message on, while that is in the broker's memory: then the topic is new."""
+    """At its end; but at its first message while that is in the broker's memory: then the topic is new."""
     FIRST = "CONSUME_FROM_FIRST_OFFSET"
     """At its first message."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
@@ -39,77 +39,79 @@ class ConsumeFrom(Enum):
 
 
 class Offsets(Protocol):
-    """Where a group stands."""
+    """The store of a group's offsets. All before an offset is acknowledged."""
 
     async def read(self, queue: TopicQueue) -> int | None:
-        """Where in a queue; None if that is not known. Raises RemotingError if it cannot be known now."""
+        """Return the group's offset in a queue; None if there is none. Raises RemotingError, InputError."""
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
-        """Keep where it stands; gives what could not be kept, and why."""
+        """Store offsets; return why for each queue whose offset could not be stored."""
 
-    def pulls_may_tell(self, queue: TopicQueue) -> bool:
-        """Whether a pull may bring along where the group stands in the queue."""
+    def may_commit_with_pull(self, queue: TopicQueue) -> bool:
+        """Return whether a pull of the queue may also commit the group's offset."""
 
 
 async def start_offset(
     queue: TopicQueue, offsets: Offsets, queues: BrokerQueues, where: ConsumeFrom, time: int = 0
 ) -> int:
-    """From where on a queue is read that was assigned just now (`RebalancePushImpl.computePullFromWhere...`).
+    """Return the offset to begin with, of a queue that was just assigned (`RebalancePushImpl.computePullFromWhere...`).
 
-    ``time`` is for TIMESTAMP, in milliseconds since 1970. Raises RemotingError.
+    ``time`` is for TIMESTAMP, in milliseconds since 1970. Raises RemotingError, InputError.
     """
     known = await offsets.read(queue)
     if known is not None:
         return known
     is_retry = queue.topic.startswith(RETRY_PREFIX)
     if where is ConsumeFrom.FIRST or (where is ConsumeFrom.LAST and is_retry):
-        return 0  # the broker says where it begins, if it is not there
+        return 0  # where the queue begins later, the broker answers the first pull with that offset
     if where is ConsumeFrom.LAST or is_retry:
         return await queues.max_offset(queue)
     return await queues.search_offset(queue, time)
 
 
 class BrokerOffsets:
-    """Kept by the brokers (`RemoteBrokerOffsetStore`).
+    """Offsets kept by the brokers (`RemoteBrokerOffsetStore`).
 
-    What a broker is told first of a topic it is told alone: told two offsets at once of a topic in which the group
-    stood nowhere, brokers up to 5.5.0 may forget one of them (`ConsumerOffsetManager.commitOffset`).
+    The first offset of a topic is committed to a broker alone: of two at once, in a topic where the group has none,
+    brokers up to 5.5.0 may forget one (`ConsumerOffsetManager.commitOffset`).
     """
 
     def __init__(self, queues: BrokerQueues) -> None:
         self._queues = queues
         self._turns: defaultdict[TopicQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """An answer may be late, and an older offset must not be the last that is told."""
+        """One commit of a queue at a time: an answer may be late, and an older offset must not be the last."""
         self._firsts: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Broker and topic -> the lock for the first commit."""
         self._begun: set[tuple[str, str]] = set()
-        """Broker and topic: where the broker has heard the first."""
+        """Brokers and topics with a commit that was answered."""
 
     async def read(self, queue: TopicQueue) -> int | None:
-        return await self._queues.committed(queue)
+        return await self._queues.committed_offset(queue)
 
     async def persist(self, offsets: Mapping[TopicQueue, int]) -> Mapping[TopicQueue, Exception]:
-        by_place: defaultdict[tuple[str, str], dict[TopicQueue, int]] = defaultdict(dict)
+        by_topic: defaultdict[tuple[str, str], dict[TopicQueue, int]] = defaultdict(dict)
         for queue, offset in offsets.items():
-            by_place[queue.broker, queue.topic][queue] = offset
-        failed = await asyncio.gather(*[self._persist_at(*each) for each in by_place.items()])
+            by_topic[queue.broker, queue.topic][queue] = offset
+        failed = await asyncio.gather(*[self._persist_topic(*each) for each in by_topic.items()])
         return {queue: error for each in failed for queue, error in each.items()}
 
-    async def _persist_at(
-        self, place: tuple[str, str], offsets: dict[TopicQueue, int]
+    async def _persist_topic(
+        self, topic: tuple[str, str], offsets: dict[TopicQueue, int]
     ) -> dict[TopicQueue, RemotingError]:
+        """Commit the offsets of a broker's topic: one after the other until the first is stored, then all at once."""
         failed: dict[TopicQueue, RemotingError] = {}
-        async with self._firsts[place]:
-            while offsets and place not in self._begun:
+        async with self._firsts[topic]:
+            while offsets and topic not in self._begun:
                 queue, offset = offsets.popitem()
                 error = await self._persist(queue, offset)
                 if error is None:
-                    self._begun.add(place)
+                    self._begun.add(topic)
                     break
                 failed[queue] = error
                 if not isinstance(error, BrokerError):  # there may be no answer to the others, either
                     return failed | dict.fromkeys(offsets, error)
-        told = await asyncio.gather(*[self._persist(queue, offset) for queue, offset in offsets.items()])
-        return failed | {queue: error for queue, error in zip(offsets, told, strict=True) if error is not None}
+        errors = await asyncio.gather(*[self._persist(queue, offset) for queue, offset in offsets.items()])
+        return failed | {queue: error for queue, error in zip(offsets, errors, strict=True) if error is not None}
 
     async def _persist(self, queue: TopicQueue, offset: int) -> RemotingError | None:
         try:
@@ -119,23 +121,23 @@ class BrokerOffsets:
             return error
         return None
 
-    def pulls_may_tell(self, queue: TopicQueue) -> bool:
+    def may_commit_with_pull(self, queue: TopicQueue) -> bool:
         return (queue.broker, queue.topic) in self._begun
 
 
 class LocalOffsets:
-    """Kept in a file, ``offsets.json`` (`LocalFileOffsetStore`); the one before it is ``offsets.json.bak``."""
+    """Offsets kept in a file, ``offsets.json`` (`LocalFileOffsetStore`); the one before it is ``offsets.json.bak``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of(cls, client_id: str, group: str, folder: Path | None = None) -> LocalOffsets:
-        """Where the Java client has it: ``~/.rocketmq_offsets/CLIENT_ID/GROUP``."""
+        """Take the Java client's path: ``~/.rocketmq_offsets/CLIENT_ID/GROUP/offsets.json``."""
         return cls((folder or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json")
 
     def load(self) -> dict[TopicQueue, int]:
-        """What the file says, or the one before it; nothing if there is none. Raises InputError."""
+        """Return the offsets in the file, else in the one before it; none if neither exists. Raises InputError."""
         for path in (self.path, Path(f"{self.path}.bak")):
             try:
                 text = path.read_text(encoding="utf-8", errors="replace")
@@ -144,11 +146,11 @@ class LocalOffsets:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                trouble: Exception = error
+                problem: Exception = error
             except InputError as error:
-                trouble = error
+                problem = error
             if path != self.path:
-                raise InputError(f"{path}: {trouble}; remove it and offsets.json to begin anew")
+                raise InputError(f"{path}: {problem}; remove it and offsets.json to begin anew")
         return {}
 
     async def read(self, queue: TopicQueue) -> int | None:
@@ -158,25 +160,25 @@ class LocalOffsets:
         if not offsets:
             return {}
         try:
-            self._write(written({**self.load(), **offsets}))
+            self._write(format_table({**self.load(), **offsets}))
         except (OSError, InputError) as error:
             return dict.fromkeys(offsets, error)
         return {}
 
-    def pulls_may_tell(self, queue: TopicQueue) -> bool:
+    def may_commit_with_pull(self, queue: TopicQueue) -> bool:
         return False
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self.path) as file:
             file.write(text.encode())
-            file.flush()  # the old file goes only when the new one is written
+            file.flush()  # the old file is renamed only when the new one is written
             if self.path.exists():
                 self.path.replace(f"{self.path}.bak")
 
 
-def written(offsets: Mapping[TopicQueue, int]) -> str:
-    """The text of a file (`OffsetSerializeWrapper.toJson`)."""
+def format_table(offsets: Mapping[TopicQueue, int]) -> str:
+    """Return the text of a file with these offsets (`OffsetSerializeWrapper.toJson`)."""
     rows = [
         f"\t\t{json.dumps(queue.to_json(), separators=(',', ':'))}:{offsets[queue]}"
         for queue in sorted(offsets, key=lambda queue: queue.order)
@@ -185,43 +187,45 @@ def written(offsets: Mapping[TopicQueue, int]) -> str:
 
 
 def parse_table(text: str) -> dict[TopicQueue, int]:
-    """What a text of that kind says, a broker's request to reset offsets as well. Raises InputError."""
+    """Return the offsets in the text of a file, or of a broker's request to reset offsets. Raises InputError."""
     offsets: dict[TopicQueue, int] = {}
     try:
-        at = _after(text, 0, "{")
+        at = _skip(text, 0, "{")
         while not text.startswith("}", at):
-            name, at = _value(text, at)
-            at = _after(text, at, ":")
+            name, at = _read_value(text, at)
+            at = _skip(text, at, ":")
             if name != "offsetTable":
-                _, at = _value(text, at)
+                _, at = _read_value(text, at)
             else:
-                at = _after(text, at, "{")
+                at = _skip(text, at, "{")
                 while not text.startswith("}", at):
-                    queue, at = _value(text, at)
-                    offset, at = _value(text, _after(text, at, ":"))
+                    queue, at = _read_value(text, at)
+                    offset, at = _read_value(text, _skip(text, at, ":"))
                     key = TopicQueue(str(queue["topic"]), str(queue["brokerName"]), int(queue["queueId"]))
                     offsets[key] = int(offset)
-                    at = _after(text, at, ",") if text.startswith(",", at) else at
-                at = _after(text, at, "}")
-            at = _after(text, at, ",") if text.startswith(",", at) else at
+                    at = _skip(text, at, ",") if text.startswith(",", at) else at
+                at = _skip(text, at, "}")
+            at = _skip(text, at, ",") if text.startswith(",", at) else at
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise InputError(f"no table of offsets: {type(error).__name__} {error}") from None
     return offsets
 
 
-def _value(text: str, at: int) -> tuple[Any, int]:
+def _read_value(text: str, at: int) -> tuple[Any, int]:
+    """Read the JSON value at an index; return it and the index of what follows."""
     value, at = JSON.raw_decode(text, at)
-    return value, _blank(text, at)
+    return value, _skip_blanks(text, at)
 
 
-def _after(text: str, at: int, sign: str) -> int:
-    at = _blank(text, at)
+def _skip(text: str, at: int, sign: str) -> int:
+    """Return the index of what follows a sign. Raises ValueError where the sign is missing."""
+    at = _skip_blanks(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"{sign!r} is missing at {at}")
-    return _blank(text, at + 1)
+    return _skip_blanks(text, at + 1)
 
 
-def _blank(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while text[at : at + 1] in (" ", "\t", "\n", "\r"):
         at += 1
     return at

@@ -1,7 +1,7 @@
 """The broker's locks on queues, by which one member of a group at a time reads a queue that is read in order.
 
-A broker forgets a lock 60 s after it was asked for last. A member asks every 20 s and takes it for its own no longer
-than 30 s from when it asked: so when two clocks agree about how long a second is, no queue is read by two.
+A broker forgets a lock 60 s after the last request for it. A member asks every 20 s, and regards a lock as its own for
+at most 30 s from its request. So no queue is read by two members, as long as their clocks run equally fast.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from bridge.rocketmq.remoting.errors import RemotingError
 __all__ = ["REBALANCE_LOCK_INTERVAL", "REBALANCE_LOCK_MAX_LIVE_TIME", "Locks", "lock_body"]
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30.0
-"""Seconds that a lock is taken for ours after it was asked for (`ProcessQueue`)."""
+"""Seconds that a lock is regarded as ours, from its request on (`ProcessQueue`)."""
 REBALANCE_LOCK_INTERVAL: Final = 20.0
-"""Seconds between two times that all are asked for again."""
+"""Seconds between two requests for all locks."""
 LOCK_TIMEOUT: Final = 1.0
-"""Seconds that the answer may take."""
+"""Seconds until a broker must have answered."""
 
 
 class Locks:
-    """Locks and unlocks queues for a client of a group, at the masters of their brokers."""
+    """The locks of a client of a group, at the masters of the queues' brokers."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
 
     async def lock(self, queues: Iterable[TopicQueue]) -> tuple[set[TopicQueue], dict[TopicQueue, RemotingError]]:
-        """Ask for these (`RebalanceImpl.lockAll`): which are ours, and of which it cannot be known, and why.
-
-        The others are somebody else's.
+        """Lock queues (`RebalanceImpl.lockAll`): return those that are ours now, and why for each where this is
+        unknown. Another member has the others.
         """
         locked: set[TopicQueue] = set()
         unknown: dict[TopicQueue, RemotingError] = {}
@@ -47,13 +46,13 @@ class Locks:
                     self._client.address(broker), RequestCode.LOCK_BATCH_MQ, body=self._body(wanted),
                     timeout=LOCK_TIMEOUT,
                 )  # fmt: skip
-                locked |= _locked(answer.body) & set(wanted)
+                locked |= _parse_locked(answer.body) & set(wanted)
             except RemotingError as error:
                 unknown |= dict.fromkeys(wanted, error)
         return locked, unknown
 
     async def unlock(self, queues: Iterable[TopicQueue]) -> None:
-        """Give these up (`RebalanceImpl.unlock`); what cannot be, is forgotten by the broker in time."""
+        """Unlock queues (`RebalanceImpl.unlock`); where that fails, the broker forgets the lock in time."""
         for broker, held in _by_broker(queues).items():
             try:
                 address = self._client.address(broker)
@@ -68,7 +67,7 @@ class Locks:
 
 
 def lock_body(group: str, client_id: str, queues: Iterable[TopicQueue]) -> bytes:
-    """The body of both requests (`LockBatchRequestBody`)."""
+    """Return the body of both requests (`LockBatchRequestBody`)."""
     body = {
         "clientId": client_id,
         "consumerGroup": group,
@@ -79,15 +78,15 @@ def lock_body(group: str, client_id: str, queues: Iterable[TopicQueue]) -> bytes
 
 
 def _by_broker(queues: Iterable[TopicQueue]) -> dict[str, list[TopicQueue]]:
-    found: defaultdict[str, list[TopicQueue]] = defaultdict(list)
+    by_broker: defaultdict[str, list[TopicQueue]] = defaultdict(list)
     for queue in queues:
-        found[queue.broker].append(queue)
-    return found
+        by_broker[queue.broker].append(queue)
+    return by_broker
 
 
-def _locked(body: bytes) -> set[TopicQueue]:
-    def queues(told: Any) -> set[TopicQueue]:
-        rows = told["lockOKMQSet"] or ()
+def _parse_locked(body: bytes) -> set[TopicQueue]:
+    def queues(answer: Any) -> set[TopicQueue]:
+        rows = answer["lockOKMQSet"] or ()
         return {TopicQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"])) for row in rows}
 
     return read_json(body, queues)

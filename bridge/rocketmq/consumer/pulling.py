@@ -1,7 +1,7 @@
-"""What is asked of brokers about a queue: its messages, its ends, and where a group stands in it.
+"""Requests to brokers about a queue: for its messages, its ends, and the offset of a group in it.
 
-A pull that finds nothing waits at the broker, and is answered when a message comes or time is up. The broker says from
-which of its servers to pull next: a replica, when the master's memory no longer holds what is asked for.
+A pull that finds no message waits at the broker, and is answered when one comes or time is up. The answer names the
+server to pull from next: a replica, when the master's memory no longer holds the messages.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from exchange.partition.clients.rocketmq.queues import MASTER
 
 __all__ = [
     "FLAG_COMMIT_OFFSET", "FLAG_SUBSCRIPTION", "FLAG_SUSPEND", "BrokerQueues", "PullStatus", "Pulled", "pull_fields",
-    "pulled", "server_of",
+    "parse_pull", "server_of",
 ]  # fmt: skip
 
 FLAG_COMMIT_OFFSET: Final = 1
 """The pull brings an offset to commit (`PullSysFlag`)."""
 FLAG_SUSPEND: Final = 2
-"""It may wait at the broker."""
+"""The pull may wait at the broker."""
 FLAG_SUBSCRIPTION: Final = 4
-"""It brings its subscription; else the broker takes that of the last heartbeat, as with all pulls of ours.
+"""The pull brings its subscription; else, as with all pulls of ours, the broker uses that of the last heartbeat.
 
-One that it cannot parse it refuses if it came with a heartbeat, but takes as everything if it came with the pull.
+A subscription that it cannot parse: of a heartbeat it refuses the pull, of a pull it takes it for all messages.
 """
 
 BROKER_SUSPEND_MAX_TIME: Final = 15.0
 """Seconds that a pull may wait at the broker."""
 CONSUMER_TIMEOUT_WHEN_SUSPEND: Final = 30.0
-"""Seconds after which its answer is given up."""
+"""Seconds until such a pull must be answered."""
 OFFSET_TIMEOUT: Final = 5.0
-"""Seconds that an answer to what is asked of a group's offset may take."""
+"""Seconds until a request about a group's offset must be answered."""
 
 
 class PullStatus(Enum):
@@ -52,7 +52,7 @@ class PullStatus(Enum):
     NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
     """There are messages, but none that the subscription wants."""
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
-    """There is no such offset in the queue: it was deleted, or lost, or is to be reset."""
+    """The queue has no such offset: it was deleted, or lost, or must be reset."""
 
 
 STATUSES: Final = {int(status.value): status for status in PullStatus}
@@ -63,47 +63,48 @@ class Pulled(NamedTuple):
 
     status: PullStatus
     next_offset: int
-    """From where to pull next."""
+    """Offset to pull next."""
     min_offset: int
+    """Offset at which the queue begins."""
     max_offset: int
-    """Where the queue begins and ends."""
+    """Offset at which it ends: of the next message to be stored."""
     broker_id: int
-    """``suggestWhichBrokerId``: which server of the broker to pull from next."""
+    """``suggestWhichBrokerId``: the broker's server to pull from next."""
     offset_delta: int
-    """What is to be added to the offsets in the body, of a static topic."""
+    """Number to add to the offsets in the body: of a static topic, else 0."""
     body: bytes
 
     def messages(self, queue: TopicQueue, subscription: Subscription) -> list[StoredMessage]:
-        """Return what came that the subscription means (`PullAPIWrapper.processPullResult`). Raises InputError."""
+        """Return the messages that the subscription accepts (`PullAPIWrapper.processPullResult`). Raises InputError."""
         return self.first_messages(queue, subscription, inf)[0]
 
     def first_messages(
         self, queue: TopicQueue, subscription: Subscription, room: float
     ) -> tuple[list[StoredMessage], int]:
-        """Return what came that the subscription means, as far as there is room for it, and the offset to go on from.
+        """Return the first messages that the subscription accepts, as room permits, and the offset to go on from.
 
-        Records are unpacked until the messages weigh ``room`` bytes, one record at least; what is left is to be pulled
-        again, so that an answer of 256 KiB never becomes 256 MiB here at once. Raises InputError.
+        Records are unpacked until the messages weigh ``room`` bytes, one record at least; the rest is pulled again, so
+        that an answer of 256 KiB never becomes 256 MiB here at once. Raises InputError.
         """
-        found: list[StoredMessage] = []
+        messages: list[StoredMessage] = []
         next_offset, weight = self.next_offset, 0
-        for messages in stored_records(self.body, queue.broker):
-            if weight >= room and messages:
-                next_offset = messages[0].queue_offset + self.offset_delta
+        for record in stored_records(self.body, queue.broker):
+            if weight >= room and record:
+                next_offset = record[0].queue_offset + self.offset_delta
                 break
-            found += messages
-            weight += sum([each.weight for each in messages]) if len(messages) != 1 else messages[0].weight
+            messages += record
+            weight += sum([each.weight for each in record]) if len(record) != 1 else record[0].weight
         if self.offset_delta:
-            found = [each._replace(queue_offset=each.queue_offset + self.offset_delta) for each in found]
+            messages = [each._replace(queue_offset=each.queue_offset + self.offset_delta) for each in messages]
         if subscription.names_tags:
-            found = [each for each in found if subscription.accepts(each.tags)]
-        return found, next_offset
+            messages = [each for each in messages if subscription.accepts(each.tags)]
+        return messages, next_offset
 
 
 def pull_fields(
     group: str, queue: TopicQueue, subscription: Subscription, offset: int, count: int, commit: int | None
 ) -> dict[str, str]:
-    """The fields of a pull that may wait (`PullMessageRequestHeader`); ``commit`` is the offset to commit with it."""
+    """Return the fields of a pull that may wait (`PullMessageRequestHeader`) and commits the offset ``commit``."""
     flags = FLAG_SUSPEND | (FLAG_COMMIT_OFFSET if commit else 0)
     return {
         "consumerGroup": group,
@@ -120,8 +121,8 @@ def pull_fields(
     }
 
 
-def pulled(answer: Command, address: str = "") -> Pulled:
-    """What an answer to a pull says (`MQClientAPIImpl.processPullResponse`). Raises BrokerError, CommandError."""
+def parse_pull(answer: Command, address: str = "") -> Pulled:
+    """Read the answer to a pull (`MQClientAPIImpl.processPullResponse`). Raises BrokerError, CommandError."""
     status = STATUSES.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark, address)
@@ -136,9 +137,10 @@ def pulled(answer: Command, address: str = "") -> Pulled:
 
 
 def server_of(servers: Mapping[int, str], broker_id: int, *, only: bool = False) -> tuple[str, bool] | None:
-    """The address to ask of a broker's servers, and whether it is a replica (`findBrokerAddressInSubscribe`).
+    """Choose a broker's server: return its address, and whether it is a replica (`findBrokerAddressInSubscribe`).
 
-    That of the id; of a replica that is not there, that of the next id; else, unless ``only`` it will do, any.
+    It is the server with the id; for a replica that is missing, the one with the next id; else, unless ``only`` this
+    one is wanted, any. None: there is no such server.
     """
     is_replica = broker_id != MASTER
     for number in (broker_id, broker_id + 1) if is_replica else (broker_id,):
@@ -151,17 +153,18 @@ def server_of(servers: Mapping[int, str], broker_id: int, *, only: bool = False)
 
 
 class BrokerQueues:
-    """What a group asks of its queues' brokers; all raises RemotingError."""
+    """Requests of a group to the brokers of its queues; all raise RemotingError."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
         self._pull_from: dict[TopicQueue, int] = {}
+        """Queue -> the id of the server to pull from next; else it is the master."""
 
     async def pull(
         self, queue: TopicQueue, subscription: Subscription, offset: int, count: int, commit: int | None
     ) -> Pulled:
-        """At most ``count`` messages from an offset on; waits 15 s for the first (`PullAPIWrapper.pullKernelImpl`).
+        """Pull at most ``count`` messages from an offset on; wait 15 s for the first (`PullAPIWrapper.pullKernelImpl`).
 
         Raises RemotingTimeout if the broker does not answer at all.
         """
@@ -169,27 +172,27 @@ class BrokerQueues:
         fields = pull_fields(self._group, queue, subscription, offset, count, None if is_replica else commit)
         code = RequestCode.PULL_MESSAGE
         answer = await self._client.invoke(address, code, fields, timeout=CONSUMER_TIMEOUT_WHEN_SUSPEND)
-        found = pulled(answer, address)
-        self._pull_from[queue] = found.broker_id
-        return found
+        result = parse_pull(answer, address)
+        self._pull_from[queue] = result.broker_id
+        return result
 
     async def max_offset(self, queue: TopicQueue) -> int:
-        """Where it ends: the offset of the next message."""
+        """Return the offset at which a queue ends: of the next message to be stored."""
         return await self._offset(queue, RequestCode.GET_MAX_OFFSET)
 
     async def min_offset(self, queue: TopicQueue) -> int:
-        """Where it begins."""
+        """Return the offset at which a queue begins."""
         return await self._offset(queue, RequestCode.GET_MIN_OFFSET)
 
     async def search_offset(self, queue: TopicQueue, time: int) -> int:
-        """The first message stored at or after a time, in milliseconds since 1970, or the end."""
+        """Return the offset of the first message stored at or after a time, in milliseconds since 1970, or the end."""
         fields = {"timestamp": str(time), "boundaryType": "LOWER"}
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
 
-    async def committed(self, queue: TopicQueue) -> int | None:
-        """Where the group stands; None where the broker knows nothing (`fetchConsumeOffsetFromBroker`).
+    async def committed_offset(self, queue: TopicQueue) -> int | None:
+        """Return the group's offset in a queue; None where the broker has none (`fetchConsumeOffsetFromBroker`).
 
-        Of a group that it does not know, a broker says 0 as long as the queue's first message is in its memory.
+        For a group that it does not know, a broker answers 0 as long as the queue's first message is in its memory.
         """
         fields = {"consumerGroup": self._group}
         try:
@@ -200,13 +203,13 @@ class BrokerQueues:
             raise
 
     async def commit(self, queue: TopicQueue, offset: int) -> None:
-        """Say where the group stands, and hear that it was heard (`updateConsumeOffsetToBroker`)."""
+        """Store the group's offset in a queue at its broker (`updateConsumeOffsetToBroker`)."""
         address, _ = await self._address(queue, MASTER)
-        fields = {"consumerGroup": self._group, "commitOffset": str(offset), **_of(queue)}
+        fields = {"consumerGroup": self._group, "commitOffset": str(offset), **_queue_fields(queue)}
         await self._client.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, fields, timeout=OFFSET_TIMEOUT)
 
     def forget(self, queue: TopicQueue) -> None:
-        """Begin at the master if it is pulled again."""
+        """Pull a queue from the master next."""
         self._pull_from.pop(queue, None)
 
     async def _offset(
@@ -217,21 +220,21 @@ class BrokerQueues:
         timeout: float | None = None,  # noqa: ASYNC109 - the client's
     ) -> int:
         address, _ = await self._address(queue, MASTER)
-        answer = await self._client.ask(address, code, {**_of(queue), **(fields or {})}, timeout=timeout)
+        answer = await self._client.ask(address, code, {**_queue_fields(queue), **(fields or {})}, timeout=timeout)
         try:
             return int(answer.fields["offset"])
         except (KeyError, ValueError):
             raise CommandError(f"{address}: no offset in the answer to {code.name}: {answer.fields}") from None
 
     async def _address(self, queue: TopicQueue, broker_id: int) -> tuple[str, bool]:
-        found = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
-        if found is None:
+        server = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
+        if server is None:
             await self._client.update_route(queue.topic)
-            found = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
-        if found is None:
+            server = server_of(self._client.brokers().get(queue.broker, {}), broker_id)
+        if server is None:
             raise ClientError(f"The broker[{queue.broker}] not exist", ResponseCode.BROKER_NOT_EXIST)
-        return found
+        return server
 
 
-def _of(queue: TopicQueue) -> dict[str, str]:
+def _queue_fields(queue: TopicQueue) -> dict[str, str]:
     return {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker}

@@ -1,8 +1,8 @@
-"""Messages that failed: given back to the broker, which delivers them later, and at last to the dead letters.
+"""Messages that failed: given back to the broker, which delivers them later, and in the end makes them dead letters.
 
 A group has a topic of its own for retries, ``%RETRY%GROUP``, to which every member is subscribed, and one for dead
-letters, ``%DLQ%GROUP``, which nobody reads by himself. The broker copies the message from its log; when it cannot, the
-client sends the copy. A retry says in RETRY_TOPIC which topic it was first read from, and consumers are shown that.
+letters, ``%DLQ%GROUP``, which no member reads. The broker copies the message from its log; when it cannot, the client
+sends the copy. A retry has in RETRY_TOPIC the topic that it was first read from, and is handed out with that topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import publish_queues
 
 __all__ = [
-    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "dlq_topic", "give_back", "restored",
+    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "dlq_topic", "give_back", "restore_topic",
     "retry_topic", "send_retry",
 ]  # fmt: skip
 
@@ -33,29 +33,32 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 
 MAX_RECONSUME_TIMES: Final = 16
-"""So often a message is given back by default, unless it is read in order (`DefaultMQPushConsumerImpl`)."""
+"""Maximum number of times that a message is given back by default, unless it is read in order
+(`DefaultMQPushConsumerImpl`)."""
 FIRST_LEVEL: Final = 3
-"""The delay level of the first retry; each after it has one more."""
+"""Delay level of the first retry; each further one is one level higher."""
 DEAD: Final = -1
-"""The delay level that makes a message a dead letter at once."""
+"""Delay level that makes a message a dead letter at once."""
 
 CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 SEND_BACK_TIMEOUT: Final = 5.0
+"""Seconds until the broker must have answered."""
 SEND_TRIES: Final = 3
+"""Maximum number of queues to which a copy is tried to send."""
 
 
 def retry_topic(group: str) -> str:
-    """``MixAll.getRetryTopic``."""
+    """Return the topic of a group's retries (``MixAll.getRetryTopic``)."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """``MixAll.getDLQTopic``."""
+    """Return the topic of a group's dead letters (``MixAll.getDLQTopic``)."""
     return DLQ_PREFIX + group
 
 
-def restored(message: StoredMessage, group: str) -> StoredMessage:
-    """A retry as a message of the topic it was first read from; others as they are (`resetRetryAndNamespace`)."""
+def restore_topic(message: StoredMessage, group: str) -> StoredMessage:
+    """Return a retry with the topic it was first read from, another message as it is (`resetRetryAndNamespace`)."""
     first = message.properties.get(RETRY_TOPIC)
     if first is None or message.topic != RETRY_PREFIX + group:
         return message
@@ -65,10 +68,10 @@ def restored(message: StoredMessage, group: str) -> StoredMessage:
 async def give_back(
     client: Client, group: str, message: StoredMessage, delay_level: int = 0, most: int = MAX_RECONSUME_TIMES
 ) -> None:
-    """Have a message delivered later (`DefaultMQPushConsumerImpl.sendMessageBack`).
+    """Give a message back to its broker, to be delivered later (`DefaultMQPushConsumerImpl.sendMessageBack`).
 
-    ``delay_level`` 0 lets it grow with the retries, `DEAD` makes it a dead letter at once, as does being given back for
-    the ``most + 1``-th time. Raises RemotingError; then it is not known whether it will be.
+    With ``delay_level`` 0 the delay grows with the retries, with `DEAD` it becomes a dead letter at once, as it does
+    when it is given back more than ``most`` times. Raises RemotingError; then it is not known whether it was taken.
     """
     try:
         fields = {
@@ -91,15 +94,15 @@ async def send_retry(client: Client, group: str, message: StoredMessage, most: i
     """Send a copy of a message to the group's retries (`sendMessageBackAsNormalMessage`).
 
     The broker makes it a dead letter if it was given back more than ``most`` times, or if the group reads in order.
-    Raises RemotingError if no broker that has the topic takes it, InputError if none has.
+    Raises RemotingError if no broker that has the topic takes it, InputError if none has the topic.
     """
     topic = retry_topic(group)
     queues = publish_queues(await client.route(topic)).all
-    for tries, queue in enumerate(random.sample(queues, len(queues))[:SEND_TRIES], 1):
-        place = MessageQueue.of(queue)
+    for tries, partition in enumerate(random.sample(queues, len(queues))[:SEND_TRIES], 1):
+        queue = MessageQueue.of(partition)
         try:
-            fields = _fields(topic, place, message, most)
-            await client.ask(client.address(place.broker), RequestCode.SEND_MESSAGE_V2, fields, message.body)
+            fields = _fields(topic, queue, message, most)
+            await client.ask(client.address(queue.broker), RequestCode.SEND_MESSAGE_V2, fields, message.body)
         except RemotingError:
             if tries == min(SEND_TRIES, len(queues)):
                 raise
@@ -107,8 +110,8 @@ async def send_retry(client: Client, group: str, message: StoredMessage, most: i
             return
 
 
-def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) -> dict[str, str]:
-    """`SendMessageRequestHeaderV2`."""
+def _fields(topic: str, queue: MessageQueue, message: StoredMessage, most: int) -> dict[str, str]:
+    """Return the fields of the request that sends the copy (`SendMessageRequestHeaderV2`)."""
     properties = dict(message.properties)
     properties.setdefault(ORIGIN_MESSAGE_ID, message.message_id)
     properties[RETRY_TOPIC] = message.topic
@@ -119,7 +122,7 @@ def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) 
         "b": topic,
         "c": AUTO_CREATE_TOPIC_KEY_TOPIC,
         "d": "4",
-        "e": str(place.queue_id),
+        "e": str(queue.queue_id),
         "f": "0",
         "g": str(now_ms()),
         "h": str(message.flag),
@@ -128,5 +131,5 @@ def _fields(topic: str, place: MessageQueue, message: StoredMessage, most: int) 
         "k": "false",
         "l": str(most),
         "m": "false",
-        "n": place.broker,
+        "n": queue.broker,
     }

@@ -1,4 +1,4 @@
-"""The queues that a member reads, and how many bytes it keeps of all of them together."""
+"""The queues that a member reads, and the bound on the bytes that it keeps of all of them together."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from bridge.rocketmq.remoting.command import now_ms
 __all__ = ["ANSWER_BYTES", "Reading", "Room"]
 
 ANSWER_BYTES: Final = 8 << 20
-"""Maximum size of the messages that one answer of a broker is unpacked to, in bytes, but for the last of them: else one
-answer of 256 KiB could keep the event loop for seconds. The rest of the answer is pulled again."""
+"""Maximum size of the messages that one answer of a broker is unpacked to, in bytes, without the last of them: else one
+answer of 256 KiB could block the event loop for seconds. The rest of the answer is pulled again."""
 
 
 class Reading:
-    """An assigned queue, and who pulls it."""
+    """An assigned queue, and the task that pulls it."""
 
     __slots__ = ("assigned", "channel", "consumed_ms", "locked_ms", "moved", "pulled_ms", "task", "waits")
 
     def __init__(self, assigned: AssignedQueue) -> None:
         self.assigned = assigned
         self.moved = asyncio.Event()
-        """Something was done with, or a lock was had."""
+        """Set when a message was acknowledged or a lock acquired."""
         self.waits = False
-        """Whether somebody waits for that."""
+        """Whether a task waits for that."""
         self.task: asyncio.Task[None] | None = None
         self.channel: Channel | None = None
-        """The connection over which its lock was had, if it needs one."""
+        """The connection over which its lock was acquired, if it needs one."""
         self.pulled_ms = self.consumed_ms = self.locked_ms = now_ms()
-        """When it was pulled, something of it done with, or locked last; milliseconds since 1970."""
+        """Times of the last pull, acknowledgement and lock, in milliseconds since 1970."""
 
 
 class Room:
-    """Bounds the bytes that are kept of all queues together; ``most`` is in bytes, -1 is no bound.
+    """The bound on the bytes that are kept of all queues together; ``most`` is in bytes, -1 is no bound.
 
-    All queues draw on one account. None has a share of its own, so that one busy queue may use all of it; and none
-    starves, as what is kept is settled some time, and then all that wait try again.
+    No queue has a share of its own, so one busy queue may use all of it. None starves: the messages that are kept are
+    acknowledged some time, and then all queues that wait try again.
     """
 
     def __init__(self, readings: Mapping[TopicQueue, Reading], most: int) -> None:
@@ -49,15 +49,15 @@ class Room:
         self._waiting: Final[set[Reading]] = set()
 
     def left(self) -> float:
-        """Return how many bytes may still be kept; below 0, more is kept than that."""
+        """Return how many bytes may still be kept; less than 0 where more are kept than may be."""
         if self._most == -1:
             return inf
         return self._most - sum([reading.assigned.size for reading in self._readings.values()])
 
     def messages_for(self, reading: Reading) -> int:
-        """Return how many messages of the size of those that it has a queue may ask for.
+        """Return how many messages a queue may pull, if they are as large as those that it keeps.
 
-        With 0, its `Reading.moved` is set when that changes.
+        If 0, its `Reading.moved` is set when that changes.
         """
         left = self.left()
         if left <= 0:
@@ -67,16 +67,17 @@ class Room:
         return max(1, int(min(left, ANSWER_BYTES) * kept / max(reading.assigned.size, 1))) if kept else MANY
 
     def look(self) -> None:
-        """Have those try again that wait, if less is kept by now."""
+        """Let the queues that wait try again, if there is room by now."""
         if self._waiting and self.left() > 0:
             for reading in self._waiting:
                 reading.moved.set()
             self._waiting.clear()
 
     def leave(self, reading: Reading) -> None:
-        """Keep nothing more of a queue."""
+        """Forget a queue that was given up."""
         self._waiting.discard(reading)
         self.look()
 
 
 MANY: Final = 1 << 30
+"""A number of messages that is no bound."""

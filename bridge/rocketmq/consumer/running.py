@@ -1,7 +1,8 @@
-"""What a consumer tells of itself to who administers it: its settings, its subscriptions and how its queues are doing.
+"""The state of a consumer, for administrators: its settings, its subscriptions, and the progress of its queues.
 
 ``mqadmin consumerStatus`` and ``getConsumerStatus`` ask a broker, which asks the consumer. Rates are not measured here,
-so their table is empty. Tables by queue are no JSON, as their keys are objects; see `bridge.rocketmq.consumer.offsets`.
+so their table is empty. Tables by queue are not JSON, as their keys are objects; see
+`bridge.rocketmq.consumer.offsets`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from bridge.rocketmq.consumer.room import Reading
 __all__ = ["offsets_body", "running_info", "stacks"]
 
 CLIENT_VERSION: Final = "V5_5_0"
-"""Of which commands have the number (`MQVersion.Version`)."""
+"""Name of the version whose number is in commands (`MQVersion.Version`)."""
 MIB: Final = 1 << 20
 
 
 def running_info(
     group: Group, readings: Iterable[Reading], name_servers: Iterable[str], started: int, jstack: str | None = None
 ) -> bytes:
-    """The body of an answer to GET_CONSUMER_RUNNING_INFO (`ConsumerRunningInfo`); ``started`` in ms since 1970."""
+    """Return the answer's body to GET_CONSUMER_RUNNING_INFO (`ConsumerRunningInfo`).
+
+    ``started`` is in milliseconds since 1970.
+    """
     now = asyncio.get_running_loop().time()
     info = {
         "properties": _properties(group, name_servers, started),
@@ -40,14 +44,14 @@ def running_info(
 
 
 def offsets_body(readings: Iterable[Reading], topic: str) -> bytes:
-    """That of an answer to GET_CONSUMER_STATUS_FROM_CLIENT: where it stands in a topic (`GetConsumerStatusBody`)."""
+    """Return the answer's body to GET_CONSUMER_STATUS_FROM_CLIENT: the offsets in a topic (`GetConsumerStatusBody`)."""
     queues = [reading.assigned for reading in readings]
     offsets = {queue.queue: _offset(queue) for queue in queues if queue.queue.topic == topic}
     return _with_tables({"consumerTable": {}}, {"messageQueueTable": offsets})
 
 
 def stacks() -> str:
-    """Where each task of the event loop waits: what a stack of each thread is to a Java client (`UtilAll.jstack`)."""
+    """Return the stacks of all tasks of the event loop, where a Java client has those of threads (`UtilAll.jstack`)."""
     text = StringIO()
     for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
         task.print_stack(file=text)
@@ -55,7 +59,7 @@ def stacks() -> str:
 
 
 def _properties(group: Group, name_servers: Iterable[str], started: int) -> dict[str, str]:
-    """Settings by the names that `DefaultMQPushConsumer` gives them, and what all clients tell."""
+    """Return the settings, with the names of `DefaultMQPushConsumer`, and the properties that all clients have."""
     settings: ConsumerSettings = group.settings
     limits = settings.limits
     own: dict[str, Any] = {
@@ -82,15 +86,17 @@ def _properties(group: Group, name_servers: Iterable[str], started: int) -> dict
 
 
 def _queue_info(reading: Reading, now: float) -> dict[str, Any]:
-    """`ProcessQueue.fillProcessQueueInfo`; what was handed out in order is what it calls a transaction."""
+    """Describe a queue as `ProcessQueue.fillProcessQueueInfo` does; a transaction there is what was handed out in
+    order.
+    """
     queue = reading.assigned
     out, ready = queue.offsets()
     cached, transaction = (ready, out) if queue.ordered else (out + ready, [])
     return {
         "commitOffset": _offset(queue),
-        **_counted("cached", cached),
+        **_summarize("cached", cached),
         "cachedMsgSizeInMiB": queue.size // MIB,
-        **_counted("transaction", transaction),
+        **_summarize("transaction", transaction),
         "locked": queue.ordered and now < queue.locked_until,
         "tryUnlockTimes": 0,
         "lastLockTimestamp": reading.locked_ms,
@@ -100,9 +106,9 @@ def _queue_info(reading: Reading, now: float) -> dict[str, Any]:
     }
 
 
-def _counted(what: str, offsets: Sequence[int]) -> dict[str, int]:
+def _summarize(kind: str, offsets: Sequence[int]) -> dict[str, int]:
     first, last = (offsets[0], offsets[-1]) if offsets else (0, 0)
-    return {f"{what}MsgMinOffset": first, f"{what}MsgMaxOffset": last, f"{what}MsgCount": len(offsets)}
+    return {f"{kind}MsgMinOffset": first, f"{kind}MsgMaxOffset": last, f"{kind}MsgCount": len(offsets)}
 
 
 def _offset(queue: AssignedQueue) -> int:
@@ -110,7 +116,7 @@ def _offset(queue: AssignedQueue) -> int:
 
 
 def _with_tables(fields: Mapping[str, Any], tables: Mapping[str, Mapping[TopicQueue, Any]]) -> bytes:
-    """JSON, but for tables by queue."""
+    """Return ``fields`` as JSON, with ``tables`` by queue, which are not JSON."""
     members = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in fields.items()]
     for name, table in tables.items():
         rows = [f"{json.dumps(queue.to_json())}:{json.dumps(value)}" for queue, value in table.items()]

@@ -1,8 +1,8 @@
-"""The queues that are a member's share of its group: divided, locked, pulled, and where the group stands in each.
+"""The queues that are a member's share of its group: assigned, locked, pulled and acknowledged, and their offsets.
 
-One task for each queue pulls it, one divides all queues anew when the group or a route has changed, one renews locks,
-one persists offsets. A queue that is taken away hands nothing out any more; what was done with last is persisted before
-the next member is let in, where locks allow to wait for that.
+One task for each queue pulls it, one rebalances when the group or a route has changed, one renews locks, one persists
+offsets. A queue that is taken away hands out no more messages; where there are locks, its last offset is persisted
+before the next member gets the lock.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from bridge.rocketmq.consumer.room import Reading, Room
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.command import now_ms
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
+from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Share"]
+__all__ = ["Batch", "Share"]
 
 LOG: Final = logging.getLogger(__name__)
 
 REBALANCE_AGAIN: Final = 1.0
-"""Seconds until the next division when one could not be carried out (``rocketmq.client.rebalance.minInterval``)."""
+"""Seconds until the next rebalance after one that failed for a topic (``rocketmq.client.rebalance.minInterval``)."""
+
+Batch = tuple[AssignedQueue, list[StoredMessage]]
+"""Messages of one queue, in order."""
 
 
 class Share:
-    """What a member reads.
+    """The queues that a member reads.
 
-    ``news`` is called when there may be something to hand out, ``assigned`` and ``revoked`` with each queue that comes
+    ``news`` is called when there may be messages to hand out, ``assigned`` and ``revoked`` with each queue that comes
     and goes; all on the event loop.
     """
 
@@ -51,24 +55,24 @@ class Share:
         assigned: Callable[[AssignedQueue], None] | None,
         revoked: Callable[[AssignedQueue], None] | None,
     ) -> None:
-        self.group: Final = group
-        self.settings: Final = group.settings
-        self.readings: Final[dict[TopicQueue, Reading]] = {}
-        self.room: Final = Room(self.readings, self.settings.limits.pull_threshold_size_for_all)
-        self.turns: Final[deque[Reading]] = deque()
-        """The same, in the order in which messages are handed out."""
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
-        """Queue or topic -> why it was not pulled, locked or divided when that was tried last."""
+        """Queue or topic -> why the last try to pull, lock or rebalance it failed."""
         self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
-        """Queue -> why where the group stands in it could not be kept when that was tried last."""
-        self.divided: frozenset[str] = frozenset()
-        """The topics of which all queues that should be ours are, as of the last division."""
-        self.changed: Final = asyncio.Event()
-        """The group or a route has changed."""
-        self.resumed: Final = asyncio.Event()
-        """Messages are to be pulled."""
+        """Queue -> why the last try to persist its offset failed."""
+        self.complete: frozenset[str] = frozenset()
+        """Topics of which this member has all queues of its share, as of the last rebalance."""
         self.broken: Exception | None = None
-        """What ended a task that never ends."""
+        """Exception that ended a task which should not end."""
+        self._group: Final = group
+        self._settings: Final = group.settings
+        self._readings: Final[dict[TopicQueue, Reading]] = {}
+        self._room: Final = Room(self._readings, self._settings.limits.pull_threshold_size_for_all)
+        self._turns: Final[deque[Reading]] = deque()
+        """The same readings, in the order in which messages are handed out."""
+        self._changed: Final = asyncio.Event()
+        """Set when the group or a route has changed."""
+        self._resumed: Final = asyncio.Event()
+        """Set while messages are pulled and handed out."""
         self._client: Final = client
         self._queues: Final = BrokerQueues(client, group.name)
         self._locks: Final = Locks(client, group.name)
@@ -76,63 +80,140 @@ class Share:
         self._news: Final = news
         self._fetching: Final = Fetching(
             client, group, self._queues, self.troubles,
-            news=news, reset=self._misplaced, bytes_left=self.room.left,
+            news=news, reset=self._move, bytes_left=self._room.left,
         )  # fmt: skip
         self._on_assigned: Final = assigned
         self._on_revoked: Final = revoked
         self._unlocked: Final = asyncio.Event()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
+    @property
+    def readings(self) -> Mapping[TopicQueue, Reading]:
+        """Readings of the queues that are assigned now, by queue."""
+        return self._readings
+
     def load(self) -> None:
-        """Find the file of offsets, if they are in one. Raises InputError."""
-        if self.settings.message_model is MessageModel.BROADCASTING:
-            local = LocalOffsets.of(self._client.client_id, self.group.name, self.settings.offset_folder)
+        """Read the file of offsets, when broadcasting. Raises InputError."""
+        if self._settings.message_model is MessageModel.BROADCASTING:
+            local = LocalOffsets.of(self._client.client_id, self._group.name, self._settings.offset_folder)
             local.load()
             self._offsets = local
 
     def open(self) -> None:
-        """Begin."""
-        self.resumed.set()
+        """Start the tasks."""
+        self._resumed.set()
         self._start(self._rebalance_on())
         self._start(self._persist_on())
-        if self.settings.locks:
+        if self._settings.locks:
             self._start(self._lock_on())
 
     async def close(self) -> None:
-        """Persist what is done with, and give up the queues."""
-        # Nothing is pulled or divided any more; then offsets, then locks, so that who comes next reads from there.
+        """Persist the offsets, and give up the queues."""
+        # First no more pulls and rebalances; then offsets, then locks, so that the next member reads from there on.
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.persist()
-        held = list(self.readings.values())
+        held = list(self._readings.values())
         for reading in held:
             self._let_go(reading)
-        if self.settings.locks:
+        if self._settings.locks:
             await self._locks.unlock([reading.assigned.queue for reading in held])
 
+    def pause(self) -> None:
+        """Stop pulling, and keep the queues."""
+        self._resumed.clear()
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._resumed.set()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it does not pull, and no message is to be handed out."""
+        return not self._resumed.is_set()
+
+    def rebalance(self) -> None:
+        """Have the queues divided anew soon, as the group or a route has changed."""
+        self._changed.set()
+
     async def persist(self, queues: Iterable[TopicQueue] | None = None) -> dict[TopicQueue, int]:
-        """Tell where the group stands in these queues, else in all that are ours; what was told and heard."""
-        readings = self.readings
-        which = readings.values() if queues is None else [readings[queue] for queue in queues if queue in readings]
-        return await self._persist(self._standing(which))
+        """Persist the offsets of these queues, else of all that are ours; return those that were persisted."""
+        ours = self._readings
+        readings = ours.values() if queues is None else [ours[queue] for queue in queues if queue in ours]
+        return await self._persist(self._offsets_of(readings))
 
     def reset(self, offsets: Mapping[TopicQueue, int]) -> None:
-        """Go on with these queues, as far as they are ours, from other offsets: they are given up, and come anew."""
+        """Go on with these queues, as far as they are ours, from other offsets: give them up, and get them again."""
         self._start(self._reset(offsets))
+
+    # Messages.
+
+    def take(self, limit: int) -> list[Batch]:
+        """Hand out at most ``limit`` messages; the queues take turns."""
+        now, window = asyncio.get_running_loop().time(), self._settings.window
+        batches = []
+        for _ in range(len(self._turns)):
+            reading = self._turns[0]
+            if reading.channel is not None:
+                self._check_lock(reading)
+            assigned = reading.assigned
+            messages = assigned.take(limit, now, window)
+            if messages:
+                batches.append((assigned, messages))
+                limit -= len(messages)
+            self._turns.rotate(-1)
+            if not limit:
+                break
+        return batches
+
+    def done(self, message: StoredMessage) -> bool:
+        """Acknowledge a message, and return whether its queue is still ours."""
+        readings = self._readings
+        for topic in (message.topic, self._group.retry_topic):  # retries are handed out with their first topic
+            reading = readings.get((topic, message.broker, message.queue_id))  # type: ignore[call-overload]  # a plain tuple is quicker made
+            if reading is not None and reading.assigned.done(message):
+                self._advance(reading)
+                return True
+        return False
+
+    def done_before(self, assigned: AssignedQueue, offset: int) -> int:
+        """Acknowledge all messages of a queue before an offset that were handed out, and return their number."""
+        count = assigned.done_before(offset)
+        reading = self._readings.get(assigned.queue)
+        if count and reading is not None:
+            self._advance(reading)
+        return count
+
+    def queue_of(self, message: StoredMessage) -> AssignedQueue | None:
+        """Return the queue of a message that was handed out and not acknowledged; None if that is no longer ours."""
+        for topic in (message.topic, self._group.retry_topic):
+            reading = self._readings.get(TopicQueue(topic, message.broker, message.queue_id))
+            if reading is not None and reading.assigned.is_out(message):
+                return reading.assigned
+        return None
+
+    def _advance(self, reading: Reading) -> None:
+        """Wake those who wait for an acknowledgement."""
+        reading.consumed_ms = now_ms()
+        if reading.waits:
+            reading.moved.set()
+        self._room.look()
+        if self._settings.window:
+            self._news()
 
     # Pulling.
 
     async def _pull_on(self, reading: Reading) -> None:
         assigned = reading.assigned
         while not assigned.leaving:
-            self.check_lock(reading)
-            room = assigned.room(self.settings.limits, len(self.readings))
+            self._check_lock(reading)
+            room = assigned.room(self._settings.limits, len(self._readings))
             if room:
-                room = min(room, self.room.messages_for(reading))
-            if not self.resumed.is_set():
-                await self.resumed.wait()
+                room = min(room, self._room.messages_for(reading))
+            if not self._resumed.is_set():
+                await self._resumed.wait()
             elif not room or asyncio.get_running_loop().time() >= assigned.locked_until:
                 reading.moved.clear()
                 reading.waits = True
@@ -140,96 +221,99 @@ class Share:
                 reading.waits = False
             else:
                 reading.pulled_ms = now_ms()
-                commit = assigned.committable if self._offsets.pulls_may_tell(assigned.queue) else None
+                commit = assigned.committable if self._offsets.may_commit_with_pull(assigned.queue) else None
                 delay = await self._fetching.pull(assigned, room, commit)
                 if delay is not None:
                     await asyncio.sleep(delay)
 
-    # The division of the queues.
+    # Rebalance.
 
     async def _rebalance_on(self) -> None:
-        unknown = 0
+        failures = 0
         while True:
-            self.changed.clear()
-            wait = self.settings.rebalance_interval
+            self._changed.clear()
+            wait = self._settings.rebalance_interval
             if not await self._rebalance():
-                # A queue that another member is to give up is asked for soon, a topic that there is not ever later.
-                unknown = unknown + 1 if self.troubles.keys() & self.group.subscriptions.keys() else 0
-                wait = min(wait, REBALANCE_AGAIN * 2 ** min(unknown, 8))
-            await _within(wait, self.changed)
+                # A queue that another member has to give up first is tried soon again, a topic that does not exist at
+                # growing intervals.
+                failures = failures + 1 if self.troubles.keys() & self._group.subscriptions.keys() else 0
+                wait = min(wait, REBALANCE_AGAIN * 2 ** min(failures, 8))
+            await _wait_for(self._changed, wait)
 
     async def _rebalance(self) -> bool:
-        """Divide the queues anew; whether all is as it should be now (`RebalanceImpl.doRebalance`)."""
-        divided, changed, fresh = set[str](), set[str](), list[Reading]()
-        for topic in self.group.subscriptions:
+        """Divide the queues anew, and return whether this member has all of its share (`RebalanceImpl.doRebalance`)."""
+        complete, changed, fresh = set[str](), set[str](), list[Reading]()
+        for topic in self._group.subscriptions:
             try:
-                wanted = await self.group.share(topic)
+                wanted = await self._group.share(topic)
                 self.troubles.pop(topic, None)
             except (RemotingError, InputError) as error:
-                if topic not in self.troubles and topic != self.group.retry_topic:
-                    LOG.warning("group %s: topic %s is not divided: %s", self.group.name, topic, error)
+                if topic not in self.troubles and topic != self._group.retry_topic:
+                    LOG.warning("group %s: topic %s is not divided: %s", self._group.name, topic, error)
                 self.troubles[topic] = error
                 continue
-            ours = {queue: reading for queue, reading in self.readings.items() if queue.topic == topic}
+            ours = {queue: reading for queue, reading in self._readings.items() if queue.topic == topic}
             lost = [reading for queue, reading in ours.items() if queue not in wanted and not reading.assigned.leaving]
             await self._leave(lost)
-            came = sorted(wanted - ours.keys(), key=lambda queue: queue.order)
-            joined = await self._join(came)
-            if len(joined) == len(came) and not any(ours[queue].assigned.leaving for queue in wanted & ours.keys()):
-                divided.add(topic)
+            missing = sorted(wanted - ours.keys(), key=lambda queue: queue.order)
+            joined = await self._join(missing)
+            if len(joined) == len(missing) and not any(ours[queue].assigned.leaving for queue in wanted & ours.keys()):
+                complete.add(topic)
             fresh += joined
             if joined or lost:
                 changed.add(topic)
         if changed:
-            await self.group.changed(changed)
-        # Only now: until brokers have heard of the new version of a subscription, they refuse to be pulled.
+            await self._group.renew_subscriptions(changed)
+        # Only now: until brokers know the new version of a subscription, they refuse pulls.
         for reading in fresh:
             if not reading.assigned.dropped:
                 reading.task = self._start(self._pull_on(reading))
-        self.divided = frozenset(divided)
-        return divided == self.group.subscriptions.keys()
+        self.complete = frozenset(complete)
+        return complete == self._group.subscriptions.keys()
 
     async def _join(self, queues: list[TopicQueue]) -> list[Reading]:
-        """Take these queues, as far as they can be locked and where they begin can be known."""
+        """Begin to read these queues, but not those that cannot be locked or whose first offset cannot be learnt."""
+        # The lock counts from before the request: the broker counts from a later time, when it grants it.
         until = asyncio.get_running_loop().time() + REBALANCE_LOCK_MAX_LIVE_TIME
-        if self.settings.locks and queues:
+        if self._settings.locks and queues:
             locked, unknown = await self._locks.lock(queues)
             for queue, error in unknown.items():
                 self.troubles[queue] = error
             queues = [queue for queue in queues if queue in locked]
         joined = []
-        begins = await asyncio.gather(*[self._begin_of(queue) for queue in queues])
-        for queue, offset in zip(queues, begins, strict=True):
+        first_offsets = await asyncio.gather(*[self._first_offset(queue) for queue in queues])
+        for queue, offset in zip(queues, first_offsets, strict=True):
             if offset is None:
                 continue
-            assigned = AssignedQueue(queue, offset, ordered=self.settings.orderly)
-            reading = self.readings[queue] = Reading(assigned)
-            if self.settings.locks:
+            assigned = AssignedQueue(queue, offset, ordered=self._settings.orderly)
+            reading = self._readings[queue] = Reading(assigned)
+            if self._settings.locks:
                 self._lock_until(reading, until)
             else:
                 assigned.locked_until = inf
-            self.turns.append(reading)
+            self._turns.append(reading)
             joined.append(reading)
             if self._on_assigned is not None:
                 self._on_assigned(assigned)
         return joined
 
-    async def _begin_of(self, queue: TopicQueue) -> int | None:
-        where, timestamp = self.settings.consume_from, self.settings.consume_timestamp
+    async def _first_offset(self, queue: TopicQueue) -> int | None:
+        """Return the offset to begin a queue with; None if it cannot be learnt now."""
+        where, timestamp = self._settings.consume_from, self._settings.consume_timestamp
         try:
             offset = await start_offset(queue, self._offsets, self._queues, where, timestamp)
         except (RemotingError, InputError) as error:
-            LOG.warning("group %s: where to begin with %s is not known: %s", self.group.name, queue, error)
+            LOG.warning("group %s: where to begin with %s is not known: %s", self._group.name, queue, error)
             self.troubles[queue] = error
             return None
         self.troubles.pop(queue, None)
         return offset
 
     async def _leave(self, readings: Iterable[Reading]) -> None:
-        """Give queues up: at once, or in order when what was handed out of each is done with."""
+        """Give queues up: at once, or with locks when all that was handed out of a queue is acknowledged."""
         offsets: dict[TopicQueue, int] = {}
         for reading in readings:
-            if self.settings.locks:
+            if self._settings.locks:
                 reading.assigned.leaving = True
                 if reading.task is not None:
                     reading.task.cancel()
@@ -239,75 +323,80 @@ class Share:
         await self._persist(offsets)
 
     async def _leave_in_order(self, reading: Reading) -> None:
-        """`RebalancePushImpl.tryRemoveOrderMessageQueue`."""
+        """Give a locked queue up (`RebalancePushImpl.tryRemoveOrderMessageQueue`)."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.unlock_delay_time):
+            async with asyncio.timeout(self._settings.unlock_delay_time):
                 reading.waits = True
                 while reading.assigned.out:
                     reading.moved.clear()
                     await reading.moved.wait()
-        await self._persist(self._standing([reading]))
-        # It stays here until that is done: whoever divides the queues meanwhile would lock it, and begin too early.
+        await self._persist(self._offsets_of([reading]))
+        # It stays among the readings until it is unlocked: else a rebalance would lock it again, and begin too early.
         reading.assigned.drop()
         await self._locks.unlock([reading.assigned.queue])
         self._let_go(reading)
-        self.changed.set()
+        self._changed.set()
 
     def _let_go(self, reading: Reading) -> dict[TopicQueue, int]:
-        """Hand nothing out of a queue any more; where it stands, as far as that is ours to say."""
+        """Give a queue up at once, and return the offset to persist, as `_offsets_of` does."""
         assigned = reading.assigned
-        if self.readings.get(assigned.queue) is not reading:
+        if self._readings.get(assigned.queue) is not reading:
             return {}
-        offsets = self._standing([reading])
+        offsets = self._offsets_of([reading])
         if reading.task is not None:
             reading.task.cancel()
         assigned.drop()
-        del self.readings[assigned.queue]
-        # Else a source that ends with its queues would take one that is to come back for one that it has read.
-        self.divided -= {assigned.queue.topic}
-        self.room.leave(reading)
-        self.turns.remove(reading)
+        del self._readings[assigned.queue]
+        # A bounded source ends when it has read all queues of complete topics: this one may come back unread.
+        self.complete -= {assigned.queue.topic}
+        self._room.leave(reading)
+        self._turns.remove(reading)
         self._queues.forget(assigned.queue)
         self.troubles.pop(assigned.queue, None)
         self.unpersisted.pop(assigned.queue, None)
         if self._on_revoked is not None:
             try:
                 self._on_revoked(assigned)
-            except Exception:  # the queues after it are to be given up, too
-                LOG.exception("group %s: what is told of revoked queues failed at %s", self.group.name, assigned.queue)
+            except Exception:  # the queues after it must be given up, too
+                LOG.exception(
+                    "group %s: the callback for revoked queues failed at %s", self._group.name, assigned.queue
+                )
         return offsets
 
-    def _standing(self, readings: Iterable[Reading]) -> dict[TopicQueue, int]:
+    def _offsets_of(self, readings: Iterable[Reading]) -> dict[TopicQueue, int]:
+        """Return the offsets to persist, but for queues whose lock another member may have by now: so it may have
+        persisted a later offset.
+        """
         now = asyncio.get_running_loop().time()
         return {
             reading.assigned.queue: offset
             for reading in readings
-            # A queue whose lock may be another's by now has an offset that may be another's, too.
             if (offset := reading.assigned.committable) is not None and now < reading.assigned.locked_until
         }
 
-    def _misplaced(self, assigned: AssignedQueue, offset: int) -> None:
+    def _move(self, assigned: AssignedQueue, offset: int) -> None:
+        """Go on with a queue from another offset."""
         assigned.leaving = True
         self.reset({assigned.queue: offset})
 
     async def _reset(self, offsets: Mapping[TopicQueue, int]) -> None:
-        ours = {queue: offset for queue, offset in offsets.items() if queue in self.readings}
-        moved = [self.readings[queue] for queue in ours]
+        ours = {queue: offset for queue, offset in offsets.items() if queue in self._readings}
+        moved = [self._readings[queue] for queue in ours]
         for reading in moved:
             reading.assigned.move(ours[reading.assigned.queue])
-            self.room.leave(reading)
+            self._room.leave(reading)
             if reading.task is not None:
                 reading.task.cancel()
-        # They stay here until that is done: whoever divides the queues meanwhile would begin at the old offsets.
+        # They stay among the readings until this is persisted: else a rebalance would begin at the old offsets.
         await self._persist(ours)
         for reading in moved:
             self._let_go(reading)
-        self.changed.set()
+        self._changed.set()
 
     # Locks.
 
-    def check_lock(self, reading: Reading) -> None:
-        """A broker that was restarted knows of no locks: with its connection, a lock is lost until it was had anew."""
+    def _check_lock(self, reading: Reading) -> None:
+        """Take a lock for lost when its connection has ended: a broker that was restarted knows of no locks."""
         if reading.channel is not None and reading.channel.closed:
             reading.channel = None
             reading.assigned.locked_until = -inf
@@ -317,27 +406,27 @@ class Share:
         loop = asyncio.get_running_loop()
         wait = REBALANCE_LOCK_INTERVAL
         while True:
-            await _within(wait, self._unlocked)
+            await _wait_for(self._unlocked, wait)
             self._unlocked.clear()
-            held = {queue: reading for queue, reading in self.readings.items() if not reading.assigned.dropped}
+            held = {queue: reading for queue, reading in self._readings.items() if not reading.assigned.dropped}
             asked = loop.time()
             locked, unknown = await self._locks.lock(held)
             wait = REBALANCE_AGAIN if unknown else REBALANCE_LOCK_INTERVAL
             for queue, reading in held.items():
-                if self.readings.get(queue) is not reading or reading.assigned.dropped:
+                if self._readings.get(queue) is not reading or reading.assigned.dropped:
                     continue
                 if queue in locked:
-                    await self._locked(reading, asked)
+                    await self._renew_lock(reading, asked)
                 elif queue in unknown:
                     self.troubles[queue] = unknown[queue]
                 else:
-                    LOG.warning("group %s: %s is locked by another member", self.group.name, queue)
+                    LOG.warning("group %s: %s is locked by another member", self._group.name, queue)
                     reading.assigned.locked_until = -inf
                     self._let_go(reading)
-                    self.changed.set()
+                    self._changed.set()
 
-    async def _locked(self, reading: Reading, asked: float) -> None:
-        """The lock was had again. If it may have been another's meanwhile, see whether that one has read on."""
+    async def _renew_lock(self, reading: Reading, asked: float) -> None:
+        """Go on with a queue whose lock was granted again; give it up if another member has read on meanwhile."""
         assigned = reading.assigned
         if assigned.locked_until <= asked:
             try:
@@ -347,7 +436,7 @@ class Share:
                 return
             if known is not None and known > (assigned.committable or 0):
                 self._let_go(reading)
-                self.changed.set()
+                self._changed.set()
                 return
         self._lock_until(reading, asked + REBALANCE_LOCK_MAX_LIVE_TIME)
         reading.moved.set()
@@ -366,7 +455,7 @@ class Share:
 
     async def _persist_on(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.persist_consumer_offset_interval)
+            await asyncio.sleep(self._settings.persist_consumer_offset_interval)
             await self.persist()
 
     async def _persist(self, offsets: Mapping[TopicQueue, int]) -> dict[TopicQueue, int]:
@@ -375,9 +464,11 @@ class Share:
             if queue not in failed:
                 self.unpersisted.pop(queue, None)
         for queue, error in failed.items():
-            if queue in self.readings:
+            if queue in self._readings:
                 self.unpersisted[queue] = error
-            LOG.warning("group %s: offset %d of %s is not persisted: %s", self.group.name, offsets[queue], queue, error)
+            LOG.warning(
+                "group %s: offset %d of %s is not persisted: %s", self._group.name, offsets[queue], queue, error
+            )
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
 
     def _start(self, what: Coroutine[object, object, None]) -> asyncio.Task[None]:
@@ -393,8 +484,8 @@ class Share:
             self._news()
 
 
-async def _within(seconds: float, event: asyncio.Event) -> None:
-    """Wait for it, but no longer. Not by ``wait_for``: that one loses a cancellation which comes with the event."""
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, but no longer. `asyncio.wait_for` would lose a cancellation that comes with the event."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

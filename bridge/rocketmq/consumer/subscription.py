@@ -1,8 +1,8 @@
 """What a consumer subscribes to: a topic, and tags or a condition in SQL92 that messages must meet.
 
-The broker compares hashes of tags, so that messages come which were not asked for: the client compares the tags
-themselves once more. Conditions in SQL92 are the broker's alone. What no broker can read is told here, before it is
-sent: to a pull that brings such a condition with it, a broker answers with all messages.
+The broker compares hashes of tags, which can collide, so the client compares the tags themselves once more. Conditions
+in SQL92 are evaluated by the broker alone. A condition that no broker can parse is refused here: a broker answers a
+pull that brings such a condition with all messages.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from exchange.selector.tags import ALL
 __all__ = ["SUB_ALL", "ExpressionType", "Subscription"]
 
 SUB_ALL: Final = ALL
-"""All messages."""
+"""The expression for all messages."""
 
 ExpressionType = Literal["TAG", "SQL92"]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription as brokers are told of it (`...protocol.heartbeat.SubscriptionData`)."""
+    """A subscription as brokers get it (`...protocol.heartbeat.SubscriptionData`)."""
 
     topic: str
     expression: str = SUB_ALL
     """``TagA || TagB``, or a condition."""
     type: ExpressionType = "TAG"
     tags: frozenset[str] = frozenset()
-    """What a message's tag must be one of, if there are any."""
+    """The tags of which a message must have one; empty: of any tag."""
     version: int = 0
-    """``subVersion``: milliseconds since 1970. A broker that knows an older one refuses to be pulled from."""
+    """``subVersion``: milliseconds since 1970. A broker that only knows an older version refuses a pull."""
 
     @classmethod
     def to_tags(cls, topic: str, expression: str | None = SUB_ALL, version: int = 0) -> Subscription:
-        """All of a topic, or messages with one of some tags (`FilterAPI.buildSubscriptionData`).
+        """Subscribe to all of a topic, or to messages with one of several tags (`FilterAPI.buildSubscriptionData`).
 
         Raises InputError for bars with nothing between them.
         """
@@ -50,9 +50,10 @@ class Subscription:
 
     @classmethod
     def to_sql(cls, topic: str, condition: str, version: int = 0) -> Subscription:
-        """Messages whose properties meet a condition, which the broker judges, and may refuse as its release is older.
+        """Subscribe to messages whose properties meet a condition, which the broker evaluates, or refuses if its
+        release is too old for it.
 
-        Raises InputError for one that brokers of every release refuse. What they ignore of it is not looked at.
+        Raises InputError for a condition that brokers of every release refuse. What they ignore is not checked.
         """
         if not condition:
             raise InputError("a condition in SQL92 cannot be empty; write TRUE for all messages")
@@ -62,25 +63,27 @@ class Subscription:
         return cls(topic, condition, "SQL92", version=version)
 
     def at(self, version: int) -> Subscription:
-        """The same, of another version."""
+        """Return the subscription with another version."""
         return replace(self, version=version)
 
     @property
     def codes(self) -> frozenset[int]:
-        """``codeSet``: the hashes of the tags, which the broker compares."""
+        """``codeSet``: hashes of the tags, which the broker compares."""
         return frozenset(map(tag_code, self.tags))
 
     @property
     def names_tags(self) -> bool:
-        """Whether messages are meant by their tags, so that what the broker sent is to be looked at once more."""
+        """Whether it selects messages by tags, which must be compared here once more."""
         return self.type == "TAG" and self.expression != SUB_ALL
 
     def accepts(self, tag: str | None) -> bool:
-        """Whether a message that the broker sent is meant: hashes collide (`PullAPIWrapper.processPullResult`)."""
+        """Return whether a message that the broker sent has a wanted tag: hashes collide
+        (`PullAPIWrapper.processPullResult`).
+        """
         return not self.names_tags or tag in self.tags
 
     def to_json(self) -> Mapping[str, Any]:
-        """As in heartbeats."""
+        """Return the JSON of heartbeats."""
         return {
             "classFilterMode": False,
             "codeSet": sorted(self.codes),
@@ -93,7 +96,7 @@ class Subscription:
 
 
 def _refusal(condition: str, release: str) -> SelectorError | None:
-    """Why brokers of a release cannot parse a condition."""
+    """Return why brokers of a release cannot parse a condition; None: they can."""
     try:
         Selector.parse(condition, release, exact=True)
     except SelectorError as error:

@@ -44,7 +44,7 @@ def encode_batch(messages: Sequence[RocketMessage]) -> bytes:
             raise IllegalMessage(f"a batch is of one topic, and has messages for {topic!r} and {message.topic!r}")
         if properties.get(WAIT) != waits and message.wait_store_ok != first.wait_store_ok:
             raise IllegalMessage("the messages of a batch are to wait for the store alike")
-if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
+        if not DELAYS.isdisjoint(properties) and (message.delay_level > 0 or message.deliver_ms > 0):
             raise IllegalMessage("a message that is delayed cannot be in a batch")
         raw, body = encode_checked_properties(properties), message.body
         size = PART.size + len(body) + 2 + len(raw)

@@ -29,7 +29,7 @@ TOPIC_LENGTH: Final = 127
 GROUP_LENGTH: Final = 120
 """Maximum length of a group's name, in characters (`Validators.GROUP_MAX_LENGTH`)."""
 BODY_BYTES: Final = 4 << 20
-"""Maximum size of a body, in bytes (`DefaultMQProducer.maxMessageSize`); the broker's own ``maxMessageSize`` is equal."""
+"""Maximum size of a body, in bytes (`DefaultMQProducer.maxMessageSize`, and the broker's own ``maxMessageSize``)."""
 PROPERTIES_BYTES: Final = 32_767
 """Maximum size of all properties as they are stored, in bytes, RocketMQ's own included."""
 
@@ -136,7 +136,7 @@ def encode_checked_properties(properties: Mapping[str, str]) -> bytes:
         raw = encode_properties(properties)
     except UnicodeEncodeError:
         raise IllegalMessage("a property is not text that UTF-8 can hold") from None
-    # With exactly the separators that were written, and no empty name or value, all is well: one look for most messages.
+    # With exactly the separators that were written, and no empty name or value, nothing is wrong with any property.
     separators = raw.translate(None, ALL_OTHERS)
     if separators != b"\x01\x02" * len(properties) or "" in properties or "" in properties.values():
         _blame(properties)

@@ -263,7 +263,7 @@ def test_what_was_added_abroad_comes_home() -> None:
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"amqp.values": "[]"}, "amqp.values: '\\[\\]' is not a JSON object of texts"),
+        ({"amqp.values": "[]"}, "amqp.values: '\\[\\]' is not JSON of texts by name"),
         ({"amqp.values": "{"}, "is not JSON"),
         ({"amqp.values": '{"a":1}'}, "is not JSON"),
         ({"amqp.values": '{"a":"base64"}', "a": "ü"}, "'ü' is not base64, as amqp.values says"),

@@ -110,7 +110,7 @@ def test_what_is_handed_out_and_committed_is_what_a_list_of_all_messages_says(
                 assert queue.done(each) == slow.done(each)
             else:
                 changed = each._replace(reconsume_times=each.reconsume_times + 1)
-                assert queue.again(each, changed, 0.0) == slow.again(each, changed)
+                assert queue.hand_out_again(each, changed, 0.0) == slow.again(each, changed)
         assert queue.next_offset == slow.next
         assert len(queue) == len(slow.held)
         assert queue.size == sum(len(each.body) for each in slow.held)
@@ -182,7 +182,7 @@ def test_a_queue_in_order_hands_a_failed_message_and_all_after_it_out_again_late
     queue.put([message(n) for n in range(4)], 4, 4)
     first, second, third = queue.take(3, 0.0)
     assert queue.done(first)
-    assert queue.again(second, second._replace(reconsume_times=1), 5.0)
+    assert queue.hand_out_again(second, second._replace(reconsume_times=1), 5.0)
     assert queue.take(9, 4.9) == []
     assert [(each.queue_offset, each.reconsume_times) for each in queue.take(9, 5.0)] == [(1, 1), (2, 0), (3, 0)]
     assert queue.done(third)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import ConsumerSettings
-from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, parse_table, written
+from bridge.rocketmq.consumer.offsets import BrokerOffsets, LocalOffsets, format_table, parse_table
 from bridge.rocketmq.consumer.ordering import lock_body
 from bridge.rocketmq.consumer.pulling import (
     FLAG_COMMIT_OFFSET,
@@ -21,11 +21,11 @@ from bridge.rocketmq.consumer.pulling import (
     FLAG_SUSPEND,
     BrokerQueues,
     PullStatus,
+    parse_pull,
     pull_fields,
-    pulled,
     server_of,
 )
-from bridge.rocketmq.consumer.retrying import dlq_topic, restored, retry_topic
+from bridge.rocketmq.consumer.retrying import dlq_topic, restore_topic, retry_topic
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingError, RemotingTimeout
@@ -102,7 +102,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 @given(st.dictionaries(st.builds(TopicQueue, TEXTS, TEXTS, st.integers(0, 1 << 20)), st.integers(0, 1 << 62)))
 def test_what_is_written_is_read_again(offsets: dict[TopicQueue, int]) -> None:
-    assert parse_table(written(offsets)) == offsets
+    assert parse_table(format_table(offsets)) == offsets
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_brokers_are_told_the_first_offset_of_a_topic_alone_and_of_others_at_onc
     broker = Forgetful()
     offsets = BrokerOffsets(broker)
     queues = [TopicQueue(topic, "broker-a", number) for topic in ("orders", "other") for number in range(8)]
-    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert not any(offsets.may_commit_with_pull(queue) for queue in queues)
     assert asyncio.run(offsets.persist(dict.fromkeys(queues, 7))) == {}
     assert broker.table == {topic: {q: 7 for q in queues if q.topic == topic} for topic in ("orders", "other")}
     assert broker.most > len(broker.table)
-    assert all(offsets.pulls_may_tell(queue) for queue in queues)
-    assert not offsets.pulls_may_tell(TopicQueue("orders", "broker-b", 0))
+    assert all(offsets.may_commit_with_pull(queue) for queue in queues)
+    assert not offsets.may_commit_with_pull(TopicQueue("orders", "broker-b", 0))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_broker_that_does_not_answer_is_waited_for_once(error: RemotingError, 
     queues = [TopicQueue("orders", "broker-a", number) for number in range(3)]
     assert asyncio.run(offsets.persist(dict.fromkeys(queues, 1))) == dict.fromkeys(queues, error)
     assert broker.tries == tries
-    assert not any(offsets.pulls_may_tell(queue) for queue in queues)
+    assert not any(offsets.may_commit_with_pull(queue) for queue in queues)
     assert asyncio.run(offsets.persist(dict.fromkeys(queues, 2))) == {}
     assert broker.table == {"orders": dict.fromkeys(queues, 2)}
 
@@ -216,18 +216,18 @@ def pull(code: int, fields: dict[str, str] | None = None) -> Command:
 
 
 def test_answers_to_a_pull_say_how_it_ended() -> None:
-    ends = {code: pulled(pull(code)).status for code in (0, 19, 20, 21)}
+    ends = {code: parse_pull(pull(code)).status for code in (0, 19, 20, 21)}
     assert ends == {
         0: PullStatus.FOUND,
         19: PullStatus.NO_NEW_MSG,
         20: PullStatus.NO_MATCHED_MSG,
         21: PullStatus.OFFSET_ILLEGAL,
     }
-    assert pulled(pull(0))[1:6] == (5, 1, 9, 0, 0)
+    assert parse_pull(pull(0))[1:6] == (5, 1, 9, 0, 0)
     with pytest.raises(BrokerError, match="SUBSCRIPTION_NOT_EXIST"):
-        pulled(pull(24, {}))
+        parse_pull(pull(24, {}))
     with pytest.raises(CommandError, match="nextBeginOffset"):
-        pulled(pull(0, {}), "127.0.0.1:1")
+        parse_pull(pull(0, {}), "127.0.0.1:1")
 
 
 def test_a_pull_brings_the_offset_to_commit_only_where_there_is_one() -> None:
@@ -253,10 +253,10 @@ def test_a_replica_is_asked_when_the_broker_says_so_and_the_next_or_any_when_it_
 
 def test_a_retry_is_shown_with_the_topic_it_was_first_read_from() -> None:
     retry = StoredMessage("%RETRY%group", b"x", {"RETRY_TOPIC": "orders"}, 0, "broker-a", 0, 5, 0, 0, 0, b"", 0, b"", 1)
-    assert restored(retry, "group").topic == "orders"
-    assert restored(retry, "other") is retry
+    assert restore_topic(retry, "group").topic == "orders"
+    assert restore_topic(retry, "other") is retry
     plain = retry._replace(properties={})
-    assert restored(plain, "group") is plain
+    assert restore_topic(plain, "group") is plain
 
 
 def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:

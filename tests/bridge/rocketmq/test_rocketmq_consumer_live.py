@@ -64,7 +64,7 @@ def test_what_is_done_with_does_not_come_again_and_the_rest_does(rocketmq_server
         async with consumer_of(client, topic) as consumer:
             await nothing_more(consumer)
             assert consumer.troubles == {}
-            assert await BrokerQueues(client, consumer.group.name).committed(TopicQueue(topic, *queue)) == 100
+            assert await BrokerQueues(client, consumer.group.name).committed_offset(TopicQueue(topic, *queue)) == 100
 
     on_each(rocketmq_servers, test)
 
@@ -97,7 +97,7 @@ def test_tags_are_chosen_by_the_broker_and_those_of_equal_hash_by_us(rocketmq_se
             async with asyncio.timeout(30):
                 while not ends.items() <= (await consumer.persist()).items():  # noqa: ASYNC110  an answer makes it so
                     await asyncio.sleep(0.05)
-            assert {place: await queues.committed(place) for place in places} == ends
+            assert {place: await queues.committed_offset(place) for place in places} == ends
 
     on_each(rocketmq_servers, test)
 
@@ -219,7 +219,7 @@ def test_an_offset_that_is_not_there_is_put_right(rocketmq_servers: list[Server]
             await eventually(
                 lambda: any(each.next_offset == 5 for each in consumer.assigned.values() if not each.dropped)
             )
-            assert await queues.committed(place) == 5
+            assert await queues.committed_offset(place) == 5
             await send(client, numbered(topic, 1), queue)
             assert [each.queue_offset for each in await read(consumer, 1)] == [5]
 

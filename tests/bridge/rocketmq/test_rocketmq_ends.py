@@ -359,7 +359,7 @@ async def test_leaving_a_group_goes_on_when_who_waits_for_it_is_cancelled() -> N
         await client.open()
         consumer = Consumer(client, "g", [Subscription.to_tags("t")])
         consumer._is_open = True
-        client.on_routes.append(consumer._rerouted)
+        client.on_routes.append(consumer._handle_route_change)
         closing = asyncio.create_task(consumer.close())
         await asyncio.sleep(0)
         closing.cancel()

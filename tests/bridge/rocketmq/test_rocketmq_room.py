@@ -90,10 +90,10 @@ def test_an_answer_is_unpacked_in_steps_and_not_at_all_without_room() -> None:
 
     assigned = AssignedQueue(TopicQueue("t", "b", 0), 0)
     for step in range(1, 4):
-        fetching(1 << 30)._heed(assigned, answer(assigned.next_offset), Subscription("t"))
+        fetching(1 << 30)._take_answer(assigned, answer(assigned.next_offset), Subscription("t"))
         assert assigned.size <= step * (ANSWER_BYTES + size)
         assert assigned.next_offset == len(assigned) == 3 * step
-    fetching(0)._heed(assigned, answer(assigned.next_offset), Subscription("t"))
+    fetching(0)._take_answer(assigned, answer(assigned.next_offset), Subscription("t"))
     assert assigned.next_offset == len(assigned) == 9
 
 

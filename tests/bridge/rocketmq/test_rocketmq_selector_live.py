@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, pull_fields, pulled
+from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -65,7 +65,7 @@ class Queue:
         while True:
             fields = pull_fields(GROUP, self.queue, subscription, offset, 32, None)
             fields |= {"sysFlag": str(FLAG_SUBSCRIPTION), "subscription": subscription.expression}
-            answer = pulled(await self.client.invoke(self.address, RequestCode.PULL_MESSAGE, fields, timeout=10))
+            answer = parse_pull(await self.client.invoke(self.address, RequestCode.PULL_MESSAGE, fields, timeout=10))
             if answer.body:
                 # As the broker sent them: the client's own look at tags is left out.
                 found += answer.messages(self.queue, Subscription(self.queue.topic))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
-from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, pull_fields, pulled
+from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -123,7 +123,7 @@ class Topics:
         asked = BrokerQueues(self._client, group)
         queues = [TopicQueue.of(topic, each) for each in subscribe_queues(await self._client.route(topic))]
         ends = await asyncio.gather(*[asked.max_offset(queue) for queue in queues])
-        done = await asyncio.gather(*[asked.committed(queue) for queue in queues])
+        done = await asyncio.gather(*[asked.committed_offset(queue) for queue in queues])
         return sum(ends) - sum([each or 0 for each in done])
 
     def read(self, topic: str, count: int, seconds: float = SECONDS) -> list[StoredMessage]:
@@ -145,7 +145,7 @@ class Topics:
                 # No group has to be known for a pull that brings its subscription.
                 fields |= {"sysFlag": str(FLAG_SUBSCRIPTION), "subscription": everything.expression}
                 address = self._client.address(queue.broker)
-                answer = pulled(await self._client.invoke(address, RequestCode.PULL_MESSAGE, fields))
+                answer = parse_pull(await self._client.invoke(address, RequestCode.PULL_MESSAGE, fields))
                 found += answer.messages(queue, everything)
                 at = answer.next_offset
         return found

@@ -77,9 +77,7 @@ class Reader:
         identity = f"{self._identity}{record.offset}"
         return self._wrap(_showable_message(record), lane, record, identity, f"it cannot be read: {problem}")
 
-    def _wrap(
-        self, message: Message, lane: Any, record: Record, identity: str, refusal: str | None = None
-    ) -> Delivery:
+    def _wrap(self, message: Message, lane: Any, record: Record, identity: str, refusal: str | None = None) -> Delivery:
         time, value, offset = record.timestamp, record.value, record.offset
         return Delivery(
             message,

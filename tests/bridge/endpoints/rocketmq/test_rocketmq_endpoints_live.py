@@ -360,7 +360,7 @@ async def test_a_check_leaves_no_trace(topics: Topics) -> None:
 
     def committed() -> list[int | None]:
         asked = BrokerQueues(topics.client, name)
-        return [topics.do(asked.committed(TopicQueue(topic, broker, at))) for at in range(4)]
+        return [topics.do(asked.committed_offset(TopicQueue(topic, broker, at))) for at in range(4)]
 
     [broker] = {each.broker for each in topics.do(topics.client.update_route(topic)).brokers}
     before = committed()
