@@ -142,7 +142,7 @@ def test_same_seed_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monk
 def test_archive_is_a_month_in_order(tmp_path: Path) -> None:
     """The timestamps rise and lie within thirty days."""
     path = tmp_path / "archive"
-    generate.write_archive(path, generate.company(), 1_000, 1, lambda _: None)
+    generate.write_archive(path, generate.company(), 1_000, 1, lambda done, total: None)
     times = [line["timestamp"] for line in lines_in(path)]
     assert len([*path.iterdir()]) == 30
     assert len(times) == 1_000
@@ -156,7 +156,7 @@ def test_anybodys_definitions_get_messages(tmp_path: Path) -> None:
     for seed in range(20):
         topology = topologies.topology(Random(seed), PROFILES["rabbitmq-4.3"])
         path = tmp_path / str(seed)
-        generate.write_archive(path, generate.pool_for(topology, seed), 50, seed, lambda _: None)
+        generate.write_archive(path, generate.pool_for(topology, seed), 50, seed, lambda done, total: None)
         router = Router(topology, choose=lambda _: 0)
         messages = messages_in(path)
         assert len(messages) == 50

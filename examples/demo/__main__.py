@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from bindings.audit.spark.session import JAVA, java_version
-from bindings.commands.audit import audit_command
-from bindings.sources.definitions import topology_from
+import bindings
+from bindings.audit.spark.session import JAVA, java_version, session, watched
+from bindings.report.forms import FORMS
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay
 from exchange import PROFILES, HashstarError, InputError, Topology
+from exchange.commands.console import progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SAMPLE: Final = Path(__file__).with_name("definitions.json")
 BUILD: Final = Path(__file__).parents[2] / "build" / "demo"
@@ -52,26 +56,23 @@ def main(
     A million generated messages through a sample topology; with --definitions through your own, the messages made from
     its bindings. For messages of your own: hashstar audit.
     """
-    given = definitions or SAMPLE
+    source = definitions or SAMPLE
     messages = FEW if quick else messages
     try:
-        topology = topology_from(given, vhost, profile)
-        archive = _generated(definitions, topology, messages, seed, into)
+        topology = bindings.load(_shown(source), vhost, profile)
+        archive = _generate(definitions, topology, messages, seed, into)
+        page = archive.with_name(f"{archive.name}.html")
+        started = perf_counter()
+        with progress("Auditing") as step, _session(no_spark, step) as spark:
+            report = bindings.audit(
+                _shown(source), _shown(archive), vhost=topology.vhost, profile=topology.profile.name,
+                selection=bindings.Selection(), spark=spark, step=step,
+            )  # fmt: skip
+        FORMS["text"].reporter.write(report, None)
+        FORMS["html"].reporter.write(report, page)
     except HashstarError as error:
         click.echo(f"demo: {error}", err=True)
         sys.exit(2)
-    page = archive.with_name(f"{archive.name}.html")
-    options = ["--topology", _shown(given), "--vhost", topology.vhost, "--profile", topology.profile.name]
-    options += ["--archive-vhost", "*", "--html", str(page)]
-    if no_spark or not _java():
-        options.append("--no-spark")
-    command = ["run", *options, _shown(archive)]
-    started = perf_counter()
-    try:
-        audit_command.main(command, prog_name="hashstar audit", standalone_mode=False)
-    except SystemExit as end:
-        if end.code:
-            raise
     click.echo(f"\nAudited {messages:,} messages in {_seconds(started)}. The same as a page for a browser:")
     click.echo(f"  {page.resolve().as_uri()}")
     if definitions is None:
@@ -81,8 +82,18 @@ def main(
         click.echo(f"\nThey are in {_shown(moved)}, an archive as any: hashstar audit reads it.")
 
 
-def _java() -> bool:
-    """Whether Spark can run here; says why not."""
+@contextmanager
+def _session(no_spark: bool, step: Callable[[int, int], None]) -> Iterator[SparkSession | None]:
+    """Start Spark; None where it is not wanted, or there is no Java."""
+    if no_spark or not _has_java():
+        yield None
+        return
+    with session() as spark, watched(spark, step):
+        yield spark
+
+
+def _has_java() -> bool:
+    """Return whether Spark can run here; if not, print why."""
     try:
         java_version(os.environ)
     except InputError as error:
@@ -91,19 +102,19 @@ def _java() -> bool:
     return True
 
 
-def _generated(definitions: Path | None, topology: Topology, messages: int, seed: int, into: Path) -> Path:
-    """The archive with these messages: the one that is there already, or a new one."""
-    source = "company"
+def _generate(definitions: Path | None, topology: Topology, messages: int, seed: int, into: Path) -> Path:
+    """Return the archive with these messages: the one that is there already, or a new one."""
+    name = "company"
     if definitions is not None:
-        source = hashlib.sha256(definitions.read_bytes() + topology.vhost.encode()).hexdigest()[:12]
-    path = into / f"{source}-{messages}-seed{seed}-v{generate.VERSION}"
+        name = hashlib.sha256(definitions.read_bytes() + topology.vhost.encode()).hexdigest()[:12]
+    path = into / f"{name}-{messages}-seed{seed}-v{generate.VERSION}"
     if path.exists():
         return path
     pool = generate.company() if definitions is None else generate.pool_for(topology, seed)
     started = perf_counter()
     try:
-        with _progress("Generating", messages) as advance:
-            generate.write_archive(path, pool, messages, seed, advance)
+        with progress("Generating") as step:
+            generate.write_archive(path, pool, messages, seed, step)
     except OSError as error:
         raise InputError(f"{into}: an archive cannot be written there: {error.strerror}") from None
     size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
@@ -111,25 +122,14 @@ def _generated(definitions: Path | None, topology: Topology, messages: int, seed
     return path
 
 
-@contextmanager
-def _progress(label: str, length: int) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, gone when it is full; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=length, label=f"{label:10}", file=sys.stderr) as bar:
-        yield bar.update
-    sys.stderr.write("\x1b[A\x1b[2K")
-
-
 def _seconds(started: float) -> str:
     return f"{perf_counter() - started:.1f} s"
 
 
 def _shown(path: Path) -> str:
-    """Relative if it is below the working directory."""
-    shown = os.path.relpath(path)
-    return str(path) if shown.startswith("..") else shown
+    """Return a path relative to the working directory if it is below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 if __name__ == "__main__":

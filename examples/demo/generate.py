@@ -43,16 +43,17 @@ class Candidate(NamedTuple):
 
 
 def write_archive(
-    path: Path, pool: Sequence[Candidate], messages: int, seed: int, progress: Callable[[int], object]
+    path: Path, pool: Sequence[Candidate], messages: int, seed: int, step: Callable[[int, int], object]
 ) -> None:
     """Draw messages from the pool, in the order of their timestamps, and write a gzipped file of JSON lines a day.
 
-    ``progress`` is told how many have been written since it was told last. The folder appears when it is complete.
+    ``step`` is called with the numbers of messages written and to write. The folder appears when it is complete.
     """
     heads = [_head(candidate) for candidate in pool]
     cumulated = list(accumulate(candidate.weight for candidate in pool))
     rng = Random(seed)
     path.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as partial:
         complete = Path(partial) / path.name
         complete.mkdir()
@@ -64,7 +65,8 @@ def write_archive(
                     drawn = rng.choices(heads, cum_weights=cumulated, k=count)
                     lines = [f"{head}{second + 3600 * i // count}}}\n" for i, head in enumerate(drawn)]
                     file.write("".join(lines).encode())
-                    progress(count)
+                    written += count
+                    step(written, messages)
         complete.rename(path)
 
 

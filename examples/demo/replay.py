@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from time import perf_counter
@@ -12,36 +13,33 @@ from typing import Final
 import click
 import pyarrow.parquet as pq
 
-from bridge.daemon.commands import bridge_command
+import bridge
 
 __all__ = ["CONFIG", "replay"]
 
 CONFIG: Final = Path(__file__).with_name("bridge.toml")
 WIDTH: Final = 32
-"""Of the longest bar."""
+"""Length of the longest bar, in characters."""
 
 
 def replay(day: Path, into: Path) -> None:
     """Run the bridge of bridge.toml from one archive into the other, anew, and print what each partition got."""
     shutil.rmtree(into, ignore_errors=True)
-    os.environ.update(DEMO_ARCHIVE=str(day.resolve()), DEMO_INTO=str(into.resolve()))
+    config = bridge.read_config(CONFIG, {"DEMO_ARCHIVE": str(day.resolve()), "DEMO_INTO": str(into.resolve())})
     started = perf_counter()
-    try:
-        bridge_command.main(["run", str(CONFIG)], prog_name="hashstar bridge", standalone_mode=False)
-    except SystemExit as end:
-        if end.code:
-            raise
+    if not asyncio.run(bridge.run(config, handle_signals=True)):
+        sys.exit(1)
     took = perf_counter() - started
     written: Counter[str] = Counter()
     for path in into.rglob("*.parquet"):
-        written[_place(path.relative_to(into))] += pq.read_metadata(path).num_rows
+        written[_partition_of(path.relative_to(into))] += pq.read_metadata(path).num_rows
     click.echo(f"Replayed {written.total():,} messages of {day.name.partition('.')[0]} in {took:.1f} s:\n")
     width, most = max(map(len, written), default=0), max(written.values(), default=0)
-    for place, count in sorted(written.items()):
-        click.echo(f"  {place:{width}} {'█' * (count * WIDTH // most):{WIDTH}} {count:>7,}")
+    for partition, count in sorted(written.items()):
+        click.echo(f"  {partition:{width}} {'█' * (count * WIDTH // most):{WIDTH}} {count:>7,}")
 
 
-def _place(path: Path) -> str:
-    """Queue and partition of a file, or ``dead-letters``."""
+def _partition_of(path: Path) -> str:
+    """Return the queue and partition of a file, or ``dead-letters``."""
     parts = [part.removeprefix("queue=").replace("=", " ") for part in path.parts[:-1] if not part.startswith("day=")]
     return ", ".join(parts)
