@@ -31,7 +31,7 @@ def load(where: str, vhost: str | None, profile: str | None) -> Topology:
 
 
 COMMANDS: Final[list[click.Command]] = [
-    *cli.commands(load),
+    *cli.build_commands(load),
     check_command,
     diff_command,
     graph_command,

@@ -17,7 +17,7 @@ from bindings.report.model import Nearest, Shape
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
-from exchange.routing.nearest import Walk, nearest_binding
+from exchange.routing.nearest import Walk, find_nearest
 from exchange.topology.topology import Topology
 
 __all__ = ["Seeker", "Where", "ends_of"]
@@ -93,7 +93,7 @@ class Seeker:
             if kind_of(end).decider is not Decider.KEY or not bindings or len(bindings) > self._looks:
                 continue
             self._looks -= len(bindings)
-            distance, obstacles = nearest_binding(walk, end, bindings)
+            distance, obstacles = find_nearest(walk, end, bindings)
             for obstacle in obstacles:
                 if obstacle.binding is not None:
                     number = self._numbers[obstacle.binding]

@@ -1,4 +1,4 @@
-"""The terminal as all commands use it: lines, warnings, errors, what is being done and how far it is."""
+"""Output of all commands to the terminal: lines, warnings, errors, status and progress."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ __all__ = [
 ]  # fmt: skip
 
 TIMEOUT: Final = "hashstar.timeout"
-"""The key of the context under which a command keeps its --timeout."""
+"""Key of the click context that has the --timeout of a command."""
 
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
-"""A line break of an error's own: before a text with its caret, or an option. Others are of names, and CI runners take
-a line that begins with :: or ##[ for a command."""
+"""A line break that the error itself makes: before an indented text with its caret, or before an option. All others
+come from names and are escaped; CI runners take a line that begins with :: or ##[ for a command."""
 
 LOGIN: Final = re.compile(r"(?<=:/)(/?)[^\s'\"]*@")
-"""User and password of an address that was given where a file is wanted, or stands in a line that is shown."""
+"""User and password in an address, which may be quoted in an error."""
 
 WARNINGS: Final = 10
 """Maximum number of warnings shown about one file."""
 
 REDRAW_SECONDS: Final = 0.1
-"""Minimum number of seconds between two states of a bar."""
+"""Minimum number of seconds between two updates of a progress bar."""
 
 BAR: Final = 30
-"""Width of a bar in characters."""
+"""Width of a progress bar in characters."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 Step = Callable[[int, int], None]
-"""Takes how much is done and how much there is, in any unit; 0 for the second while it is not known."""
+"""Function that takes what is done and the total, in any unit; the total is 0 while it is unknown."""
 
 
 def echo_line(text: str, *, err: bool = False) -> None:
-    """Print one line, whatever names it holds."""
+    """Print a text as one line, whatever names it quotes."""
     click.echo(escape_line(text), err=err)
 
 
 def echo_error(error: HashstarError | str) -> None:
-    """Print an error to standard error; its own line breaks stay, as a caret stands under a text."""
+    """Print an error to standard error, with its own line breaks: a caret stands under the text it is about."""
     lines = OWN_BREAK.split(LOGIN.sub(r"\1***@", f"hashstar: {error}"))
     click.echo("\n".join(map(escape_line, lines)), err=True)
 
 
 def fail(error: HashstarError) -> NoReturn:
-    """Print the error and end with its exit code: 2 for bad usage and bad input, unless its class has another."""
+    """Print the error and exit with its exit code: 2 for bad usage and bad input, unless its class has another one."""
     echo_error(error)
     sys.exit(error.exit_code)
 
 
 @contextmanager
 def failing(extra: str = "") -> Iterator[None]:
-    """End the command for an error of ours, as `fail` does; and for a missing module, if an extra of ours brings it."""
+    """End the command as `fail` does for a HashstarError, and for a missing module if ``extra`` installs it."""
     try:
         yield
     except HashstarError as error:
@@ -76,7 +76,7 @@ def failing(extra: str = "") -> Iterator[None]:
 
 
 def show_warnings(name: str, warnings: Sequence[str]) -> None:
-    """Print warnings about a file to standard error, at most `WARNINGS`."""
+    """Print the first `WARNINGS` warnings about a file to standard error, and the number of the others."""
     for warning in warnings[:WARNINGS]:
         echo_line(f"{name}: warning: {warning}", err=True)
     if len(warnings) > WARNINGS:
@@ -84,14 +84,14 @@ def show_warnings(name: str, warnings: Sequence[str]) -> None:
 
 
 def show_status(text: str) -> None:
-    """Show on a terminal what is being done, in a line that the next status overwrites; "" removes it."""
+    """Show a status on a terminal, in a line that the next status overwrites; "" removes it."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{escape_line(text)}", nl=False, err=True)
 
 
 @contextmanager
 def progress(label: str) -> Iterator[Step]:
-    """Show on a terminal how far a job is, until it ends; nothing in a pipe. Yield the function to call meanwhile."""
+    """Show a progress bar on a terminal, nothing in a pipe. Yield the function that updates it."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -117,7 +117,7 @@ def progress(label: str) -> Iterator[Step]:
 
 
 def timeout_option(command: Command) -> Command:
-    """Add --timeout to a command that may ask the management API of a broker; `seconds_to_answer` has its value."""
+    """Add --timeout to a command that may use the management API of a broker; `seconds_to_answer` returns its value."""
     return click.option(
         "--timeout",
         type=click.FloatRange(0, min_open=True),

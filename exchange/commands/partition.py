@@ -18,21 +18,21 @@ from exchange.errors import HashstarError, InputError
 from exchange.field_json import decode, json_line, message_from_json
 from exchange.json_text import Refused, find_fault, refuse_repeated
 from exchange.partition import picture
-from exchange.partition.moves import KeyCounts, Way, moves
+from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import Appended, Choice, Producer
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import key_from, partitioner_from, partitions_from
-from exchange.partition.partitioning.strategies import STRATEGIES, strategy_named
+from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 
 __all__ = ["partition_command"]
 
 
-class _Named(NamedTuple):
-    """A way with the text it was given as."""
+class _Described(NamedTuple):
+    """A distribution, and the texts that describe it."""
 
     strategy: str
     partitions: str
-    way: Way
+    distribution: Distribution
 
     def __str__(self) -> str:
         return f"{self.strategy} over {self.partitions}"
@@ -81,26 +81,26 @@ def partition_command(
     the number or name of the partition; null, with the reason as "rule", where the key does not decide.
     """
     try:
-        before = _way(partitioner, partitions)
+        before = _parse_distribution(partitioner, partitions)
         source = key_from(by) if by is not None else None
-        lines = _lines(file, source)
+        lines = _read(file, source)
         if changes and seed is not None:
             raise InputError("--seed and --to cannot be combined: --to compares only what keys decide")
         if changes:
-            _report(lines, before, _changed(before, changes), as_json)
+            _report(lines, before, _apply_changes(before, changes), as_json)
         else:
             _choose(lines, before, seed)
     except HashstarError as error:
         fail(error)
 
 
-def _way(strategy: str, partitions: str) -> _Named:
+def _parse_distribution(strategy: str, partitions: str) -> _Described:
     name = strategy.split("(", 1)[0].strip()
-    strategy_named(name)
-    return _Named(strategy, partitions, Way(partitioner_from(strategy), partitions_from(partitions, name)))
+    find_strategy(name)
+    return _Described(strategy, partitions, Distribution(partitioner_from(strategy), partitions_from(partitions, name)))
 
 
-def _changed(before: _Named, changes: tuple[str, ...]) -> _Named:
+def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
     after = before
     lost = [change.removeprefix("lost=") for change in changes if change.startswith("lost=")]
     for change in changes:
@@ -108,45 +108,49 @@ def _changed(before: _Named, changes: tuple[str, ...]) -> _Named:
             continue
         name = change.partition("(")[0].strip()
         if name in STRATEGIES or "(" in change:
-            after = _way(change, after.partitions)
+            after = _parse_distribution(change, after.partitions)
             continue
         try:
-            after = _way(after.strategy, change)
+            after = _parse_distribution(after.strategy, change)
         except InputError:
-            if re.fullmatch(r"[A-Za-z][\w.-]*", name):  # what has no partitions of such names is to be a strategy
-                strategy_named(name)
+            if re.fullmatch(r"[A-Za-z][\w.-]*", name):  # probably a misspelled strategy
+                find_strategy(name)
             raise
     for broker in lost:
-        partitions = after.way.partitions
+        partitions = after.distribution.partitions
         if broker not in {partition.leader.name for partition in partitions if partition.leader}:
             raise InputError(f"--to lost={broker}: no partition is on that broker; name brokers as in a:4,b:4")
-        lists_queues = strategy_named(after.strategy.split("(", 1)[0]).lists_queues
+        lists_queues = find_strategy(after.strategy.split("(", 1)[0]).lists_queues
         try:
             left = partitions.without_queues(broker) if lists_queues else partitions.without_leader(broker)
         except ValueError:
             raise InputError(f"--to lost={broker}: no queue is left, as all are on that broker") from None
-        after = _Named(after.strategy, f"{after.partitions} without {broker}", Way(after.way.partitioner, left))
+        after = _Described(
+            after.strategy, f"{after.partitions} without {broker}", Distribution(after.distribution.partitioner, left)
+        )
     return after
 
 
 class _Line(NamedTuple):
-    """A line that was read: where, its JSON object, and its key."""
+    """A line of the input: its place, its JSON object, and its key."""
 
     place: str
     fields: dict[str, Any]
     key: Any
 
 
-def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
+def _read(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
     for number, raw in enumerate(file, 1):
         if not raw.strip():
             continue
         place = f"{getattr(file, 'name', '-')}:{number}"
         try:
-            fields = json.loads(raw, object_pairs_hook=refuse_repeated, parse_float=_finite, parse_constant=_finite)
+            fields = json.loads(
+                raw, object_pairs_hook=refuse_repeated, parse_float=_to_finite, parse_constant=_to_finite
+            )
             if not isinstance(fields, dict):
                 raise InputError("expected a JSON object")  # noqa: TRY301
-            yield _Line(place, fields, _key(fields) if source is None else source.of(message_from_json(fields)))
+            yield _Line(place, fields, _read_key(fields) if source is None else source.of(message_from_json(fields)))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{place}: not JSON: {error}") from None
         except (ValueError, Refused, RecursionError) as error:
@@ -155,37 +159,37 @@ def _lines(file: IO[bytes], source: KeySource | None) -> Iterator[_Line]:
             raise InputError(f"{place}: {error}") from None
 
 
-def _finite(text: str) -> float:
+def _to_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is not a number in JSON")
     return number
 
 
-def _key(fields: dict[str, Any]) -> Any:
+def _read_key(fields: dict[str, Any]) -> Any:
     if "key" not in fields:
         raise InputError('no "key"; write {"key": null} for a record without one, or name its place with --by')
     return decode(fields["key"])
 
 
-def _choose(lines: Iterator[_Line], named: _Named, seed: int | None) -> None:
-    """Write each line with its partition."""
-    way = named.way
+def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None:
+    """Print each line with its partition."""
+    distribution = named.distribution
     now = 0
-    producer = None if seed is None else Producer(way.partitioner, Random(seed).randrange, lambda: now)
+    producer = None if seed is None else Producer(distribution.partitioner, Random(seed).randrange, lambda: now)
     out = sys.stdout.buffer
     for place, fields, key in lines:
         try:
             if producer is None:
-                choice = way.partitioner.choose(key, way.partitions)
+                choice = distribution.partitioner.choose(key, distribution.partitions)
             else:
                 now = _number(fields, "time", now)
-                choice = producer.choose("", key, way.partitions)
+                choice = producer.choose("", key, distribution.partitions)
                 if "size" in fields:
-                    producer.tell("", Appended(_number(fields, "size", 0)), way.partitions)
+                    producer.tell("", Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
-        out.write(json_line(fields | _answer(choice, way)))
+        out.write(json_line(fields | _answer(choice, distribution)))
     out.flush()
 
 
@@ -196,10 +200,10 @@ def _number(fields: dict[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _answer(choice: Choice, way: Way) -> dict[str, Any]:
+def _answer(choice: Choice, distribution: Distribution) -> dict[str, Any]:
     if choice.partition is None:
         return {"partition": None, "rule": choice.rule}
-    partition = way.partitions[choice.partition]
+    partition = distribution.partitions[choice.partition]
     return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
 
 
@@ -207,14 +211,14 @@ STATUS_EVERY: Final = 100_000
 """Number of messages between two states shown on a terminal."""
 
 
-def _report(lines: Iterator[_Line], before: _Named, after: _Named, as_json: bool) -> None:
+def _report(lines: Iterator[_Line], before: _Described, after: _Described, as_json: bool) -> None:
     counts = KeyCounts()
     for number, (_, _, key) in enumerate(lines, 1):
         counts.add(key)
         if number % STATUS_EVERY == 0:
             show_status(f"{number:,} messages, {len(counts):,} keys")
     show_status("")
-    moved = moves(counts, before.way, after.way)
+    moved = compare_distributions(counts, before.distribution, after.distribution)
     if as_json:
         click.echo(dump_json(picture.to_json(moved, str(before), str(after))))
     else:

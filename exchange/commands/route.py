@@ -1,6 +1,6 @@
 """``hashstar route`` and ``explain``: the engine at the command line, JSON lines in and out.
 
-How a topology is read from a file is not the engine's business: ``commands`` is given a function for it.
+The engine does not read topologies from files: `build_commands` is given a function that does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 from exchange.commands.console import fail, progress, timeout_option
 from exchange.commands.partition import partition_command
 from exchange.commands.selector import selector_command
-from exchange.display import clip_line, dump_json, escape_lines
+from exchange.display import clip_line, dump_json, escape_lines, list_some
 from exchange.entities.profile import RELEASES, profile_by_name
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
 from exchange.field_json import decode, json_line, message_from_json
@@ -32,25 +32,26 @@ from exchange.routing.route import Route
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Load", "commands", "topology_options"]
+__all__ = ["Load", "build_commands", "topology_options"]
 
 Load = Callable[[str, str | None, str | None], Topology]
-"""A source of topologies, a virtual host or None, a profile's name or None -> a topology that a router can be made of.
+"""Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.
 
 Raises InputError, which names the source.
 """
 
-REMEMBERED_LINES: Final = 65_536
+CACHED_LINES: Final = 65_536
+"""Maximum number of output lines kept, and of names of ignored fields."""
 FIELDS: Final = frozenset({"exchange", "routing_key", "headers", "properties", "body"})
-"""The fields of a message that routing reads."""
-MEANT: Final = {name.replace("_", ""): name for name in FIELDS}
-"""A field's name as a slip leaves it, without case and separators -> the name."""
+"""Fields of a message that routing reads."""
+SIMPLIFIED: Final = {name.replace("_", ""): name for name in FIELDS}
+"""Name of a field without separators -> the name."""
 LISTED: Final = 5
 """Maximum number of ignored fields that a warning names."""
 
 
-def commands(load: Load) -> list[click.Command]:
-    """The commands of this package, reading topologies with ``load``."""
+def build_commands(load: Load) -> list[click.Command]:
+    """Build the commands of this package, which read topologies with ``load``."""
 
     @click.command("route")
     @topology_options
@@ -83,11 +84,11 @@ def commands(load: Load) -> list[click.Command]:
         """
         if source == "-" == getattr(file, "name", "").replace("<stdin>", "-"):
             raise click.UsageError("the topology and the messages cannot both come from standard input")
-        router = Router(_loaded(load, source, vhost, profile), choose=Random(seed).randrange)
+        router = Router(_load_or_fail(load, source, vhost, profile), choose=Random(seed).randrange)
         out = sys.stdout.buffer
         notes = _Notes(skip_bad)
         try:
-            for line in _with_progress(file, _routed(router, file, notes)):
+            for line in _with_progress(file, _route_lines(router, file, notes)):
                 out.write(line)
                 if line_buffered:
                     out.flush()
@@ -96,12 +97,11 @@ def commands(load: Load) -> list[click.Command]:
         finally:
             out.flush()
         if notes.ignored:
-            names = ", ".join(map(json.dumps, sorted(notes.ignored)[:LISTED]))
-            more = f" and {len(notes.ignored) - LISTED} more" if len(notes.ignored) > LISTED else ""
-            click.echo(escape_lines(f"ignored fields: {names}{more}"), err=True)
+            names = list_some(list(map(json.dumps, sorted(notes.ignored))), LISTED)
+            click.echo(escape_lines(f"ignored fields: {names}"), err=True)
         if notes.bad:
-            found = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
-            click.echo(escape_lines(f"{found} {notes.first}"), err=True)
+            count = f"bad lines: {notes.bad}, the first is" if notes.bad > 1 else "a bad line:"
+            click.echo(escape_lines(f"{count} {notes.first}"), err=True)
             sys.exit(1)
 
     @click.command("explain")
@@ -140,7 +140,7 @@ def commands(load: Load) -> list[click.Command]:
 
         With --queue, the nearest binding to that queue is shown, and the word or header that fails.
         """
-        topology = _loaded(load, source, vhost, profile)
+        topology = _load_or_fail(load, source, vhost, profile)
         router = Router(topology)
         try:
             for name, text in (("EXCHANGE", exchange), ("ROUTING_KEY", routing_key)):
@@ -148,13 +148,13 @@ def commands(load: Load) -> list[click.Command]:
             message = Message(
                 exchange,
                 routing_key,
-                dict([_field("--header", given) for given in headers]),
-                dict([_field("--property", given) for given in properties]),
+                dict([_parse_field("--header", given) for given in headers]),
+                dict([_parse_field("--property", given) for given in properties]),
                 body.encode("utf-8", "surrogateescape"),
             )
             explanation = router.explain(message, queue)
         except NotFound as error:
-            fail(InputError(f"{error}{_meant(exchange, topology)}"))
+            fail(InputError(f"{error}{_suggest(exchange, topology)}"))
         except HashstarError as error:
             fail(error)
         if as_json:
@@ -166,12 +166,12 @@ def commands(load: Load) -> list[click.Command]:
 
 
 class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of a profile, or a version of RabbitMQ."""
+    """The type of an option that names a profile or a version of RabbitMQ."""
 
     name = "release"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name as it is given, if there is such a profile."""
+        """Return the name if there is such a profile; else end the command."""
         if profile_by_name(value) is None:
             self.fail(f"{value!r} has no profile: give {RELEASES}")
         return str(value)
@@ -191,7 +191,7 @@ def profile_option(
 
 
 def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name a topology, for every command that asks for one."""
+    """Add the options that select a topology to a command."""
     for option in (
         timeout_option,
         profile_option(),
@@ -211,7 +211,7 @@ def topology_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> Topology:
+def _load_or_fail(load: Load, source: str, vhost: str | None, profile: str | None) -> Topology:
     try:
         return load(source, vhost, profile)
     except HashstarError as error:
@@ -220,19 +220,20 @@ def _loaded(load: Load, source: str, vhost: str | None, profile: str | None) -> 
 
 @dataclass
 class _Notes:
-    """What is to be reported after the last line."""
+    """What is printed after the last line."""
 
-    go_on: bool
-    """Whether a bad line is answered and counted, and does not end the command."""
+    skip_bad: bool
+    """Whether a bad line is answered and counted, instead of ending the command."""
     bad: int = 0
+    """Number of bad lines."""
     first: str = ""
-    """The place and reason of the first bad line."""
+    """Place and reason of the first bad line."""
     ignored: set[str] = field(default_factory=set)
-    """Names of fields that are no message's; at most `REMEMBERED_LINES`."""
+    """Names of ignored fields, at most `CACHED_LINES`."""
 
 
-def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
-    """Yield the output lines. What cannot be routed raises InputError, or is noted and answered with its error."""
+def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
+    """Yield the output lines. Raises InputError for a bad line; with --skip-bad, notes it and yields its error."""
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
     for number, raw in read_lines(file):
         try:
@@ -243,7 +244,7 @@ def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
             route = router.route(message)
         except (InputError, BrokerError) as error:
             place = f"{getattr(file, 'name', '-')}:{number}: {error}"
-            if not notes.go_on:
+            if not notes.skip_bad:
                 raise InputError(f"{place}\n--skip-bad continues after such a line") from None
             notes.bad += 1
             notes.first = notes.first or place
@@ -251,24 +252,24 @@ def _routed(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[bytes]:
             continue
         key = (message.exchange, message.routing_key)
         known = lines.get(key)
-        if known is None or known[0] is not route:
-            if len(lines) >= REMEMBERED_LINES:
+        if known is None or known[0] is not route:  # the router caches routes: the same object means the same line
+            if len(lines) >= CACHED_LINES:
                 lines.clear()
-            known = lines[key] = route, _line(message, route)
+            known = lines[key] = route, _format_line(message, route)
         yield known[1]
 
 
 def _check_fields(value: dict[str, Any], notes: _Notes) -> None:
     for name in value.keys() - FIELDS:
-        meant = MEANT.get(name.casefold().replace("_", "").replace("-", "").replace(" ", ""))
+        meant = SIMPLIFIED.get(name.casefold().replace("_", "").replace("-", "").replace(" ", ""))
         if meant is not None and meant not in value:
             raise InputError(f"{json.dumps(name)} is not a field of a message; did you mean {json.dumps(meant)}?")
-        if len(notes.ignored) < REMEMBERED_LINES:
+        if len(notes.ignored) < CACHED_LINES:
             notes.ignored.add(name)
 
 
 def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same lines; on a terminal that they are not printed to, show how much of the file was read."""
+    """Yield the same lines; show how much of the file is read on a terminal, unless the lines go there, too."""
     if not sys.stderr.isatty() or sys.stdout.isatty() or not file.seekable():
         yield from lines
         return
@@ -281,7 +282,7 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
             yield line
 
 
-def _line(message: Message, route: Route) -> bytes:
+def _format_line(message: Message, route: Route) -> bytes:
     fields: dict[str, Any] = {
         "exchange": message.exchange,
         "routing_key": message.routing_key,
@@ -295,18 +296,18 @@ def _line(message: Message, route: Route) -> bytes:
     return json_line(fields)
 
 
-def _meant(exchange: str, topology: Topology) -> str:
+def _suggest(exchange: str, topology: Topology) -> str:
     from difflib import get_close_matches
 
     near = [] if exchange in topology.exchanges else get_close_matches(exchange, topology.exchanges, 2)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _field(option: str, given: str) -> tuple[str, Any]:
+def _parse_field(option: str, given: str) -> tuple[str, Any]:
     name, separator, text = given.partition("=")
     if not separator:
         raise InputError(
-            f"{option} {_clipped(given)!r}: expected NAME=VALUE; for one without a value, {_clipped(given)}=null"
+            f"{option} {_clip(given)!r}: expected NAME=VALUE; for one without a value, {_clip(given)}=null"
         )
     _check_short(name, f"the name of {option}")
     try:
@@ -314,11 +315,11 @@ def _field(option: str, given: str) -> tuple[str, Any]:
     except json.JSONDecodeError:
         return name, text
     except JsonFault as error:
-        raise InputError(f"{option} {_clipped(name)}: {error}; a string is given in quotes, '\"...\"'") from None
+        raise InputError(f"{option} {_clip(name)}: {error}; a string is given in quotes, '\"...\"'") from None
     try:
-        return name, decode(value, f"{option} {_clipped(name)}")
+        return name, decode(value, f"{option} {_clip(name)}")
     except RecursionError:
-        raise InputError(f"{option} {_clipped(name)}: nested too deeply") from None
+        raise InputError(f"{option} {_clip(name)}: nested too deeply") from None
 
 
 def _check_short(text: str, name: str) -> None:
@@ -327,5 +328,5 @@ def _check_short(text: str, name: str) -> None:
         raise InputError(f"{name} has {size} bytes; AMQP allows {SHORTSTR_BYTES}")
 
 
-def _clipped(name: str) -> str:
+def _clip(name: str) -> str:
     return clip_line(name, 60)

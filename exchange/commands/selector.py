@@ -1,4 +1,4 @@
-"""``hashstar selector``: is a selector what it seems, and does it take this message?"""
+"""``hashstar selector``: check a selector, and evaluate it for a message."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def check_command(expression: str, by_tags: bool, release: str, exact: bool, as_
 
     Exit codes: 0 fine; 1 accepted, with remarks; 2 refused.
     """
-    selector = _parsed(expression, by_tags, release, exact)
+    selector = _parse(expression, by_tags, release, exact)
     remarks = selector.remarks if isinstance(selector, Selector) else ()
     rest = selector.ignored if isinstance(selector, Selector) else None
     if as_json:
-        told = {"ignored": rest, "remarks": [{"message": each.message, "span": each.span} for each in remarks]}
-        click.echo(dump_json(_head(selector) | told))
+        result = {"ignored": rest, "remarks": [{"message": each.message, "span": each.span} for each in remarks]}
+        click.echo(dump_json(_summary(selector) | result))
     else:
-        for name, value in _head(selector).items():
+        for name, value in _summary(selector).items():
             echo_line(f"{name}: {', '.join(map(str, value)) or 'none'}")
         if rest is not None:
             echo_line(f"the broker ignores: {expression[rest[0] :]}")
@@ -77,44 +77,42 @@ def match_command(
 
     The tag of a message is its property TAGS. Exit codes: 0 it matches; 1 it does not match; 2 EXPRESSION is refused.
     """
-    selector = _parsed(expression, by_tags, release, exact)
+    selector = _parse(expression, by_tags, release, exact)
     try:
-        properties = dict([_property(each) for each in given])
+        properties = dict([_parse_property(each) for each in given])
     except InputError as error:
         fail(error)
     matches = selector(properties)
     parts = explanation.explain(selector, properties) if isinstance(selector, Selector) else []
     if as_json:
-        told: dict[str, Any] = {"matches": matches}
-        told |= {"parts": explanation.to_json(parts)} if isinstance(selector, Selector) else _sent(selector, properties)
-        click.echo(dump_json(told))
+        if isinstance(selector, Selector):
+            reasons: dict[str, Any] = {"parts": explanation.to_json(parts)}
+        else:
+            reasons = {"sent": selector.sends(properties.get(TAGS))}
+        click.echo(dump_json({"matches": matches} | reasons))
     else:
         click.echo("matches" if matches else "does not match")
         if isinstance(selector, Selector):
             click.echo(explanation.describe(parts))
-        elif not matches and _sent(selector, properties)["sent"]:
+        elif not matches and selector.sends(properties.get(TAGS)):
             click.echo("the broker sends it, as its tag has the same hash as another; the client drops it")
     sys.exit(0 if matches else NO_MATCH)
 
 
-def _head(selector: Selector | Tags) -> dict[str, list[Any]]:
+def _summary(selector: Selector | Tags) -> dict[str, list[Any]]:
     if isinstance(selector, Selector):
         return {"properties": sorted(selector.names)}
     return {"tags": sorted(selector.tags), "codes": sorted(selector.codes)}
 
 
-def _sent(tags: Tags, properties: dict[str, str]) -> dict[str, bool]:
-    return {"sent": tags.sends(properties.get(TAGS))}
-
-
-def _parsed(expression: str, by_tags: bool, release: str, exact: bool) -> Selector | Tags:
+def _parse(expression: str, by_tags: bool, release: str, exact: bool) -> Selector | Tags:
     try:
         return Tags.parse(expression, exact=exact) if by_tags else Selector.parse(expression, release, exact=exact)
     except HashstarError as error:
         fail(error)
 
 
-def _property(given: str) -> tuple[str, str]:
+def _parse_property(given: str) -> tuple[str, str]:
     name, separator, value = given.partition("=")
     if not separator:
         raise InputError(f"--property {given!r}: expected NAME=VALUE")

@@ -1,8 +1,8 @@
-"""Handlers by pattern, for a consumer.
+"""Dispatch the messages of a consumer to handlers, by patterns of routing keys.
 
-No message passes in silence: each is handled by all the handlers its key calls for, or an exception says which one
-failed or that there was none, unless the owner chose otherwise by name. A delivery is acknowledged only after that.
-A handler is called: one that only returns something to be awaited or iterated has not run, and has failed.
+No message is lost silently: all handlers whose patterns match are called, or an exception names the one that failed or
+the missing handler, unless the owner chose otherwise. A delivery is acknowledged only after that. A handler is called,
+not awaited or iterated: one that returns an awaitable or a generator has not run, which counts as a failure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 OnError = Literal["raise", "dead-letter", "requeue"]
-"""What becomes of a delivery that was not handled; `Dispatcher.consume` says what each means."""
+"""What is done with a delivery that was not handled: see `Dispatcher.consume`."""
 
 
 class NoHandler(HashstarError):
-    """No handler's pattern matches the key of a message."""
+    """A message whose key matches no handler's pattern."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"no handler for key {key!r}")
@@ -37,7 +37,7 @@ class NoHandler(HashstarError):
 
 
 class Dispatcher(Generic[M]):
-    """Calls the handlers whose patterns match a message's key.
+    """A dispatcher calls the handlers whose patterns match a message's key.
 
     >>> dispatcher = Dispatcher()
     >>> @dispatcher.on("order.*.created")
@@ -49,16 +49,16 @@ class Dispatcher(Generic[M]):
     1
 
     ``matching="all"`` calls every matching handler, ``"first"`` only the one registered first. Handlers are called in
-    the order of their registration, one that is registered under several patterns once, at the place of its first;
-    it keeps the place until its last pattern is removed. An exception from a handler ends the dispatch: the handlers
-    after it are not called, and the message, if it comes again, goes to those before it again.
+    the order of their registration. One that is registered for several patterns is called once, in the position of its
+    first registration, which it keeps until its last pattern is removed. An exception from a handler ends the dispatch:
+    later handlers are not called, and if the message is delivered again, earlier ones are called again.
 
-    ``no_handler`` is for a message that no pattern matches: ``"error"`` raises `NoHandler`, ``"ignore"`` does nothing,
-    a callable is called with the message. ``dialect`` is that of all patterns and keys: amqp, mqtt or nats. ``cache``
-    bounds the remembered keys; 0 remembers nothing.
+    ``no_handler`` decides about a message that no pattern matches: ``"error"`` raises `NoHandler`, ``"ignore"`` does
+    nothing, a callable is called with the message. ``dialect`` is that of all patterns and keys: amqp, mqtt or nats.
+    ``cache`` is the maximum number of keys kept with their handlers; 0 keeps none.
 
-    Messages may be anything that ``key`` makes a key of; without it they are `Message` values, dispatched by their
-    routing key. Records of other clients take one line::
+    ``key`` returns the key of a message, which may be anything; without it, messages are `Message` values, dispatched
+    by their routing key. Records of other clients take one line::
 
         Dispatcher(key=lambda record: record.key().decode())  # Kafka, confluent_kafka.Message
         Dispatcher(key=lambda record: record.key.decode())  # Kafka, kafka-python and aiokafka: ConsumerRecord
@@ -112,13 +112,13 @@ class Dispatcher(Generic[M]):
         self._no_handler: Final = no_handler
         self._lock: Final = lock_at_forks(DISPATCHERS)
         self._matcher: Final[Matcher[tuple[int, Callable[[M], object]]]] = Matcher(self.dialect, cache=cache)
-        # Each handler's place in the order and its patterns, a dict because that keeps theirs.
+        # Handler -> its position in the order of calls, and its patterns (a dict, which keeps their order).
         self._handlers: Final[dict[Callable[[M], object], tuple[int, dict[Pattern, None]]]] = {}
-        self._next_place = 0
+        self._next_position = 0
 
     def on(self, pattern: str | Pattern) -> Callable[[Callable[[M], R]], Callable[[M], R]]:
-        """Register the decorated function for a pattern; stack several for several. Raises as `add` does."""
-        parsed = self._parsed(pattern)
+        """Register the decorated function for a pattern; use several decorators for several. Raises as `add`."""
+        parsed = self._parse(pattern)
 
         def register(handler: Callable[[M], R]) -> Callable[[M], R]:
             self.add(parsed, handler)
@@ -127,35 +127,35 @@ class Dispatcher(Generic[M]):
         return register
 
     def add(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
-        """Register a handler for a pattern; False when it is already.
+        """Register a handler for a pattern; return False if it is registered already.
 
-        Raises `PatternError`, with a caret, when the dialect does not allow the pattern, ValueError when it is in
-        another dialect, TypeError when the handler is no callable, not hashable, or a coroutine or generator function,
-        which a call would not run.
+        Raises `PatternError`, with a caret, when the dialect does not allow the pattern; ValueError when the pattern is
+        in another dialect; TypeError when the handler is not callable, not hashable, or a coroutine or generator
+        function, which a call would not run.
         """
-        parsed = self._parsed(pattern)
+        parsed = self._parse(pattern)
         _check_runs_when_called(handler)
         if not isinstance(handler, Hashable):
             raise TypeError(f"{handler!r} cannot be a handler: it has no hash, so it could not be found again")
         with self._lock:
-            place, patterns = self._handlers.get(handler, (self._next_place, {}))
+            position, patterns = self._handlers.get(handler, (self._next_position, {}))
             if parsed in patterns:
                 return False
-            self._matcher.bind(parsed, (place, handler))
+            self._matcher.bind(parsed, (position, handler))
             patterns[parsed] = None
             if len(patterns) == 1:
-                self._handlers[handler] = place, patterns
-                self._next_place += 1
+                self._handlers[handler] = position, patterns
+                self._next_position += 1
             return True
 
     def remove(self, pattern: str | Pattern, handler: Callable[[M], object]) -> bool:
-        """Take a handler from a pattern; False when it is not there. Raises as `add` does."""
-        parsed = self._parsed(pattern)
+        """Remove a handler from a pattern; return False if it is not registered. Raises as `add`."""
+        parsed = self._parse(pattern)
         with self._lock:
-            place, patterns = self._handlers.get(handler, (0, {}))
+            position, patterns = self._handlers.get(handler, (0, {}))
             if parsed not in patterns:
                 return False
-            self._matcher.unbind(parsed, (place, handler))
+            self._matcher.unbind(parsed, (position, handler))
             del patterns[parsed]
             if not patterns:
                 del self._handlers[handler]
@@ -163,32 +163,32 @@ class Dispatcher(Generic[M]):
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """All patterns, each once, handler by handler: what a queue must be bound with to feed this dispatcher."""
+        """All patterns without repeats, grouped by handler: a queue with these bindings feeds this dispatcher."""
         with self._lock:
             return tuple(dict.fromkeys(chain.from_iterable(patterns for _, patterns in self._handlers.values())))
 
     def handlers(self, key: str) -> Sequence[Callable[[M], object]]:
-        """The handlers that a message with this key goes to, in the order they are called."""
+        """Return the handlers that a message with this key goes to, in the order of their calls."""
         if not isinstance(key, str):
             raise TypeError(f"the key of a message is a str, not {key!r}: see key= of Dispatcher")
-        found: Collection[tuple[int, Callable[[M], object]]] = self._matcher.match(key)
-        if len(found) > 1:
-            found = (min(found),) if self._first_only else sorted(found)  # by place; no two are equal
-        return [handler for _, handler in found]
+        matching: Collection[tuple[int, Callable[[M], object]]] = self._matcher.match(key)
+        if len(matching) > 1:
+            matching = (min(matching),) if self._first_only else sorted(matching)  # by position, which is unique
+        return [handler for _, handler in matching]
 
     def dispatch(self, message: M) -> int:
-        """Call the message's handlers; how many that were, a callable ``no_handler`` included.
+        """Call the message's handlers; return their number, a callable ``no_handler`` included.
 
-        Raises what a handler raises, `NoHandler`, and TypeError when a handler returns an awaitable or a generator:
-        nobody would run it.
+        Raises what a handler raises, `NoHandler`, and TypeError when a handler returns an awaitable or a generator,
+        which nothing would run.
         """
-        handlers = self._called_for(message)
+        handlers = self._find_handlers(message)
         for handler in handlers:
             if (result := handler(message)) is not None:
                 _check_has_run(handler, result)
         return len(handlers)
 
-    def _called_for(self, message: M) -> Sequence[Callable[[M], object]]:
+    def _find_handlers(self, message: M) -> Sequence[Callable[[M], object]]:
         key = self._key(message)
         handlers = self.handlers(key)
         if handlers or self._no_handler == "ignore":
@@ -206,31 +206,31 @@ class Dispatcher(Generic[M]):
         prefetch: int | None = 100,
         **options: Any,
     ) -> str:
-        """Dispatch a queue's deliveries from now on; the consumer tag.
+        """Dispatch the deliveries of a queue from now on; return the consumer tag.
 
-        ``channel`` is pika's, of a BlockingConnection or of one of its asynchronous connections; who runs the
-        connection, runs the handlers. Each delivery becomes a `Message` (see `message_from_pika`) and is acknowledged
-        after its handlers have returned. ``on_error`` says what happens when one raises, or when there is none and
-        ``no_handler`` is "error"; in each case the exchange, the key and the handler are logged to the logger
-        ``exchange.dispatch.dispatcher`` as an error:
+        ``channel`` is pika's, of a BlockingConnection or of one of its asynchronous connections; the handlers run in
+        the thread that runs the connection. Each delivery becomes a `Message` (see `message_from_pika`) and is
+        acknowledged after its handlers have returned. ``on_error`` decides what happens when a handler raises, or when
+        there is none and ``no_handler`` is "error". In each case the exchange, the key and the handler are logged to
+        the logger ``exchange.dispatch.dispatcher`` as an error:
 
-        * ``"raise"``: the exception goes on, out of ``start_consuming``; an asynchronous connection is lost by it. The
-          delivery stays unacknowledged: the broker gives it to a consumer again once the channel closes.
+        * ``"raise"``: the exception leaves ``start_consuming``; an asynchronous connection is lost by it. The
+          delivery stays unacknowledged: the broker delivers it again once the channel is closed.
         * ``"dead-letter"``: rejected for good. The queue's dead-letter exchange gets it; without one the broker
           drops it, and the log is all that remains.
         * ``"requeue"``: put back, and delivered again at once. A message that fails each time goes round for ever, as
           fast as it can. The delivery limit of a quorum queue ends that in RabbitMQ 3.10 to 4.0; 4.3 no longer
           counts what a consumer puts back, and classic queues never did.
 
-        "raise" is the default because it alone loses nothing and loops nowhere whatever the queue is, which cannot be
-        seen from here. Close the channel or the connection after it: on the same channel the delivery does not return.
+        "raise" is the default because only this loses nothing and loops nowhere with every kind of queue. Close the
+        channel or the connection after it: on the same channel the delivery does not return.
 
-        ``prefetch`` bounds the deliveries on the way unacknowledged; None leaves the channel's setting. ``options`` go
-        to ``basic_consume`` (``consumer_tag``, ``exclusive``, ``arguments`` ...).
+        ``prefetch`` is the maximum number of unacknowledged deliveries; None leaves the channel's setting. ``options``
+        are passed to ``basic_consume`` (``consumer_tag``, ``exclusive``, ``arguments`` ...).
         """
         if on_error not in ("raise", "dead-letter", "requeue"):
             raise ValueError(f'on_error is "raise", "dead-letter" or "requeue", not {on_error!r}')
-        from logging import getLogger  # only who consumes pays for it
+        from logging import getLogger  # not at the top: only this needs it
 
         log = getLogger(__name__)
 
@@ -238,7 +238,7 @@ class Dispatcher(Generic[M]):
             message = message_from_pika(method, properties, body)
             handler: object = None
             try:
-                for handler in self._called_for(message):
+                for handler in self._find_handlers(message):
                     if (result := handler(message)) is not None:
                         _check_has_run(handler, result)
             except Exception:
@@ -256,7 +256,7 @@ class Dispatcher(Generic[M]):
         tag: str = channel.basic_consume(queue, receive, auto_ack=False, **options)
         return tag
 
-    def _parsed(self, pattern: str | Pattern) -> Pattern:
+    def _parse(self, pattern: str | Pattern) -> Pattern:
         if not isinstance(pattern, (str, Pattern)):
             raise TypeError(f'a pattern is a str or a Pattern, not {pattern!r}: write @dispatcher.on("order.#")')
         if isinstance(pattern, Pattern):
@@ -267,18 +267,18 @@ class Dispatcher(Generic[M]):
 
 
 def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
-    """The message in what pika gives a consumer: a Basic.Deliver (or GetOk, or Return), BasicProperties and a body.
+    """Build the message of a delivery of pika: a Basic.Deliver (or GetOk, or Return), BasicProperties and a body.
 
     Properties that are not set are left out. Headers are as pika decoded them, which is not always as they were sent:
-    pika 1.x cuts floats and doubles to integers, and bytes may have been a long string that is not UTF-8. An exchange
-    or a key that is not UTF-8 has surrogate escapes, as everywhere in this package.
+    pika 1.x truncates floats and doubles to integers, and bytes may have been a long string that is not UTF-8. An
+    exchange or key that is not UTF-8 has surrogate escapes, as everywhere in this package.
     """
-    named = {name: getattr(properties, name) for name in BASIC_PROPERTIES}
+    values = {name: getattr(properties, name) for name in BASIC_PROPERTIES}
     return Message(
-        exchange=_text(method.exchange),
-        routing_key=_text(method.routing_key),
+        exchange=_decode(method.exchange),
+        routing_key=_decode(method.routing_key),
         headers=properties.headers or {},
-        properties={name: value for name, value in named.items() if value is not None},
+        properties={name: value for name, value in values.items() if value is not None},
         body=body,
     )
 
@@ -286,8 +286,8 @@ def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
 _DONE: Final = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 
 
-def _text(name: str | bytes) -> str:
-    # pika decodes UTF-8 and leaves the rest as bytes.
+def _decode(name: str | bytes) -> str:
+    # pika decodes UTF-8, and leaves all else as bytes.
     return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
@@ -296,7 +296,7 @@ def _name(handler: object) -> str:
 
 
 def _check_runs_when_called(handler: Callable[..., object]) -> None:
-    # Calling one of these makes an object that nobody awaits or iterates: the message would count as handled.
+    # Calling such a function only makes an object that nothing awaits or iterates: the message would count as handled.
     if not callable(handler):
         raise TypeError(f"{handler!r} cannot be a handler: it cannot be called")
     for function in (handler, type(handler).__call__):

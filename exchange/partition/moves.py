@@ -1,8 +1,8 @@
-"""What moves when a destination's partitions, its brokers or the partitioner change.
+"""Find out which keys move when the partitions, the brokers or the partitioner change.
 
-Messages are counted by key; everything told is derived from those counts and two ways to choose. A message whose key
-does not decide its partition neither moves nor stays, and is counted apart. Partitions are the same when their names
-are: what leads them may change.
+Messages are counted by key. All results are derived from these counts and the two distributions, before and after. A
+message whose key does not decide its partition neither moves nor stays, and is counted apart. Partitions are the same
+when their names are equal: their leaders may change.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from exchange.field_values import type_and_value
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = ["KeyCounts", "Moves", "Skew", "Way", "moves"]
+__all__ = ["Distribution", "KeyCounts", "Moves", "Skew", "compare_distributions"]
 
 
-class Way(NamedTuple):
+class Distribution(NamedTuple):
     """A partitioner and the partitions it chooses from."""
 
     partitioner: Partitioner
     partitions: Partitions
 
     def name_for(self, key: Any) -> str | None:
-        """The name of the partition that the key decides. Raises InputError for a key the client cannot take."""
+        """Return the name of the key's partition, None if the key does not decide it.
+
+        Raises InputError for a key that the client cannot take.
+        """
         partition = self.partitioner.choose(key, self.partitions).partition
         return None if partition is None else self.partitions[partition].name
 
 
 class KeyCounts:
-    """Keys and how many messages have each; 1, 1.0, True and "1" are different keys."""
+    """Number of messages by key; 1, 1.0, True and "1" are different keys."""
 
     def __init__(self) -> None:
         self._counts: dict[Any, int] = {}
@@ -50,7 +53,7 @@ class KeyCounts:
             self._counts[same] = count + messages
 
     def items(self) -> list[tuple[Any, int]]:
-        """Each key and its messages."""
+        """Return each key with its number of messages."""
         return [(self._keys[same], count) for same, count in self._counts.items()]
 
     def __len__(self) -> int:
@@ -59,48 +62,48 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How evenly messages lie in partitions."""
+    """The distribution of messages to partitions, and how even it is."""
 
     messages: Mapping[str, int]
-    """Partition name -> messages, in the partitions' order, the empty ones too."""
+    """Partition name -> number of messages, in the partitions' order, empty ones included."""
     hottest_key: Any
-    """The key with the most messages."""
+    """Key with the most messages."""
     hottest_messages: int
 
     @property
     def ratio(self) -> float | None:
-        """The fullest partition over the mean: 1.0 is even. None without a message."""
+        """Messages of the fullest partition, divided by the mean: 1.0 is even. None without a message."""
         total = sum(self.messages.values())
         return max(self.messages.values()) * len(self.messages) / total if total else None
 
     @property
     def empty(self) -> int:
-        """Partitions without a message."""
+        """Number of partitions without a message."""
         return sum(not count for count in self.messages.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The difference of two ways, for the messages that were counted."""
+    """The difference between two distributions, for the messages that were counted."""
 
     keys: int
     messages: int
     keys_moved: int
     messages_moved: int
     keys_at_risk: int
-    """Keys that move and have more than one message: their order is at risk while the old partition is not drained."""
+    """Number of moving keys with more than one message: their order is at risk until the old partition is drained."""
     messages_undecided: int
-    """Messages whose key decides no partition, before or after."""
+    """Number of messages whose key does not decide the partition, before or after."""
     refused: str
-    """What the client says to the first key that it cannot take; empty when it takes all."""
+    """Error of the first key that a client cannot take; empty if they take all."""
     flows: Mapping[tuple[str, str], int]
-    """(From, to) -> messages, of those that move."""
+    """(Old partition, new partition) -> number of messages that move."""
     before: Skew
     after: Skew
 
 
-def moves(counts: KeyCounts, before: Way, after: Way) -> Moves:
-    """What is different for these messages with ``after`` in the place of ``before``."""
+def compare_distributions(counts: KeyCounts, before: Distribution, after: Distribution) -> Moves:
+    """Return what moves for these messages when ``after`` replaces ``before``."""
     in_before = dict.fromkeys([partition.name for partition in before.partitions], 0)
     in_after = dict.fromkeys([partition.name for partition in after.partitions], 0)
     keys_moved = keys_at_risk = messages = undecided = 0

@@ -1,11 +1,11 @@
-"""An explanation as a person reads it in a terminal, and as JSON."""
+"""Write an explanation as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from exchange.display import escape_line
+from exchange.display import count_noun, escape_line
 from exchange.entities.entities import Binding, Exchange
 from exchange.field_json import encode
 from exchange.kinds import Decider, Unknown, kind_of
@@ -17,12 +17,12 @@ __all__ = ["describe", "to_json"]
 
 
 def describe(explanation: Explanation) -> str:
-    """The route and its reasons as lines of text, without a final newline."""
+    """Return the route and its reasons as lines of text, without a final newline."""
     return "\n".join(map(escape_line, _lines(explanation)))
 
 
 def to_json(explanation: Explanation) -> dict[str, Any]:
-    """The route and its reasons as JSON values; field values are written as `exchange.field_json` does."""
+    """Return the route and its reasons as JSON values; field values are encoded by `exchange.field_json`."""
     route = explanation.route
     result: dict[str, Any] = {
         "exchange": explanation.message.exchange,
@@ -46,22 +46,21 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     message, route = explanation.message, explanation.route
-    copied = "".join([f", {header} '{key}'" for header, key in message.further_keys()])
-    yield f"{_name(message.exchange)} <- '{message.routing_key}'{copied}"
+    further = "".join([f", {header} '{key}'" for header, key in message.further_keys()])
+    yield f"{_name(message.exchange)} <- '{message.routing_key}'{further}"
     for hop in explanation.hops:
         yield from _hop_lines(hop, message)
     if route.queues:
-        count = "1 queue" if len(route.queues) == 1 else f"{len(route.queues)} queues"
-        yield f"routed to {count}: {', '.join(route.queues)}"
+        yield f"routed to {count_noun(len(route.queues), 'queue')}: {', '.join(route.queues)}"
         for placement in route.placements:
             yield from _placement_lines(placement)
     elif route.unroutable:
         yield "unroutable: dropped, or returned to a publisher that set mandatory (312 NO_ROUTE)"
     if route.undecided:
-        named = ", ".join(map(_name, route.undecided))
-        yield f"undecided: what {named} does is not known here, more queues may get it"
+        names = ", ".join(map(_name, route.undecided))
+        yield f"undecided: what {names} does is not known here, more queues may get it"
     if explanation.asked is not None:
-        yield from _asked_lines(explanation, explanation.asked)
+        yield from _queue_lines(explanation, explanation.asked)
 
 
 def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
@@ -88,9 +87,9 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
 
 
 def _matching_key(exchange: Exchange, binding: Binding, message: Message) -> tuple[str | None, str] | None:
-    """The first of the message's keys that the binding matches, and the header that has it: None of the routing key.
+    """Return the first key of the message that the binding matches, after the header that has it (None: routing key).
 
-    None where keys do not decide.
+    Returns None where keys do not decide.
     """
     kind = kind_of(exchange)
     if kind.decider is not Decider.KEY:
@@ -127,11 +126,11 @@ def _placement_lines(placement: Placement) -> Iterator[str]:
 
 
 def _key_text(key: Any) -> str:
-    # A number in a body has more than 64 bits if it likes.
+    # An integer in a JSON body may have more than 64 bits, which `write_value` refuses.
     return str(key) if type(key) is int else write_value(key)
 
 
-def _asked_lines(explanation: Explanation, queue: str) -> Iterator[str]:
+def _queue_lines(explanation: Explanation, queue: str) -> Iterator[str]:
     if queue in explanation.route.queues:
         yield f"queue '{queue}' gets it"
         return
@@ -175,7 +174,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
     if hop.alternate is not None:
         outcome = hop.steps[0].outcome if hop.alternate.taken else None
         alternate = {**hop.alternate._asdict(), "outcome": outcome}
-    described: dict[str, Any] = {
+    result: dict[str, Any] = {
         "exchange": hop.exchange.name,
         "type": hop.exchange.type,
         "came_from": hop.came_from,
@@ -191,7 +190,7 @@ def _hop_json(hop: Hop, message: Message) -> dict[str, Any]:
         ],
         "alternate": alternate,
     }
-    return described if hop.unsure is None else {**described, "unsure": hop.unsure}
+    return result if hop.unsure is None else {**result, "unsure": hop.unsure}
 
 
 def _key_json(matching: tuple[str | None, str] | None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Why a queue did not get a message: the obstacle nearest to it, and what would still lie behind.
+"""Find out why a queue did not get a message: the obstacles on the nearest path to it.
 
-Every binding is at a distance from a message: 0 when it matches, else how much of its key or its arguments would have
-to be different (`Kind.miss`). The message stands where its walk led; the nearest way from there to the queue, counted
-in distance, starts with the binding its owner most likely meant, and the words on it that failed are the answer.
+Each binding has a distance from a message: 0 if it matches, else how much of its key or arguments would have to be
+different (`Kind.miss`). A path leads from an exchange that the message reached to the queue. The path with the smallest
+sum of distances is the one that the owner most likely meant; its bindings that do not match are the answer.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from exchange.limits import SHORTSTR_BYTES
 from exchange.message import Message
 from exchange.routing.route import Obstacle
 
-__all__ = ["Walk", "Way", "nearest_binding", "nearest_way"]
+__all__ = ["NearestPath", "Walk", "find_nearest", "find_obstacles"]
 
-LOOKED_AT_CLOSELY = 50
-"""Of a million bindings only so many, the nearest at first sight, are compared letter by letter."""
+MAX_MEASURED = 50
+"""Maximum number of bindings of one exchange that are measured exactly: those with the smallest estimated distance."""
 
 
-class Way(NamedTuple):
-    """How far it is from a message to a destination, and what stands in between."""
+class NearestPath(NamedTuple):
+    """The distance from a message to a destination, and the obstacles in between."""
 
     distance: float
     obstacles: tuple[Obstacle, ...]
 
 
 class Walk(NamedTuple):
-    """What a message did, as far as the search for another way needs to know."""
+    """The walk of a message, as far as the search for another path needs it."""
 
     message: Message
     reached: frozenset[str]
-    """The exchanges that routed it."""
+    """Exchanges that routed it."""
     tables: Tables
     alternates: Mapping[str, str]
     """Exchange -> its alternate exchange in force."""
     profile: Profile
 
 
-def nearest_way(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
-    """The obstacles between the exchanges a message reached and a queue that did not get it: nearest way, in order.
+def find_obstacles(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
+    """Return the obstacles on the nearest path from an exchange that the message reached to the queue, in order.
 
-    Empty when nothing leads to the queue from where the message can get.
+    Empty if no path leads to the queue from there.
     """
     # Dijkstra's algorithm from the queue backwards.
     goal = Destination("queue", queue)
@@ -62,7 +62,7 @@ def nearest_way(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
             return obstacles
         if distance > best[at]:
             continue
-        for source, step in _ways_into(walk, at):
+        for source, step in _steps_into(walk, at):
             total = distance + step.distance
             there = Destination("exchange", source)
             if total < best.get(there, float("inf")):
@@ -72,51 +72,50 @@ def nearest_way(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
     return ()
 
 
-def _ways_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Way]]:
+def _steps_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, NearestPath]]:
+    """Yield the exchanges from which one step leads to a destination, each with its nearest step."""
     by_source: dict[str, list[Binding]] = {}
     for binding in walk.tables.bindings_to(destination):
         by_source.setdefault(binding.source, []).append(binding)
     for source, bindings in by_source.items():
         exchange = walk.tables.exchanges.get(source)
         if exchange is not None:
-            yield source, nearest_binding(walk, exchange, bindings)
+            yield source, find_nearest(walk, exchange, bindings)
     if destination.kind == "exchange":
         for source, alternate in walk.alternates.items():
             if alternate == destination.name and not source:
-                # Whatever comes to the default exchange as an alternate goes on; what is published to it never does.
+                # The default exchange passes on all that reaches it as an alternate, but nothing published to it.
                 if walk.message.exchange:
-                    yield source, Way(0.0, ())
+                    yield source, NearestPath(0.0, ())
             elif alternate == destination.name:
                 reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
-                yield source, Way(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
+                yield source, NearestPath(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
     elif "" in walk.reached:
         key, name = walk.message.routing_key, destination.name
         differs = describe_difference(key, name)
         reason = f"the default exchange routes to the queue that the key names: the key {differs}"
-        yield "", Way(compare_texts(key, name), (Obstacle("", destination, None, reason),))
+        yield "", NearestPath(compare_texts(key, name), (Obstacle("", destination, None, reason),))
 
 
-def nearest_binding(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> Way:
-    """Of some bindings of an exchange the one nearest to a message; of several as near, the first."""
-    too_long = _length_fault(walk.message)
+def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) -> NearestPath:
+    """Return the step by the nearest of these bindings of an exchange, by the first one if several are."""
+    too_long = _check_length(walk.message)
     if too_long:
-        return Way(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
+        return NearestPath(OTHER_ROUTE, (Obstacle(exchange.name, bindings[0].destination, bindings[0], too_long),))
     kind = kind_of(exchange)
-    if len(bindings) > LOOKED_AT_CLOSELY and kind.decider is Decider.KEY:
-        bindings = heapq.nsmallest(
-            LOOKED_AT_CLOSELY, bindings, key=lambda b: estimate_distance(b.routing_key, walk.message)
-        )
+    if len(bindings) > MAX_MEASURED and kind.decider is Decider.KEY:
+        bindings = heapq.nsmallest(MAX_MEASURED, bindings, key=lambda b: estimate_distance(b.routing_key, walk.message))
     misses = [kind.miss(binding, walk.message, walk.profile) for binding in bindings]
-    place = min(range(len(misses)), key=lambda place: misses[place].distance)
-    distance, reason = misses[place]
+    nearest = min(range(len(misses)), key=lambda index: misses[index].distance)
+    distance, reason = misses[nearest]
     if not reason:
-        return Way(distance, ())  # it would match, once its exchange is reached
-    binding = bindings[place]
-    return Way(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
+        return NearestPath(distance, ())  # it matches as soon as the message reaches its exchange
+    binding = bindings[nearest]
+    return NearestPath(distance, (Obstacle(exchange.name, binding.destination, binding, reason),))
 
 
-def _length_fault(message: Message) -> str:
-    """Why no client can have published the message. Comparing such keys word by word would take for ever."""
+def _check_length(message: Message) -> str:
+    """Return why no client can publish the message, or ``""``. Comparing such long keys would take very long."""
     for key in message.routing_keys():
         if len(key) * 4 > SHORTSTR_BYTES and len(to_bytes(key)) > SHORTSTR_BYTES:
             return (

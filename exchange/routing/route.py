@@ -1,4 +1,4 @@
-"""What the router answers: a route, and the trail that led to it."""
+"""The answers of the router: a route, and the explanation of how it came about."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Alternate", "Explanation", "Hop", "Obstacle", "Outcome", "Placement"
 
 
 class Placement(NamedTuple):
-    """Where in a partitioned queue a message goes."""
+    """The partition of a partitioned queue that a message goes to."""
 
     queue: str
     partition: int | None
-    """The partition's id; None when the key does not decide it: ``rule`` tells what does."""
+    """Id of the partition; None if the key does not decide it: ``rule`` describes what does."""
     name: str | None
-    """What its system calls the partition."""
+    """Name of the partition in its system."""
     key: Any
     hash: int | None
     rule: str
@@ -30,22 +30,22 @@ class Placement(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where a message goes: each queue gets one copy, however many bindings lead there."""
+    """The queues that get a message: one copy each, however many bindings lead there."""
 
     queues: tuple[str, ...]
-    """Sorted by name."""
+    """Names of the queues, sorted."""
     undecided: tuple[str, ...] = ()
-    """Exchanges on the way whose type is unknown, or whose alternate exchange would be taken and is that of a policy
-    which may not be in force: its pattern is not understood, or others have its priority. From them on there may be
-    more queues."""
+    """Exchanges behind which there may be more queues. Their type is unknown; or they take an alternate exchange that a
+    policy sets, and it is unknown whether that policy is in force: its pattern is not understood, or other policies
+    have the same priority."""
     placements: tuple[Placement, ...] = ()
-    """One for each of the queues that is partitioned, in their order."""
+    """One for each partitioned queue, in the order of the queues."""
 
     @property
     def unroutable(self) -> bool | None:
-        """True when no queue gets it: RabbitMQ drops it, or returns it with 312 NO_ROUTE if it is mandatory.
+        """True if no queue gets the message: RabbitMQ drops it, or returns it with 312 NO_ROUTE if it is mandatory.
 
-        None when that depends on an undecided exchange.
+        None if that depends on an undecided exchange.
         """
         if self.queues:
             return False
@@ -56,11 +56,11 @@ Outcome = Literal["queued", "queued already", "followed", "seen already", "missi
 
 
 class Step(NamedTuple):
-    """A destination of a hop and what came of it.
+    """A destination of a hop, and what happens there.
 
-    ``queued``: it gets the message; ``queued already``: it had it from another hop; ``followed``: an exchange routed
-    next; ``seen already``: an exchange that has routed or will, so a cycle or a second path ends here; ``missing``: it
-    does not exist.
+    ``queued``: the queue gets the message; ``queued already``: it has the message from another hop; ``followed``: the
+    exchange routes next; ``seen already``: the exchange has routed already or will, so a cycle or second path ends
+    here; ``missing``: the destination does not exist.
     """
 
     destination: Destination
@@ -68,54 +68,54 @@ class Step(NamedTuple):
 
 
 class Alternate(NamedTuple):
-    """The alternate exchange of a hop: taken exactly when the exchange's own bindings match nothing."""
+    """The alternate exchange of a hop, which is taken if none of the exchange's bindings matches."""
 
     name: str
     taken: bool
     from_policy: str | None
-    """The policy that names it, None when the exchange's argument does."""
+    """Name of the policy that sets it; None if the exchange's argument does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One exchange on the way."""
+    """One exchange that a message passes, with its decision."""
 
     exchange: Exchange
     came_from: str | None
-    """The exchange whose binding or alternate led here; None where the message was published."""
+    """Exchange whose binding or alternate led here; None for the exchange that the message was published to."""
     matched: tuple[Binding, ...]
-    """The bindings the message takes."""
+    """Bindings that the message takes."""
     steps: tuple[Step, ...]
     alternate: Alternate | None
     undecided: bool = False
     chosen_by: str | None = None
-    """The hash and the number that chose among the bindings, in words; None where no hash decides."""
+    """Description of the hash that chose among the bindings; None where no hash decides."""
     unsure: str | None = None
-    """Why it is not known whether some bindings match, in words; None where that is known."""
+    """Why it is unknown whether some bindings match; None if it is known."""
 
 
 class Obstacle(NamedTuple):
-    """What keeps a message from going on to ``destination``: a binding it does not match, or a rule."""
+    """The reason why a message does not go on to ``destination``: a binding that does not match, or a rule."""
 
     exchange: str
     destination: Destination
     binding: Binding | None
-    """None for an alternate exchange, and for the default exchange, which has none."""
+    """The binding that does not match; None for an alternate exchange and for the default exchange."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A route with its reasons, hop by hop in the order they were made."""
+    """A route with its reasons: the hops in the order in which they were made."""
 
     message: Message
     route: Route
     hops: tuple[Hop, ...]
     asked: str | None = None
-    """The queue the user asked about."""
+    """Queue that the user asked about."""
     asked_exists: bool = False
     obstacles: tuple[Obstacle, ...] = ()
-    """Why it does not get the message: the nearest way there and what is in it; empty when it does, or none leads."""
+    """Obstacles on the nearest path to that queue; empty if it gets the message, or if no path leads to it."""
 
     def __str__(self) -> str:
         from exchange.routing.explain import describe

@@ -1,8 +1,8 @@
 """The router: RabbitMQ's walk from exchange to exchange (`rabbit_exchange.erl route/3`), compiled for one topology.
 
-A route that depends on the exchange and the routing key alone is remembered, in a bounded cache that is looked up
-without a lock. Everything else, routing what is not remembered and changing the topology, happens under one lock: no
-route sees half a change, and no route from before a change is remembered after it.
+A route that depends only on the exchange and the routing key is kept in a bounded cache, which is read without a lock.
+All else, routing what is not in the cache and changing the topology, happens under one lock. So no route sees half a
+change, and no route from before a change gets into the cache after it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Router"]
 
 
 class Router:
-    """Routes messages through a topology exactly as the RabbitMQ of its profile does.
+    """A router of messages through a topology, exactly as the RabbitMQ of its profile routes them.
 
     >>> from exchange import Binding, Exchange, Message, Queue, Router, Topology
     >>> topology = Topology().declare_exchange(Exchange("orders", "topic")).declare_queue(Queue("billing"))
@@ -45,10 +45,11 @@ class Router:
     >>> router.route(Message("orders", "order.eu.created")).queues
     ('billing',)
 
-    ``choose(n)`` gives the random kinds their integer below n; by default, chance does. ``cache`` bounds the
-    remembered routes; 0 remembers none. The editing methods change the router's own copy of the topology in place,
-    under the rules of `Topology`'s, in time that does not grow with it; one that raises has changed nothing. Safe to
-    use from several threads, which may fork. A copy, also one that is pickled, is made anew from the topology.
+    ``choose(n)`` returns the integer below n by which the random kinds pick; the default is random. ``cache`` is the
+    maximum number of routes kept; 0 keeps none. The editing methods change the router's own copy of the topology in
+    place, by the same rules as the methods of `Topology`, in time that does not grow with it; one that raises has
+    changed nothing. Safe to use from several threads, which may fork. A copy, also a pickled one, is built from the
+    topology again.
 
     Raises InputError, naming the binding, when a key of a topic exchange is longer than AMQP allows.
     """
@@ -62,7 +63,7 @@ class Router:
         self._host: Final = rules.VirtualHost(topology.vhost, topology.profile)
         self._tables: Final = topology.tables()
         self._chosen: Final = choose
-        self._choose: Final = choose if choose is not None else _chance()
+        self._choose: Final = choose if choose is not None else _random_choice()
         self._cache_size: Final = cache
         self._compiled: Final[dict[str, _Compiled]] = {}
         self._remembered: Final[dict[str, dict[str, Route]]] = {}
@@ -76,7 +77,7 @@ class Router:
 
     @property
     def topology(self) -> Topology:
-        """What it routes through, now."""
+        """The present topology."""
         with self._lock:
             return Topology.of_tables(self._tables.copy(), self._vhost, self._profile)
 
@@ -87,11 +88,11 @@ class Router:
         return f"<Router of {self.topology!r}>"
 
     def route(self, message: Message) -> Route:
-        """Where the message goes.
+        """Return where the message goes.
 
-        Raises NotFound when its exchange does not exist, AccessRefused when that is internal, PreconditionFailed when
-        its CC or BCC header is no array: what the broker would answer to basic.publish. An x-consistent-hash exchange
-        may raise BrokerError where it would crash the channel: an empty array in its hash header, 3.13 to 4.3.4.
+        Raises what the broker would answer to basic.publish: NotFound if the exchange does not exist, AccessRefused if
+        it is internal, PreconditionFailed if CC or BCC is no array. Raises BrokerError where the broker would crash the
+        channel, as x-consistent-hash does on an empty array in its hash header from 3.13 to 4.3.4.
         """
         try:
             headers = message.headers
@@ -111,7 +112,7 @@ class Router:
             return route
 
     def explain(self, message: Message, queue: str | None = None) -> Explanation:
-        """The same route, with the reasons, and why the queue asked about does not get it; raises the same errors."""
+        """Return the same route with the reasons, and why ``queue`` does not get the message. Raises as `route`."""
         if not isinstance(message, Message):
             raise TypeError(f"Router: message must be a Message, not {type(message).__name__}")
         hops: list[Hop] = []
@@ -121,46 +122,51 @@ class Router:
                 return Explanation(message, route, tuple(hops))
             obstacles: tuple[Obstacle, ...] = ()
             if queue in self._tables.queues and queue not in route.queues:
-                from exchange.routing.nearest import Walk, nearest_way  # only those who ask need it
+                from exchange.routing.nearest import Walk, find_obstacles  # not at the top: only this needs it
 
                 reached = frozenset(hop.exchange.name for hop in hops)
                 alternates = {name: c.alternate for name, c in self._compiled.items() if c.alternate is not None}
-                obstacles = nearest_way(Walk(message, reached, self._tables, alternates, self._profile), queue)
+                obstacles = find_obstacles(Walk(message, reached, self._tables, alternates, self._profile), queue)
             return Explanation(message, route, tuple(hops), queue, queue in self._tables.queues, obstacles)
 
     def declare_exchange(self, exchange: Exchange) -> None:
-        """As `Topology.declare_exchange`."""
+        """Add an exchange, as `Topology.declare_exchange`."""
         self._edit(lambda: rules.declare_exchange(self._tables, self._host, exchange))
 
     def declare_queue(self, queue: Queue) -> None:
-        """As `Topology.declare_queue`."""
+        """Add a queue, as `Topology.declare_queue`."""
         self._edit(lambda: rules.declare_queue(self._tables, self._host, queue))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """As `Topology.delete_exchange`."""
+        """Remove an exchange, as `Topology.delete_exchange`."""
         self._edit(lambda: rules.delete_exchange(self._tables, self._host, name, if_unused))
 
     def delete_queue(self, name: str) -> None:
-        """As `Topology.delete_queue`."""
+        """Remove a queue, as `Topology.delete_queue`."""
         self._edit(lambda: rules.delete_queue(self._tables, name))
 
     def bind(self, binding: Binding) -> None:
-        """As `Topology.bind`."""
+        """Add a binding, as `Topology.bind`."""
         self._edit(lambda: rules.bind(self._tables, self._host, binding))
 
     def unbind(self, binding: Binding) -> None:
-        """As `Topology.unbind`."""
+        """Remove a binding, as `Topology.unbind`."""
         self._edit(lambda: rules.unbind(self._tables, binding))
 
     def set_policy(self, policy: Policy) -> None:
-        """As `Topology.set_policy`."""
+        """Add or replace a policy, as `Topology.set_policy`."""
         self._edit(lambda: rules.set_policy(self._tables, self._host, policy))
 
     def clear_policy(self, name: str) -> None:
-        """As `Topology.clear_policy`."""
+        """Remove a policy, as `Topology.clear_policy`."""
         self._edit(lambda: rules.clear_policy(self._tables, self._host, name))
 
     def _walk(self, message: Message, hops: list[Hop] | None) -> Route:
+        """Route a message from exchange to exchange, and append to ``hops``, if given, what each exchange did.
+
+        Invariants: an exchange enters ``work`` once, since ``seen`` has all that are or were in it, so cycles end. An
+        alternate is followed only where no binding matches. A queue gets one copy, whatever leads to it.
+        """
         start = self._compiled.get(message.exchange)
         if start is None:
             raise NotFound(f"no {self._host.describe('exchange', message.exchange)}")
@@ -171,7 +177,7 @@ class Router:
         queues: dict[str, None] = {}
         undecided: list[str] = []
         seen = {message.exchange}
-        work: list[tuple[_Compiled, str | None]] = [(start, None)]
+        work: list[tuple[_Compiled, str | None]] = [(start, None)]  # exchanges to visit, and what led to each
         is_unsure: bool | Unsure
         while work:
             (exchange, kind, alternate, is_unsure), came_from = work.pop()
@@ -180,11 +186,11 @@ class Router:
                 if hops is not None:
                     hops.append(Hop(exchange, came_from, (), (), None, undecided=True))
                 continue
-            # The default exchange has no bindings of its own: what reaches it as an alternate exchange matches nothing
-            # there and takes its alternate, which a policy can give it. What is published to it always matches.
+            # The default exchange has no bindings of its own: a message published to it always matches. A message that
+            # reaches it as an alternate exchange matches nothing, and goes to its alternate, which a policy can set.
             try:
                 matched = kind.match(message, keys) if exchange.name or came_from is None else ()
-            except Unsure as error:  # more of its bindings may match, and so its alternate may be taken or not
+            except Unsure as error:  # further bindings may match, so it is unknown whether the alternate is taken
                 matched, alternate, is_unsure = error.matched, None, error
                 if matched:
                     undecided.append(exchange.name)
@@ -232,7 +238,7 @@ class Router:
         seen: Collection[str],
         chosen_by: str | None,
     ) -> Hop:
-        """What this exchange is about to do, as `_walk` stands before it."""
+        """Build the record of an exchange's decision; ``queues`` and ``seen`` are those of `_walk` before it."""
         alternate = self._alternate(exchange, alternate_name, taken=not matched)
         destinations = dict.fromkeys([binding.destination for binding in matched])
         if alternate is not None and alternate.taken:
@@ -263,46 +269,47 @@ class Router:
         self._remembered.setdefault(message.exchange, {})[message.routing_key] = route
 
     def _forget(self) -> None:
-        # A route call may still be looking at a dict that is dropped here; it began before the change, and so may
-        # answer from before it. It cannot add to it.
+        # A concurrent call of `route` may still read a dict that is dropped here. It began before the change, so its
+        # answer may be that from before the change; and it adds nothing, since that needs the lock.
         self._remembered.clear()
         self._remembered_count = 0
 
     def _beyond_key(self) -> frozenset[str]:
-        """The exchanges whose routes may depend on more than the key, there or further on.
+        """Return the exchanges whose routes may depend on more than the routing key, there or at later exchanges.
 
-        On headers, on chance, or on another part of the message that is a partitioned queue's key.
+        They may depend on headers, on chance, or on the part of the message that is the key of a partitioned queue.
+        Found backwards: from exchanges that do not route by key alone to all that lead to them.
         """
         if self._beyond_key_cache is None:
             back: dict[str, list[str]] = {}
             for compiled in self._compiled.values():
                 if compiled.alternate is not None:
                     back.setdefault(compiled.alternate, []).append(compiled.exchange.name)
-            found: set[str] = set()
+            beyond: set[str] = set()
             pending = [name for name, compiled in self._compiled.items() if compiled.kind and not compiled.kind.by_key]
             for queue, partitioning in self._partitioned.items():
                 if not partitioning.key.by_routing_key:
                     pending += ["", *(b.source for b in self._tables.bindings_to(Destination("queue", queue)))]
             while pending:
                 name = pending.pop()
-                if name not in found:
-                    found.add(name)
+                if name not in beyond:
+                    beyond.add(name)
                     pending += back.get(name, ())
                     pending += [b.source for b in self._tables.bindings_to(Destination("exchange", name))]
-            self._beyond_key_cache = frozenset(found)
+            self._beyond_key_cache = frozenset(beyond)
         return self._beyond_key_cache
 
     def _edit(self, rule: Callable[[], list[Change]]) -> None:
         with self._lock:
             changes = rule()
-            # What is compiled changes first: if that fails, it is made anew from tables which nothing has touched.
+            # The compiled state changes first: if that fails, it is built again from the tables, still unchanged.
             try:
                 for change in changes:
                     self._recompile(change)
             except BaseException:
                 self._recompile_all(changes)
                 raise
-            # This cannot fail but be interrupted. A change that is made twice is made once.
+            # This fails only if it is interrupted (KeyboardInterrupt), and applying a change twice is harmless.
             try:
                 self._apply(changes)
             except BaseException:
@@ -314,7 +321,7 @@ class Router:
             self._tables.apply(change)
 
     def _recompile_all(self, changes: Iterable[Change]) -> None:
-        """Compile everything that the changes concern as the tables have it."""
+        """Compile all that the changes concern again, from the tables."""
         for _, part in changes:
             if isinstance(part, Queue):
                 self._partitioned.pop(part.name, None)
@@ -334,7 +341,7 @@ class Router:
         self._forget()
 
     def _recompile(self, change: Change) -> None:
-        """Follow a change that the tables do not have yet."""
+        """Adapt the compiled state to a change that is not in the tables yet."""
         part = change.part
         if isinstance(part, Binding):
             self._recompile_binding(part, change.added)
@@ -405,16 +412,16 @@ class Router:
 
 
 class _Compiled(NamedTuple):
-    """An exchange ready to route: its kind, None when unknown, and its alternate exchange in force."""
+    """An exchange ready to route: its kind, None if unknown, and its alternate exchange in force."""
 
     exchange: Exchange
     kind: Kind | None
     alternate: str | None
     is_unsure: bool
-    """Whether the alternate exchange is not known, since it is not known which policy applies."""
+    """Whether the alternate exchange is unknown, because it is unknown which policy applies."""
 
 
-def _chance() -> Choose:
-    from random import randrange  # which imports much, for the few topologies with a random kind
+def _random_choice() -> Choose:
+    from random import randrange  # not at the top: it imports much, and few topologies have a random kind
 
     return randrange

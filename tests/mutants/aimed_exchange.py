@@ -215,12 +215,10 @@ EXCHANGE: Final[list[Mutant]] = [
         (
             "of many bindings the first ones are looked at, not the nearest",
             (
-                "        bindings = heapq.nsmallest(\n"
-                "            LOOKED_AT_CLOSELY, bindings, "
-                "key=lambda b: estimate_distance(b.routing_key, walk.message)\n"
-                "        )"
+                "bindings = heapq.nsmallest(MAX_MEASURED, bindings, "
+                "key=lambda b: estimate_distance(b.routing_key, walk.message))"
             ),
-            "        bindings = bindings[:LOOKED_AT_CLOSELY]",
+            "bindings = bindings[:MAX_MEASURED]",
         ),
     ),
     *of(

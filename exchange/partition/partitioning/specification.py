@@ -109,7 +109,7 @@ def _partitioner(tree: Tree[Token]) -> Partitioner:
 
 
 def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
-    from exchange.partition.partitioning.strategies import strategy_named
+    from exchange.partition.partitioning.strategies import find_strategy
 
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
     try:
@@ -120,7 +120,7 @@ def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
             if len(brokers) < len(items):
                 twice = next(name for name, times in Counter([name for name, _ in items]).items() if times > 1)
                 raise InputError(f"partitions: broker {twice!r} is named twice")
-            if strategy_named(strategy).lists_queues:
+            if find_strategy(strategy).lists_queues:
                 return Partitions.queues(brokers)
             return Partitions.led_by({_broker(name): count for name, count in brokers.items()})
         if all(len(item) == 1 for item in items):

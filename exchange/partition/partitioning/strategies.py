@@ -13,7 +13,7 @@ from exchange.partition.clients.rocketmq import selectors as rocketmq
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.strategy import Strategy
 
-__all__ = ["STRATEGIES", "partitioner_named", "strategy_named"]
+__all__ = ["STRATEGIES", "partitioner_named", "find_strategy"]
 
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
     strategy.name: strategy for module in (kafka, librdkafka, go, rocketmq, rabbitmq) for strategy in module.STRATEGIES
@@ -21,7 +21,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
 """Name -> strategy; the names say whom they mirror and, where clients changed, from which version."""
 
 
-def strategy_named(name: str) -> Strategy:
+def find_strategy(name: str) -> Strategy:
     """The strategy of this name, ``kafka.murmur2``. Raises InputError, with what there is, for others."""
     strategy = STRATEGIES.get(name)
     if strategy is None:
@@ -33,7 +33,7 @@ def strategy_named(name: str) -> Strategy:
 
 def partitioner_named(name: str, **parameters: str) -> Partitioner:
     """Its partitioner, with parameters as texts. Raises InputError for a parameter it does not take."""
-    strategy = strategy_named(name)
+    strategy = find_strategy(name)
     values = {key: _read(strategy, key, text) for key, text in parameters.items()}
     try:
         return strategy.make(**values)

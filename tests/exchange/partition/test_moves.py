@@ -8,20 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange.partition import Partitions
-from exchange.partition.moves import KeyCounts, Way, moves
+from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioning.strategies import partitioner_named
 from exchange.partition.picture import describe, to_json
 
 keys = st.lists(st.none() | st.text("ab", max_size=3) | st.binary(max_size=1) | st.integers(0, 2) | st.booleans())
 ways = st.builds(
-    Way,
+    Distribution,
     st.sampled_from(["kafka.murmur2", "librdkafka.consistent", "sarama.hash"]).map(partitioner_named),
     st.integers(1, 9).map(Partitions.of),
 )
 
 
 @given(keys, ways, ways)
-def test_the_numbers_are_those_of_a_count_message_by_message(given_keys: list[object], a: Way, b: Way) -> None:
+def test_the_numbers_are_those_of_a_count_message_by_message(
+    given_keys: list[object], a: Distribution, b: Distribution
+) -> None:
     """Keys of different types are different keys; those that decide nothing are counted apart."""
     counts = KeyCounts()
     flows: Counter[tuple[str, str]] = Counter()
@@ -38,7 +40,7 @@ def test_the_numbers_are_those_of_a_count_message_by_message(given_keys: list[ob
         if old != new:
             flows[old, new] += 1
             moving[type(key), key] += 1
-    moved = moves(counts, a, b)
+    moved = compare_distributions(counts, a, b)
     assert moved.messages == len(given_keys)
     assert moved.keys == len({(type(key), key) for key in given_keys})
     assert (moved.keys_moved, moved.messages_moved) == (len(moving), flows.total())
@@ -51,12 +53,12 @@ def test_the_numbers_are_those_of_a_count_message_by_message(given_keys: list[ob
 
 
 @given(keys, ways)
-def test_nothing_moves_without_a_change(given_keys: list[object], way: Way) -> None:
-    """The same way twice."""
+def test_nothing_moves_without_a_change(given_keys: list[object], distribution: Distribution) -> None:
+    """The same distribution twice."""
     counts = KeyCounts()
     for key in given_keys:
         counts.add(key)
-    moved = moves(counts, way, way)
+    moved = compare_distributions(counts, distribution, distribution)
     assert (moved.keys_moved, moved.messages_moved, moved.keys_at_risk) == (0, 0, 0)
     assert moved.before == moved.after
     assert (moved.before.ratio or 1) >= 1
@@ -72,13 +74,15 @@ def test_a_lost_broker_moves_keys_where_the_list_shrinks() -> None:
         counts.add(f"key-{number}", 2)
     queues = Partitions.queues({"a": 4, "b": 4})
     hashed = partitioner_named("rocketmq.hash")
-    lost = moves(counts, Way(hashed, queues), Way(hashed, queues.without_queues("b")))
+    lost = compare_distributions(counts, Distribution(hashed, queues), Distribution(hashed, queues.without_queues("b")))
     # Half of the keys were on b; the others' hash is even more often on the same queue: (h % 8) == (h % 4) for half.
     assert lost.after.messages.keys() == {"a:0", "a:1", "a:2", "a:3"}
     assert {old for old, _ in lost.flows} == {"b:0", "b:1", "b:2", "b:3"}
     assert lost.keys_at_risk == lost.keys_moved
     kafka = partitioner_named("kafka.murmur2")
-    stay = moves(counts, Way(kafka, Partitions.of(8)), Way(kafka, Partitions.of(8).without_leader("")))
+    stay = compare_distributions(
+        counts, Distribution(kafka, Partitions.of(8)), Distribution(kafka, Partitions.of(8).without_leader(""))
+    )
     assert stay.keys_moved == 0
 
 
@@ -87,8 +91,8 @@ def test_skew_is_the_fullest_over_the_mean() -> None:
     counts = KeyCounts()
     counts.add("hot", 90)
     counts.add("cold", 10)
-    way = Way(partitioner_named("kafka.murmur2"), Partitions.of(100))
-    skew = moves(counts, way, way).before
+    distribution = Distribution(partitioner_named("kafka.murmur2"), Partitions.of(100))
+    skew = compare_distributions(counts, distribution, distribution).before
     assert (skew.hottest_key, skew.hottest_messages, skew.empty) == ("hot", 90, 98)
     assert skew.ratio == 90.0
-    assert "hottest key" in describe(moves(counts, way, way), "a", "b")
+    assert "hottest key" in describe(compare_distributions(counts, distribution, distribution), "a", "b")

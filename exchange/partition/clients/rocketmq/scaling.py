@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.hashing.java import code_units
-from exchange.partition.moves import KeyCounts, Moves, Way, moves
+from exchange.partition.moves import Distribution, KeyCounts, Moves, compare_distributions
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
@@ -177,7 +177,9 @@ def moved_keys(
 ) -> Moves:
     """What is sent elsewhere once all brokers have their target: the keys whose order is at risk are in it."""
     after = {broker: Counts(target.get(broker, now.write), now.read) for broker, now in counts.items()}
-    return moves(keys, Way(partitioner, publish_list(counts)), Way(partitioner, publish_list(after)))
+    return compare_distributions(
+        keys, Distribution(partitioner, publish_list(counts)), Distribution(partitioner, publish_list(after))
+    )
 
 
 def _steps(situation: Situation, broker: str, target: int | None) -> Iterator[Step]:
