@@ -40,10 +40,11 @@ OPTIONAL: Final = {"HS205": reach.find_unroutable}
 def check(
     topology: Topology, expectations: Sequence[Expectation] = (), *, optional: Iterable[str] = ()
 ) -> list[Finding]:
-    """The findings about a topology in a stable order: by code, then by what they are about.
+    """Return the findings about a topology, ordered by code, then by what they are about.
 
-    ``optional`` are codes of optional rules that are to be looked for. Where one exchange has very many findings of a
-    code, the first ones are told and the number of the others.
+    ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
+    rules to apply, too (`bindings.check.finding.Rule.optional`). Where one exchange has more than `LISTED` findings of
+    a code, one more finding has the number of the others. It accepts every topology.
 
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]

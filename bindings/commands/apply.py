@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 import click
 
 from bindings.analysis.crawl import Deadline
 from bindings.apply.address import Addresses
-from bindings.apply.amqp import Connection, Refused, need_pika
+from bindings.apply.amqp import Refused, need_pika
+from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
+from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
-from bindings.apply.steps import Broker, InUse, Outcome, carry_out
 from bindings.commands.messages import fail, warn
 from bindings.diff.meaning import meaning
-from bindings.diff.plan import Plan, keeping, plan, reserved
+from bindings.diff.plan import Plan, reserved
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.diff.step import Step
 from bindings.sources.open import Source, open_source
@@ -29,8 +31,6 @@ __all__ = ["apply_command"]
 LISTED: Final = 20
 """Steps that are named where there may be very many."""
 MEANING_LINES: Final = 40
-SECONDS: Final = 60.0
-"""Maximum duration in seconds of planning, and of working out what a plan means."""
 STOPPED: Final = 1
 
 
@@ -82,13 +82,11 @@ def apply_command(
         given = _open(file, vhost or addresses.management.vhost)
         wanted = given.topology(vhost or addresses.management.vhost)
         live = Live(addresses.management, wanted.vhost)
-        wanted = live.as_declared(wanted)
-        before = live.topology(wanted)
-        after = wanted if prune else keeping(before, wanted)
-        todo = plan(before, after, deadline=Deadline(SECONDS))
-        _show(todo, before, after, f"virtual host {live.vhost!r} at {live.management.address}")
+        made = plan_for(live, wanted, prune=prune)
+        todo = made.plan
+        _show(todo, made.before, made.after, f"virtual host {live.vhost!r} at {live.management.address}")
         if not prune:
-            _show_unknown(before, wanted)
+            _show_unknown(made.before, made.wanted)
         if todo.refused:
             raise InputError(f"{given.name}: the broker would refuse what is marked above; nothing was changed")
     except HashstarError as error:
@@ -103,27 +101,21 @@ def apply_command(
         _stop(f"cannot be changed in place: {names}; --replace deletes and declares again. Nothing was changed")
     _ask(todo, yes)
     try:
-        connection = Connection(addresses.amqp, live.management.user, live.management.password, live.vhost)
+        broker = Broker.connect(addresses, live.vhost, force=force)
     except HashstarError as error:
         _stop(f"{error}. Nothing was changed")
+    with broker:
+        try:
+            if live.topology(made.wanted) != made.before:
+                _stop("the broker has changed since the plan was made. Nothing was done; run it again")
+        except HashstarError as error:
+            _stop(f"{error}. Nothing was changed")
+        _carry_out(todo, broker)
     try:
-        if connection.cluster != live.cluster:
-            _stop(
-                f"two brokers: {connection.cluster!r} by AMQP, {live.cluster!r} by its management API. Nothing was done"
-            )
-        if live.topology(wanted) != before:
-            _stop("the broker has changed since the plan was made. Nothing was done; run it again")
-        outcome = _carried_out(todo, Broker(connection, live, force=force))
-    except HashstarError as error:
-        _stop(f"{error}. Nothing was changed")
-    finally:
-        connection.close()
-    _tell(outcome)
-    try:
-        left = plan(live.topology(wanted), after).steps
+        left = made.left_over(live)
     except HashstarError as error:
         _stop(f"{_steps(len(todo.steps))} done, but what the broker has now cannot be read: {error}")
-    _listed("still different:", left)
+    _print_steps("still different:", left)
     if left:
         _stop(f"{_steps(len(todo.steps))} done, and the broker has something else all the same; run it again")
     echo_line(f"applied: {_steps(len(todo.steps))}; the broker now matches the plan")
@@ -144,7 +136,9 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
     if not todo.steps:
         return
     echo_line("meaning:")
-    lines = list(meaning_lines(meaning(before, after.with_profile(before.profile), deadline=Deadline(SECONDS))))
+    lines = list(
+        meaning_lines(meaning(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS)))
+    )
     for line in lines[:MEANING_LINES]:
         echo_line(line)
     if len(lines) > MEANING_LINES:
@@ -183,31 +177,49 @@ def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _carried_out(todo: Plan, broker: Broker) -> Outcome:
+def _carry_out(todo: Plan, broker: Broker) -> None:
+    """Apply a plan, with a progress bar at a terminal. Ends the process where the plan stops on the way."""
+    done: list[Step] = []
+    try:
+        with _progress_bar(len(todo.steps)) as advance:
+
+            def count(step: Step) -> None:
+                done.append(step)
+                advance()
+
+            apply(todo.steps, broker, progress=count)
+    except Stopped as error:
+        certain = isinstance(error.cause, Refused | InUse | ValueError | TypeError)
+        _show_stop(done, todo.steps[len(done) :], str(error), certain=certain)
+    except KeyboardInterrupt:
+        _show_stop(done, todo.steps[len(done) :], "interrupted", certain=False)
+
+
+@contextmanager
+def _progress_bar(length: int) -> Iterator[Callable[[], None]]:
+    """Yield a function to call for each step that is done; without a terminal it does nothing."""
     if not sys.stderr.isatty():
-        return carry_out(todo.steps, broker, lambda step: None)
-    with click.progressbar(length=len(todo.steps), label="applying", file=sys.stderr) as bar:
-        return carry_out(todo.steps, broker, lambda step: bar.update(1))
-
-
-def _tell(outcome: Outcome) -> None:
-    """Tell where it stands, and end if that is not the end."""
-    if outcome.trouble is None:
+        yield lambda: None
         return
-    _listed("done:", outcome.done)
-    failed, *left = outcome.left
-    why = "interrupted" if isinstance(outcome.trouble, KeyboardInterrupt) else outcome.trouble
-    unknown = "" if isinstance(outcome.trouble, Refused | InUse) else ", perhaps done"
-    echo_line(f"failed{unknown}:")
-    echo_line(f"  {_line(failed)}")
-    click.echo(escape_lines(f"      ! {why}"))
-    _listed("not done:", left)
-    total = len(outcome.done) + len(outcome.left)
-    _stop(f"stopped after {len(outcome.done)} of {_steps(total)}; run it again to go on")
+    with click.progressbar(length=length, label="applying", file=sys.stderr) as bar:
+        yield lambda: bar.update(1)
 
 
-def _listed(title: str, steps: Iterable[Step]) -> None:
-    steps = list(steps)
+def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certain: bool) -> NoReturn:
+    """Print which steps are done and which are not, and end the process.
+
+    The first of ``left`` failed. Unless that is ``certain``, the broker may have carried it out all the same.
+    """
+    _print_steps("done:", done)
+    echo_line("failed:" if certain else "failed, perhaps done:")
+    for step in left[:1]:
+        echo_line(f"  {_line(step)}")
+    click.echo(escape_lines(f"      ! {reason}"))
+    _print_steps("not done:", left[1:])
+    _stop(f"stopped after {len(done)} of {_steps(len(done) + len(left))}; run it again to go on")
+
+
+def _print_steps(title: str, steps: Sequence[Step]) -> None:
     if steps:
         echo_line(title)
     for step in steps[:LISTED]:

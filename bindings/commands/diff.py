@@ -10,16 +10,13 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from bindings.analysis.crawl import Deadline
 from bindings.commands.messages import fail, show_status, warn
-from bindings.diff.meaning import Meaning, meaning
-from bindings.diff.plan import Plan, plan
+from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources.open import open_source
 from exchange.commands.console import echo_line, seconds_to_answer, timeout_option
 from exchange.commands.route import profile_option
 from exchange.display import dump_json
-from exchange.entities.entities import Queue
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.field_json import message_from_line
 from exchange.lines import read_lines
@@ -29,10 +26,6 @@ from exchange.routing.router import Router
 __all__ = ["diff_command"]
 
 LISTED: Final = 20
-BUDGET: Final = 60.0
-"""Maximum duration in seconds of the comparison, if the user names none."""
-PLAN_PART: Final = 4
-"""The search for a safe order of steps takes at most this part of the budget: a quarter."""
 STATUS_SECONDS: Final = 0.2
 
 
@@ -49,7 +42,7 @@ STATUS_SECONDS: Final = 0.2
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
-    default=BUDGET,
+    default=SECONDS,
     metavar="SECONDS",
     show_default=True,
     help="Maximum duration of the comparison; the rest is reported as undecided.",
@@ -91,35 +84,34 @@ def diff_command(
         old, new = (source.routable(vhost, rules) for source in (one, other))
         for source in (one, other):
             warn(source)
-        deadline = Deadline(budget)
         show_status("planning ...")
-        todo = plan(old, new, deadline=deadline.share(PLAN_PART))
-        difference = meaning(old, new, deadline=deadline, progress=_progress(budget))
+        result = diff(old, new, seconds=budget, progress=_progress(budget))
         show_status("")
         moved = None if messages is None else _moved(messages, Router(old), Router(new))
     except HashstarError as error:
         show_status("")
         fail(error)
     if as_json:
-        result: dict[str, Any] = {
+        values: dict[str, Any] = {
             "profile": old.profile.name,
-            "plan": plan_to_json(todo),
-            "meaning": meaning_to_json(difference),
+            "plan": plan_to_json(result.plan),
+            "meaning": meaning_to_json(result.meaning),
         }
         if moved is not None:
-            result["messages"] = moved.to_json()
-        click.echo(dump_json(result))
+            values["messages"] = moved.to_json()
+        click.echo(dump_json(values))
     else:
+        todo = result.plan
         click.echo("plan:" if todo.steps or todo.refused or todo.left_alone else "plan: nothing to do")
         for line in plan_lines(todo):
             echo_line(line)
         click.echo("meaning:")
-        for line in meaning_lines(difference):
+        for line in meaning_lines(result.meaning):
             echo_line(line)
         if moved is not None:
             for line in moved.lines():
                 echo_line(line)
-    sys.exit(1 if FAILING[fail_on](todo, difference) else 0)
+    sys.exit(1 if FAILING[fail_on](result) else 0)
 
 
 def _progress(budget: float) -> Callable[[int, int], None]:
@@ -135,27 +127,11 @@ def _progress(budget: float) -> Callable[[int, int], None]:
     return show
 
 
-def _differs(todo: Plan, difference: Meaning) -> bool:
-    return bool(todo.steps) or difference.verdict != "same"
-
-
-def _loses(todo: Plan, difference: Meaning) -> bool:
-    """Return whether a queue or a publisher may lose messages, undecided cases included."""
-    return (
-        bool(difference.undecided or difference.choices)
-        or any(isinstance(part, Queue) for part in todo.replaced)
-        or any(not effect.gained for effect in difference.effects)
-        or any(lost.now for lost in difference.unroutable)
-        or any(not access.opened for access in difference.access)
-    )
-
-
-def _gains(todo: Plan, difference: Meaning) -> bool:
-    """Return whether a queue may get messages that it did not get, undecided cases included."""
-    return bool(difference.undecided or difference.choices) or any(effect.gained for effect in difference.effects)
-
-
-FAILING: Final[Mapping[str, Callable[[Plan, Meaning], bool]]] = {"any": _differs, "lost": _loses, "gained": _gains}
+FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
+    "any": lambda result: result.differs,
+    "lost": lambda result: result.loses,
+    "gained": lambda result: result.gains,
+}
 
 
 class _Move(NamedTuple):

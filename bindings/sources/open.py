@@ -138,11 +138,19 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     return Source(name, document, document.profile)
 
 
-def load(where: str, vhost: str | None = None, profile: Profile | str | None = None) -> Topology:
-    """The topology of a source, see `open_source`; ``vhost`` and ``profile`` as in `Source.topology`.
+def load(
+    where: str, vhost: str | None = None, profile: Profile | str | None = None, *, seconds: float = ANSWER_SECONDS
+) -> Topology:
+    """Return the topology of a file or a live broker.
+
+    ``where`` is a path, ``-`` or the address of a management API, see `open_source`. ``vhost`` may be left out where
+    there is only one. ``profile`` names the rules of a RabbitMQ release; without it those of the source hold, else the
+    newest.
+
+    Raises InputError that names the source and the place in it: it cannot be read or understood, it has no such virtual
+    host, or several to choose from.
 
     >>> load("examples/orders/orders.bindings").vhost
     '/shop'
     """
-    source = open_source(where, vhost)
-    return source.topology(vhost, profile)
+    return open_source(where, vhost, seconds=seconds).topology(vhost, profile)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from pika import spec
 
 from bindings.apply.address import Addresses
 from bindings.apply.amqp import Connection, Lost, Refused
+from bindings.apply.apply import Stopped, apply
+from bindings.apply.broker import Broker
 from bindings.apply.live import Live, name_of_arguments
-from bindings.apply.steps import Broker, carry_out
 from bindings.apply.wire import with_arguments
 from bindings.diff.step import Step
 from bindings.sources.management import Management
@@ -115,21 +118,26 @@ def broker(script: Script, *, force: bool = False) -> Broker:
     return Broker(connection, Live(Management("http://127.0.0.1:1", "u", "p"), "/"), force=force)
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [Refused(406, "PRECONDITION_FAILED"), Lost("gone"), KeyboardInterrupt(), ValueError("too long")],
-    ids=repr,
-)
-def test_it_stops_at_the_first_trouble_and_knows_where_it_stands(trouble: BaseException) -> None:
-    """What is done, what failed and what is left, the failed one first."""
+@pytest.mark.parametrize("error", [Refused(406, "PRECONDITION_FAILED"), Lost("gone"), ValueError("too long")], ids=repr)
+def test_a_plan_stops_at_the_first_error_and_knows_how_far_it_came(error: Exception) -> None:
+    """The steps done, and those left, of which the first failed."""
     steps = [Step(True, EXCHANGE), Step(True, QUEUE), Step(True, Binding.to_queue("x", "q", "a"))]
-    script = Script(None, trouble)
-    told: list[Step] = []
-    outcome = carry_out(steps, broker(script), told.append)
-    assert outcome.done == told == steps[:1]
-    assert outcome.left == steps[1:]
-    assert str(outcome.trouble) == str(trouble)
+    script = Script(None, error)
+    done: list[Step] = []
+    with pytest.raises(Stopped, match=str(error)) as stopped:
+        apply(steps, broker(script), progress=done.append)
+    assert list(stopped.value.done) == done == steps[:1]
+    assert list(stopped.value.left) == steps[1:]
+    assert stopped.value.cause is error
     assert len(script.calls) == 2
+
+
+def test_an_interrupted_plan_has_reported_each_step_that_is_done() -> None:
+    steps = [Step(True, EXCHANGE), Step(True, QUEUE)]
+    done: list[Step] = []
+    with pytest.raises(KeyboardInterrupt):
+        apply(steps, broker(Script(None, KeyboardInterrupt())), progress=done.append)
+    assert done == steps[:1]
 
 
 class Found:
@@ -156,9 +164,9 @@ def test_a_queue_in_use_is_deleted_by_force_only(
 ) -> None:
     """One that is gone already is deleted."""
     script = Script(*answers)
-    outcome = carry_out([Step(False, QUEUE)], broker(script, force=force), lambda step: None)
+    with nullcontext() if why is None else pytest.raises(Stopped, match=f"^{re.escape(why)}$"):
+        apply([Step(False, QUEUE)], broker(script, force=force))
     assert len(script.calls) == calls
-    assert (str(outcome.trouble) if outcome.trouble else None) == why
 
 
 def test_nobody_to_talk_to_is_told() -> None:

@@ -23,6 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.apply.amqp import Connection
+from bindings.apply.broker import Broker
 from bindings.apply.live import Live, name_of_arguments
 from bindings.commands import apply as command
 from bindings.diff.plan import plan
@@ -162,13 +163,13 @@ def some(number: int = 6) -> Topology:
 
 def in_between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
     """Let something happen between the last look at the broker and the first step."""
-    original = command._carried_out
+    original = command._carry_out
 
-    def carried_out(*arguments: Any) -> Any:
+    def carry_out(*arguments: Any) -> Any:
         what()
         return original(*arguments)
 
-    monkeypatch.setattr(command, "_carried_out", carried_out)
+    monkeypatch.setattr(command, "_carry_out", carry_out)
 
 
 @pytest.mark.live
@@ -294,7 +295,7 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
 ) -> None:
     """Cut, or without an answer any more: the step may be done or not, and that is what it says."""
     wanted = some(40)
-    monkeypatch.setattr(command, "Connection", partial(Connection, seconds=2))
+    monkeypatch.setattr(Broker, "connect", partial(Broker.connect, seconds=2))
     with proxy(place.amqp, 1500, silent=silent) as address:
         result = place.run(wanted, "--yes", amqp=address)
     assert result.exit_code == 1

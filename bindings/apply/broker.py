@@ -1,35 +1,35 @@
-"""One step of a plan on a live broker.
+"""One virtual host of a live broker, on which the steps of a plan are carried out.
 
-Invariant: a step that is done already, by whomever, is done; and a queue that holds messages or has consumers is not
-deleted unless that is asked for.
+Invariant: a step that someone else has done already counts as done; and a queue that holds messages or has consumers is
+not deleted unless the user asks for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
 
-from bindings.apply.amqp import Connection, Refused
+from bindings.apply.address import Addresses
+from bindings.apply.amqp import SECONDS, Connection, Refused
 from bindings.apply.live import Live, as_sent
 from bindings.apply.wire import with_arguments
 from bindings.diff.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.errors import HashstarError
+from exchange.errors import HashstarError, InputError
 
-__all__ = ["Broker", "InUse", "Outcome", "carry_out"]
+__all__ = ["Broker", "InUse"]
 
 NOT_FOUND: Final = 404
 
 
 class InUse(HashstarError):
-    """A queue is not deleted, because that would lose something."""
+    """A queue that is not deleted, because it holds messages or has consumers."""
 
 
 class Broker:
-    """Where steps are carried out: one virtual host, by AMQP, and by the management API what AMQP has no method for.
+    """One virtual host of a live broker, to be changed by AMQP, and by the management API where AMQP has no method.
 
-    ``force`` deletes queues with messages or consumers.
+    ``force`` deletes queues with messages or consumers, too. As a context manager it closes its connection at the end.
     """
 
     def __init__(self, connection: Connection, live: Live, *, force: bool = False) -> None:
@@ -37,8 +37,40 @@ class Broker:
         self._live: Final = live
         self._force: Final = force
 
+    @classmethod
+    def connect(cls, addresses: Addresses, vhost: str, *, force: bool = False, seconds: float = SECONDS) -> Broker:
+        """Connect to both addresses of a broker; each operation may take ``seconds``.
+
+        Raises Lost or Refused when there is no connection, InputError when the addresses are those of two brokers.
+        """
+        live = Live(addresses.management, vhost)
+        user, password = addresses.management.user, addresses.management.password
+        connection = Connection(addresses.amqp, user, password, vhost, seconds=seconds)
+        try:
+            if connection.cluster != live.cluster:
+                raise InputError(f"two brokers: {connection.cluster!r} by AMQP, {live.cluster!r} by its management API")
+        except HashstarError:
+            connection.close()
+            raise
+        return cls(connection, live, force=force)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    @property
+    def live(self) -> Live:
+        """The virtual host as the management API shows it."""
+        return self._live
+
     def carry_out(self, step: Step) -> None:
-        """Carry out one step. Raises Refused or InUse if it is not done, Lost or InputError if that is not known."""
+        """Carry out one step.
+
+        Raises Refused or InUse if the step is not done; Lost or InputError if it may be done or not; ValueError or
+        TypeError for a name or value that AMQP cannot carry.
+        """
         part = step.part
         if isinstance(part, Policy):
             if step.added:
@@ -85,16 +117,17 @@ class Broker:
 
     def _delete_queue(self, part: Queue, step: Step) -> None:
         name = as_sent(part.name)
-        # Only classic queues know the conditions; of the others nobody hears if something comes in between.
+        # Only classic queues know the conditions "if unused" and "if empty". Of other types, a message that comes
+        # between the look at the queue and its deletion is lost.
         careful = not self._force and part.type == "classic"
         if not self._force:
             try:
-                found = self._call(step, lambda channel, done: channel.queue_declare(name, passive=True, callback=done))
+                state = self._call(step, lambda channel, done: channel.queue_declare(name, passive=True, callback=done))
             except Refused as error:
                 if error.code == NOT_FOUND:
                     return
                 raise
-            for count, what in ((found.method.message_count, "messages"), (found.method.consumer_count, "consumers")):
+            for count, what in ((state.method.message_count, "messages"), (state.method.consumer_count, "consumers")):
                 if count:
                     raise InUse(f"queue {part.name!r} has {count} {what}; --force deletes it all the same")
         self._call(step, lambda channel, done: channel.queue_delete(name, careful, careful, callback=done))
@@ -104,31 +137,3 @@ class Broker:
 
     def _call(self, step: Step, operation: Callable[[Any, Callable[[Any], None]], object]) -> Any:
         return self._connection.call(str(step), operation)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How far a plan came."""
-
-    left: list[Step]
-    """What is not done; the first of it is what failed, if something did."""
-    done: list[Step] = field(default_factory=list)
-    trouble: HashstarError | KeyboardInterrupt | None = None
-
-
-def carry_out(steps: Iterable[Step], broker: Broker, told: Callable[[Step], None]) -> Outcome:
-    """Carry out steps in their order until one fails; ``told`` hears of each that is done."""
-    outcome = Outcome(list(steps))
-    outcome.left.reverse()
-    try:
-        while outcome.left:
-            step = outcome.left[-1]
-            broker.carry_out(step)
-            outcome.done.append(outcome.left.pop())
-            told(step)
-    except (HashstarError, KeyboardInterrupt) as error:
-        outcome.trouble = error
-    except (ValueError, TypeError) as error:  # of a name or value that AMQP cannot carry
-        outcome.trouble = InUse(str(error))
-    outcome.left.reverse()
-    return outcome

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bindings.apply.steps import Broker, carry_out
+from bindings.apply.apply import apply
+from bindings.apply.broker import Broker
 from bindings.diff.step import Step
 from exchange import Binding, Exchange, InputError, Queue
 
@@ -95,16 +96,14 @@ def test_what_has_arguments_is_unbound_by_the_management_api_where_that_can() ->
         assert live.unbound == []
 
 
-def test_a_step_is_done_before_anybody_hears_of_it() -> None:
-    """Also if whoever hears of it ends all: it is not carried out once more."""
+def test_a_step_is_done_before_its_progress_is_reported() -> None:
+    """So an error of the report ends the plan, and the step is not carried out once more."""
     connection: Any = Connection()
     management: Any = Live()
-    steps = [Step(True, Exchange("x")), Step(True, Queue("q"))]
 
-    def told(_: Step) -> None:
+    def fail(_: Step) -> None:
         raise InputError("a full disk")
 
-    outcome = carry_out(steps, Broker(connection, management), told)
-    assert outcome.done == steps[:1]
-    assert outcome.left == steps[1:]
-    assert str(outcome.trouble) == "a full disk"
+    with pytest.raises(InputError, match="a full disk"):
+        apply([Step(True, Exchange("x")), Step(True, Queue("q"))], Broker(connection, management), progress=fail)
+    assert [call[0] for call in connection.channel.calls] == ["Exchange.Declare"]

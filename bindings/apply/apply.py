@@ -1,0 +1,81 @@
+"""Plan what a live virtual host lacks, and carry the plan out, step by step.
+
+Invariant: steps are carried out in their order, and none after one that failed; whoever asked learns which are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from bindings.analysis.crawl import Deadline
+from bindings.apply.broker import Broker
+from bindings.apply.live import Live
+from bindings.diff.plan import Plan, keeping, plan
+from bindings.diff.step import Step
+from exchange.errors import HashstarError
+from exchange.topology.topology import Topology
+
+__all__ = ["PLANNING_SECONDS", "LivePlan", "Stopped", "apply", "plan_for"]
+
+PLANNING_SECONDS: Final = 60.0
+"""Maximum duration in seconds of the search for a safe order of steps."""
+
+
+class LivePlan(NamedTuple):
+    """A plan for a live virtual host, and what it was made from."""
+
+    plan: Plan
+    wanted: Topology
+    """The topology asked for, as the broker declares it."""
+    before: Topology
+    """What the broker had when the plan was made."""
+    after: Topology
+    """What it has when all steps are done."""
+
+    def left_over(self, live: Live) -> Sequence[Step]:
+        """Return the steps from what the broker has now to ``after``. Raises InputError if it cannot be read."""
+        return plan(live.topology(self.wanted), self.after).steps
+
+
+def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: float = PLANNING_SECONDS) -> LivePlan:
+    """Return the plan that makes a live virtual host have the wanted topology; nothing is changed.
+
+    ``prune`` also deletes what the broker has and ``wanted`` has not. The search for a safe order takes ``seconds`` at
+    most; steps without one are marked as dangerous. Raises InputError if the broker cannot be read.
+    """
+    wanted = live.as_declared(wanted)
+    before = live.topology(wanted)
+    after = wanted if prune else keeping(before, wanted)
+    return LivePlan(plan(before, after, deadline=Deadline(seconds)), wanted, before, after)
+
+
+class Stopped(HashstarError):
+    """The error that stopped a plan: its text, and how far the plan came."""
+
+    def __init__(self, cause: Exception, done: Sequence[Step], left: Sequence[Step]) -> None:
+        super().__init__(str(cause))
+        self.cause: Final = cause
+        """Why the first of ``left`` failed. It may be done all the same, unless this is a Refused or an InUse."""
+        self.done: Final = tuple(done)
+        """The steps that are done."""
+        self.left: Final = tuple(left)
+        """The step that failed and those after it."""
+
+
+def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], None] = lambda step: None) -> None:
+    """Carry out the steps of a plan on a live broker, in their order, until one fails.
+
+    ``progress`` is called with each step as soon as it is done. The steps are those of a `Plan`, usually one that
+    `plan_for` made; a step that is done already is no error, so that a plan can be made and applied again.
+
+    Raises Stopped at the first step that fails; the steps before it stay done. KeyboardInterrupt passes as it is: what
+    ``progress`` was called with is done, and the step after that may be.
+    """
+    steps = list(steps)
+    for number, step in enumerate(steps):
+        try:
+            broker.carry_out(step)
+        except (HashstarError, ValueError, TypeError) as error:  # the last two: what AMQP cannot carry
+            raise Stopped(error, steps[:number], steps[number:]) from error
+        progress(step)

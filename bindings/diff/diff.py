@@ -1,0 +1,70 @@
+"""Compare two topologies: the plan from one to the other, and what it means to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bindings.analysis.crawl import Deadline
+from bindings.diff.meaning import Meaning, meaning
+from bindings.diff.plan import Plan, plan
+from exchange.entities.entities import Queue
+from exchange.topology.topology import Topology
+
+__all__ = ["SECONDS", "Diff", "diff"]
+
+SECONDS: Final = 60.0
+"""Maximum duration in seconds of a comparison, unless the caller gives one."""
+PLAN_SHARE: Final = 4
+"""The search for a safe order of steps takes at most the time left divided by this."""
+
+
+class Diff(NamedTuple):
+    """The plan from one topology to another, and which messages go elsewhere afterwards."""
+
+    plan: Plan
+    meaning: Meaning
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is a step to do, or a message that goes elsewhere, or may."""
+        return bool(self.plan.steps) or self.meaning.verdict != "same"
+
+    @property
+    def loses(self) -> bool:
+        """Whether a queue or a publisher may lose messages, undecided cases included."""
+        meaning = self.meaning
+        return (
+            bool(meaning.undecided or meaning.choices)
+            or any(isinstance(part, Queue) for part in self.plan.replaced)
+            or any(not effect.gained for effect in meaning.effects)
+            or any(lost.now for lost in meaning.unroutable)
+            or any(not access.opened for access in meaning.access)
+        )
+
+    @property
+    def gains(self) -> bool:
+        """Whether a queue may get messages that it did not get, undecided cases included."""
+        meaning = self.meaning
+        return bool(meaning.undecided or meaning.choices) or any(effect.gained for effect in meaning.effects)
+
+
+def diff(
+    old: Topology,
+    new: Topology,
+    *,
+    seconds: float = SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Diff:
+    """Return the plan that makes the new topology of the old one, and what that means to messages.
+
+    Both are compared under the profile of ``old``. What is not decided within ``seconds`` is reported as undecided, and
+    no difference is reported only where that is proved. ``progress`` is called with the numbers of destinations
+    compared and to compare.
+
+    Raises InputError where a topic exchange has a binding whose key is longer than AMQP allows: no router takes it.
+    """
+    new = new.with_profile(old.profile)
+    deadline = Deadline(seconds)
+    steps = plan(old, new, deadline=deadline.share(PLAN_SHARE))
+    return Diff(steps, meaning(old, new, deadline=deadline, progress=progress))
