@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from exchange.patterns.pattern import AMQP, MANY, MQTT, NATS, ONE, Dialect, Pattern, Word, ordered
 
-__all__ = ["Budget", "Deadline", "OutOfBudget", "fresh_word", "shortest_key"]
+__all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "fresh_word", "shortest_key"]
 
 Words: TypeAlias = tuple[Word, ...]
 
@@ -111,7 +111,12 @@ def shortest_key(
     def search(tried: tuple[str, ...], cost: Callable[[str], int], most: int | None) -> list[str] | None:
         sayable = named.union(tried)
         return _crawl(
-            walkers, _Watch(words for words, literals in watchers if literals <= sayable), tried, cost, most, budget
+            walkers,
+            PatternAutomaton(words for words, literals in watchers if literals <= sayable),
+            tried,
+            cost,
+            most,
+            budget,
         )
 
     found = search(tried, _few_words, None)
@@ -177,8 +182,8 @@ def _fits(word: Word | None, key_word: str) -> bool:
     return word is ONE or not key_word.startswith("$")
 
 
-class _Watch:
-    """Patterns side by side in one integer, with a bit for each of their places."""
+class PatternAutomaton:
+    """An automaton of all patterns at once: a state is an integer with a bit for each place where a pattern may be."""
 
     __slots__ = ("_fitting", "_literal", "_stays", "_wild", "ends", "everything", "start")
 
@@ -202,8 +207,17 @@ class _Watch:
                 bit <<= 1
         self.everything = self.ends & self._stays
 
+    @property
+    def literals(self) -> Collection[str]:
+        """The words that patterns name."""
+        return self._literal.keys()
+
+    def words_at(self, state: int) -> list[str]:
+        """Return the words that some pattern waits for in a state."""
+        return [word for word, places in self._literal.items() if places & state]
+
     def after(self, state: int, word: str) -> int:
-        """Where they can be after one more word."""
+        """Return the state after one more word."""
         fitting = self._fitting.get(word)
         if fitting is None:
             fitting = self._literal.get(word, 0)
@@ -216,7 +230,7 @@ class _Watch:
 
 def _crawl(
     walkers: Sequence[Sequence[Place]],
-    watch: _Watch,
+    watch: PatternAutomaton,
     tried: tuple[str, ...],
     cost: Callable[[str], int],
     most: int | None,

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from bindings.check import alternates, ends, expected, headers, kinds, patterns, policies, reach, redundancy
 from bindings.check.finding import RULES, Finding, Part
-from bindings.check.subject import Subject
+from bindings.check.rules import alternates, dangling, expected, headers, kinds, patterns, policies, reach, redundancy
+from bindings.check.view import TopologyView
 from bindings.check.words import named
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
@@ -23,8 +23,8 @@ __all__ = ["LISTED", "check", "in_order"]
 LISTED: Final = 100
 """So many findings of a code are told for one exchange; one more says how many others there are."""
 
-FAMILIES: Final[Sequence[Callable[[Subject], Iterator[Finding]]]] = (
-    ends.find,
+FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
+    dangling.find,
     redundancy.find,
     reach.find,
     alternates.find,
@@ -49,9 +49,9 @@ def check(
     >>> [finding.message for finding in check(Topology(queues=[Queue("billing")]))]
     ["no binding leads to queue 'billing'"]
     """
-    subject = Subject(topology)
+    view = TopologyView(topology)
     families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]
-    findings = [finding for find in families for finding in _first_ones(find(subject), topology)]
+    findings = [finding for find in families for finding in _first_ones(find(view), topology)]
     findings += expected.find(topology, expectations)
     return in_order(findings)
 

@@ -14,14 +14,14 @@ from fractions import Fraction
 from typing import Final, TypeAlias
 
 from bindings.diff.reach import Side
-from exchange.entities.entities import Binding, Exchange, alternates_in_effect
+from exchange.entities.entities import Exchange, alternates_in_effect
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, kind_of
 from exchange.message import Message
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Outcomes", "Trial", "choosing", "leads_to", "samples", "shares", "way_of_choosing"]
+__all__ = ["Outcomes", "Trial", "choosing", "samples", "shares", "way_of_choosing"]
 
 Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
 """Which queues together get a message, each with how often. An exchange of unknown type is in it as ``?NAME``."""
@@ -38,15 +38,6 @@ def choosing(exchange: Exchange) -> str:
     """Return how it chooses, in a word: chance, hash, selector or unknown."""
     decider = kind_of(exchange).decider
     return Decider.UNKNOWN.value if decider.has_conditions else decider.value
-
-
-def leads_to(side: Side, name: str) -> set[str]:
-    """The exchanges that such an exchange can lead a message on to."""
-    found = {b.destination.name for b in side.topology.bindings_from(name) if b.destination.kind == "exchange"}
-    exchange = side.topology.exchanges.get(name)
-    if exchange is not None:
-        found.update([other or "" for other in alternates_in_effect(exchange, side.topology.policies)])
-    return {other for other in found if other and other in side.topology.exchanges}
 
 
 def way_of_choosing(side: Side, name: str) -> Hashable:
@@ -72,8 +63,9 @@ def way_of_choosing(side: Side, name: str) -> Hashable:
 class Trial:
     """Routes messages by one topology and tells all that can come of each. Builds no more than an entry leads to."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology: Final = topology
+    def __init__(self, side: Side) -> None:
+        self._topology: Final = side.topology
+        self._graph: Final = side.graph
         self._routers: Final[dict[str, Router]] = {}
         self._script: list[int] = []
         self._sizes: list[int] = []
@@ -118,21 +110,10 @@ class Trial:
         router = self._routers.get(entry)
         if router is None:
             topology = self._topology
-            seen = {entry}
-            pending = [entry]
-            bindings: list[Binding] = []
-            while pending:
-                name = pending.pop()
-                leaving = topology.bindings_from(name)
-                bindings += leaving
-                onwards = [b.destination.name for b in leaving if b.destination.kind == "exchange"]
-                onwards += [other or "" for other in alternates_in_effect(topology.exchanges[name], topology.policies)]
-                for other in onwards:
-                    if other in topology.exchanges and other not in seen:
-                        seen.add(other)
-                        pending.append(other)
+            reached = sorted(self._graph.downstream([entry]))
+            bindings = [binding for name in reached for binding in topology.bindings_from(name)]
             part = Topology(
-                [topology.exchanges[name] for name in sorted(seen) if name],
+                [topology.exchanges[name] for name in reached if name],
                 [replace(queue, partitioning=None) for queue in topology.queues.values()],
                 bindings,
                 topology.policies.values(),

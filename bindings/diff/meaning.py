@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.diff.changed import Changes, Start
-from bindings.diff.choices import TRIED, Trial, choosing, leads_to, samples, shares, way_of_choosing
+from bindings.diff.choices import TRIED, Trial, choosing, samples, shares, way_of_choosing
 from bindings.diff.conditions import Probe
 from bindings.diff.partitions import PartitionChange, partition_changes
 from bindings.diff.reach import DEFAULT, Anywhere, Side, Ways
@@ -182,12 +182,12 @@ class _Comparison:
         self._sides = (Side(before, loose), Side(after, loose))
         self._loose = loose
         self._changes = Changes(*self._sides)
-        self._trials = (Trial(before), Trial(after))
+        self._trials = (Trial(self._sides[0]), Trial(self._sides[1]))
         self._steps = steps
         self._left = total
         self._whole = self._deadline = deadline
         self._undecided: list[Undecided] = []
-        self._onwards = {name: {x for side in self._sides for x in leads_to(side, name)} for name in sorted(loose)}
+        self._onwards = {name: {x for side in self._sides for x in side.graph.next.get(name, ())} for name in loose}
         self._beyond = frozenset().union(*self._onwards.values())
         # Where messages start: at publishers, and at exchanges that loose ends lead them on to.
         self._entries = tuple(
@@ -367,26 +367,11 @@ class _Comparison:
         return None if unknown and share != 1 else share
 
     def _leads_to_choices(self, entry: str) -> bool:
-        if not self._loose:
-            return False
         if entry not in self._chooses:
-            self._chooses[entry] = self._finds_choices(entry)
+            self._chooses[entry] = any(
+                not self._loose.isdisjoint(side.graph.downstream([entry])) for side in self._sides if self._loose
+            )
         return self._chooses[entry]
-
-    def _finds_choices(self, entry: str) -> bool:
-        for side in self._sides:
-            seen: set[str] = set()
-            pending = [entry]
-            while pending:
-                at = pending.pop()
-                if at in self._loose:
-                    return True
-                if at not in seen:
-                    seen.add(at)
-                    bindings = side.topology.bindings_from(at)
-                    pending += [b.destination.name for b in bindings if b.destination.kind == "exchange"]
-                    pending += [side.alternates[at]] if at in side.alternates else []
-        return False
 
     def _choices(self, findings: Sequence[_Finding]) -> Iterator[Choice]:
         if not self._loose:

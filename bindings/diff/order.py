@@ -14,9 +14,10 @@ from math import inf
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
+from bindings.analysis.graph import Graph
 from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
 from bindings.diff.step import State, Step, Unit
-from bindings.diff.tangles import Graph, Kind, tangled
+from bindings.diff.tangles import Kind, tangled
 from exchange.entities.entities import (
     Binding,
     Destination,
@@ -89,7 +90,7 @@ class _Order:
         for alternates in self._alternates:
             for name, alternate in alternates.items():
                 self.graph.add(name, alternate)
-        self._numbers: Final = self.graph.upstream_last([*before.exchanges, *after.exchanges])
+        self._numbers: Final = self.graph.number_upstream_last([*before.exchanges, *after.exchanges])
         changed = Counter(binding.source for binding in (*difference.bound, *difference.unbound))
         self._rehashed: Final = {
             name
@@ -175,7 +176,7 @@ class _Order:
                     told(name, Kind.SWITCHES)
                     if name in handing or not {*values} <= {values[0], values[-1]}:
                         told(name, Kind.FORKS)
-            elif name in self._left_open() or name in self.graph.down(self.graph.next.get(name, ())):
+            elif name in self._left_open() or name in self.graph.downstream(self.graph.next.get(name, ())):
                 told(name, Kind.SWITCHES | Kind.FORKS)  # messages come to it before it is complete
         return changes
 
@@ -194,9 +195,9 @@ class _Order:
 
     def in_order(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
         """The units that concern the careful exchanges, in a safe order if one is found, else marked."""
-        entries = self.graph.up(careful)
+        entries = self.graph.upstream(careful)
         try:
-            rehearsal = Rehearsal(self._before, self._after, self.graph.down(entries), entries, self._deadline)
+            rehearsal = Rehearsal(self._before, self._after, self.graph.downstream(entries), entries, self._deadline)
         except TooMuch as error:
             names = sorted(careful)
             shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -211,7 +212,7 @@ class _Order:
     def _fate(self, careful: set[str]) -> str:
         """What may happen to messages in the usual order."""
         switch = any(Kind.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
-        passed = self.graph.down(self.graph.up(careful))
+        passed = self.graph.downstream(self.graph.upstream(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
         additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
         if additive and not switch:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from bindings.analysis.graph import Graph, TopologyGraph
 from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe
-from exchange.entities.entities import Binding, Destination, alternate_in_effect
+from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.topology.topology import Topology
 
@@ -26,30 +27,30 @@ class Side:
     def __init__(self, topology: Topology, loose: Collection[str]) -> None:
         self.topology: Final = topology
         self.loose: Final = loose
-        self.kinds: Final[dict[str, type[Kind]]] = {}
+        whole = TopologyGraph(topology)
+        self.kinds: Final[dict[str, type[Kind]]] = {
+            name: kind_of(exchange) for name, exchange in topology.exchanges.items() if name not in loose
+        }
         """The kinds of exchanges, except loose ends."""
-        self.alternates: Final[dict[str, str]] = {}
-        self.onwards: Final[dict[str, list[Binding]]] = {}
+        self.alternates: Final = {name: other for name, other in whole.alternates.items() if name in self.kinds}
+        self.onwards: Final = {
+            name: bindings for name, bindings in whole.bindings.items() if name and name in self.kinds
+        }
         """The bindings of an exchange that lead to other exchanges."""
         self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
         """What is found out about conditions together, see `bindings.diff.routes`."""
-        self._sources: Final[dict[str, dict[str, None]]] = {}
+        self.graph: Final = whole.graph
+        """All that may hand messages on, loose ends included."""
+        self._through: Final = Graph()  # the same without what loose ends hand on
         self._alternate_of: Final[dict[str, list[str]]] = {}
         self._branches: Final[dict[str, Branches]] = {}
         self._into: Final[dict[str, tuple[tuple[str, Condition], ...]]] = {}
-        for name, exchange in topology.exchanges.items():
-            if name in loose:
-                continue
-            self.kinds[name] = kind_of(exchange)
-            alternate = alternate_in_effect(exchange, topology.policies) if name else None
-            if alternate and alternate in topology.exchanges:
-                self.alternates[name] = alternate
-                self._alternate_of.setdefault(alternate, []).append(name)
-        for name in topology.exchanges:
-            for binding in topology.bindings_to(Destination("exchange", name)):
-                if name and binding.source and binding.source in self.kinds:
-                    self.onwards.setdefault(binding.source, []).append(binding)
-                    self._sources.setdefault(name, {})[binding.source] = None
+        for source, bindings in self.onwards.items():
+            for binding in bindings:
+                self._through.add(source, binding.destination.name)
+        for source, alternate in self.alternates.items():
+            self._through.add(source, alternate)
+            self._alternate_of.setdefault(alternate, []).append(source)
 
     def routes_as(self, exchange: str) -> str | None:
         """Return the exchange type whose conditions an exchange has; None of a loose end."""
@@ -102,15 +103,7 @@ class Side:
 
     def before(self, exchanges: Iterable[str]) -> set[str]:
         """The exchanges from which bindings or alternate exchanges lead to any of these, and these themselves."""
-        seen: set[str] = set()
-        pending = list(exchanges)
-        while pending:
-            at = pending.pop()
-            if at not in seen:
-                seen.add(at)
-                pending += self._sources.get(at, ())
-                pending += self._alternate_of.get(at, ())
-        return seen
+        return self._through.upstream(exchanges)
 
 
 class Leg(NamedTuple):

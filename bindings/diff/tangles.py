@@ -7,13 +7,13 @@ new and something old. A way that does, and an alternate exchange, which a new b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import Flag, auto
 from typing import Final
 
-__all__ = ["Graph", "Kind", "tangled"]
+from bindings.analysis.graph import Graph
+
+__all__ = ["Kind", "tangled"]
 
 
 class Kind(Flag):
@@ -30,47 +30,6 @@ class Kind(Flag):
     """It switches, and a changed binding leads to an exchange, which may have no queue for the message."""
 
 
-@dataclass(slots=True)
-class Graph:
-    """Which exchange hands messages to which, before, after or on the way."""
-
-    next: dict[str, set[str]] = field(default_factory=dict)
-    previous: dict[str, set[str]] = field(default_factory=dict)
-
-    def add(self, source: str, destination: str) -> None:
-        """Messages go from one to the other, by a binding or as to its alternate."""
-        self.next.setdefault(source, set()).add(destination)
-        self.previous.setdefault(destination, set()).add(source)
-
-    def down(self, names: Iterable[str]) -> set[str]:
-        """These and all that get messages from them."""
-        return _reached(self.next, names)
-
-    def up(self, names: Iterable[str]) -> set[str]:
-        """These and all that messages to them come from."""
-        return _reached(self.previous, names)
-
-    def upstream_last(self, names: Iterable[str]) -> dict[str, int]:
-        """A number for each exchange, greater than those of all that it hands messages to; in a cycle, in no order."""
-        numbers: dict[str, int] = {}
-        seen: set[str] = set()
-        for name in names:
-            ways: list[tuple[str, Iterator[str]]] = []
-            if name not in seen:
-                seen.add(name)
-                ways.append((name, iter(self.next.get(name, ()))))
-            while ways:
-                here, onwards = ways[-1]
-                following = next((exchange for exchange in onwards if exchange not in seen), None)
-                if following is None:
-                    numbers[here] = len(numbers)
-                    ways.pop()
-                else:
-                    seen.add(following)
-                    ways.append((following, iter(self.next.get(following, ()))))
-        return numbers
-
-
 def tangled(graph: Graph, changes: Mapping[str, Kind]) -> set[str]:
     """The exchanges of ``changes`` whose changes must be looked at together; without them any order will do that has
     all new bindings there before an old one goes.
@@ -82,7 +41,7 @@ def tangled(graph: Graph, changes: Mapping[str, Kind]) -> set[str]:
         if Kind.FORKS in kind or any(one & kind and other & below.get(name, Kind.NOTHING) for one, other in MEETING)
     }
     while True:
-        more = {name for name in graph.up(found) | graph.down(found) if name in changes}
+        more = {name for name in graph.upstream(found) | graph.downstream(found) if name in changes}
         if more <= found:
             return found
         found |= more
@@ -106,14 +65,3 @@ def _changes_below(graph: Graph, changes: Mapping[str, Kind]) -> dict[str, Kind]
                 below[source] = told | known
                 pending.append(source)
     return below
-
-
-def _reached(neighbours: Mapping[str, AbstractSet[str]], names: Iterable[str]) -> set[str]:
-    found = set(names)
-    pending = list(found)
-    while pending:
-        for name in neighbours.get(pending.pop(), ()):
-            if name not in found:
-                found.add(name)
-                pending.append(name)
-    return found

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
+from bindings.analysis.graph import TopologyGraph
 from bindings.check.finding import SEVERITIES, Finding, Severity
-from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue, possible_alternates
+from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange, Queue
 from exchange.errors import InputError
 from exchange.notation import write_arguments
 from exchange.topology.topology import Topology
@@ -65,7 +66,7 @@ def drawing(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     about: dict[object, list[Finding]] = {}
     for finding in findings:
         about.setdefault(finding.part, []).append(finding)
-    edges = [*_bindings(topology, about), *_alternates(topology, about)]
+    edges = [*_bindings(topology, about), *_alternates(topology)]
     ends = {end for edge in edges for end in (edge.source, edge.target)}
     nodes = [
         _exchange(exchange, about)
@@ -132,10 +133,9 @@ def _bindings(topology: Topology, about: dict[object, list[Finding]]) -> list[Ed
     return edges
 
 
-def _alternates(topology: Topology, about: dict[object, list[Finding]]) -> list[Edge]:
+def _alternates(topology: Topology) -> list[Edge]:
     edges = []
-    for name in sorted(topology.exchanges):
-        possible = possible_alternates(topology.exchanges[name], topology.policies) if name else ()
+    for name, possible in sorted(TopologyGraph(topology).possible_alternates.items()):
         label = "alternate" if len(possible) == 1 else "alternate?"
         if len(possible) > 1 and name in UNUSED and not topology.bindings_from(name):
             continue  # a pattern that is not understood would bring all of them into the picture

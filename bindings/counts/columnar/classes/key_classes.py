@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bindings.analysis.graph import TopologyGraph
 from bindings.archive.names import escape
 from bindings.counts.columnar.arrays.keys import column_of_bytes
 from bindings.counts.columnar.arrays.table import KeyArray
@@ -73,9 +74,10 @@ class KeySorts:
                 patterns |= wild
         self.entries: Final[list[Entry]] = []
         """Exchanges that take messages from publishers."""
+        graph = TopologyGraph(topology)
         for name, exchange in topology.exchanges.items():
             if not exchange.internal:
-                way = way_from(topology, name)
+                way = way_from(graph, name)
                 state = self._automaton.start([roots[topic] for topic in way.topics if topic in roots])
                 self.entries.append(Entry(name, state, way))
         self._starts: Final = np.array([entry.state for entry in self.entries], np.int32)

@@ -6,14 +6,13 @@ ask for; and where an exchange hashes or rolls dice, all that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from exchange.entities.entities import Exchange, possible_alternates
+from bindings.analysis.graph import TopologyGraph
 from exchange.kinds import Decider, KeyUse, kind_of
 from exchange.topology.topology import Topology
 
-__all__ = ["ALONE", "HEADERS", "Way", "reachable", "special", "way_from"]
+__all__ = ["ALONE", "HEADERS", "Way", "special", "way_from"]
 
 HEADERS: Final = "headers"
 ALONE: Final = "alone"
@@ -40,12 +39,14 @@ def special(topology: Topology) -> dict[str, str]:
     return {name: what for name, what in found.items() if what is not None}
 
 
-def way_from(topology: Topology, start: str) -> Way:
-    """What decides from this exchange on."""
+def way_from(graph: TopologyGraph, start: str) -> Way:
+    """Return what decides from this exchange on."""
+    topology = graph.topology
     topics: list[str] = []
     headers: set[str] = set()
     properties: set[str] = set()
-    for exchange in reachable(topology, start):
+    for name in graph.graph.downstream([start]):
+        exchange = topology.exchanges[name]
         kind = kind_of(exchange)
         if kind.key_use is KeyUse.PATTERN:
             topics.append(exchange.name)
@@ -53,25 +54,3 @@ def way_from(topology: Topology, start: str) -> Way:
         headers |= reads.headers - {"BCC"}  # which the broker takes out before it routes
         properties |= reads.properties
     return Way(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))
-
-
-def reachable(topology: Topology, start: str) -> Iterator[Exchange]:
-    """The exchange, and all that bindings and alternate exchanges may lead to from it."""
-    seen, pending = {start}, [start]
-    while pending:
-        exchange = topology.exchanges.get(pending.pop())
-        if exchange is None:
-            continue
-        yield exchange
-        onwards = [
-            binding.destination.name
-            for binding in topology.bindings_from(exchange.name)
-            if binding.destination.kind == "exchange"
-        ]
-        # What is published to the default exchange never takes its alternate; what comes there as an alternate does.
-        if exchange.name or start:
-            onwards += [name for name in possible_alternates(exchange, topology.policies) if name is not None]
-        for name in onwards:
-            if name not in seen:
-                seen.add(name)
-                pending.append(name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject
+from bindings.check.view import TopologyView
 from bindings.check.words import several
 from bindings.sources.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
@@ -28,20 +28,20 @@ QUEUES: Final[Mapping[str, str | None]] = {
 EXCHANGES: Final = ("all", "exchanges")
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """See `RULES`."""
-    policies = subject.topology.policies
+    policies = view.topology.policies
     matched: dict[str, list[Exchange | Queue]] = {}
     unsure: dict[str, list[Exchange | Queue]] = {}
     for name, policy in policies.items():
-        matched[name], unsure[name] = _matched(subject, policy)
+        matched[name], unsure[name] = _matched(view, policy)
     by_part: dict[Exchange | Queue, list[Policy]] = {}
     for name, parts in matched.items():
         for part in parts:
             by_part.setdefault(part, []).append(policies[name])
     for policy in policies.values():
         pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
-        for wrong in wrong_settings(policy.definition, subject.topology.profile):
+        for wrong in wrong_settings(policy.definition, view.topology.profile):
             yield Finding("HS707", policy, f"RabbitMQ refuses policy '{policy.name}': {wrong}")
         if policy.apply_to not in (*EXCHANGES, *QUEUES):
             yield Finding("HS705", policy, f"policy '{policy.name}' applies to '{policy.apply_to}', which is nothing")
@@ -59,11 +59,11 @@ def find(subject: Subject) -> Iterator[Finding]:
             yield Finding("HS702", policy, f"policy '{policy.name}' matches nothing: no name has {pattern}")
         else:
             yield from _priority(policy, matched[policy.name], by_part)
-    yield from _dead_letters(subject, by_part)
+    yield from _dead_letters(view, by_part)
 
 
-def _dead_letters(subject: Subject, by_part: Mapping[Exchange | Queue, list[Policy]]) -> Iterator[Finding]:
-    for queue in subject.topology.queues.values():
+def _dead_letters(view: TopologyView, by_part: Mapping[Exchange | Queue, list[Policy]]) -> Iterator[Finding]:
+    for queue in view.topology.queues.values():
         if queue.type == "quorum":
             policies = by_part.get(queue, ())
             definition = max(policies, key=lambda policy: policy.priority).definition if policies else {}
@@ -100,13 +100,13 @@ def _priority(
         yield Finding("HS704", policy, message, related=(other,))
 
 
-def _matched(subject: Subject, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
+def _matched(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue], list[Exchange | Queue]]:
     """Return the exchanges and queues to which the policy applies, and those of which that is not known."""
     parts: list[Exchange | Queue] = []
     if policy.apply_to in EXCHANGES:
-        parts += [exchange for exchange in subject.topology.exchanges.values() if exchange.name]
+        parts += [exchange for exchange in view.topology.exchanges.values() if exchange.name]
     if policy.apply_to in QUEUES:
         kind = QUEUES[policy.apply_to]
-        parts += [queue for queue in subject.topology.queues.values() if kind in (None, queue.type)]
+        parts += [queue for queue in view.topology.queues.values() if kind in (None, queue.type)]
     found = [(part, policy.is_found_in(part.name)) for part in parts]
     return [part for part, applies in found if applies], [part for part, applies in found if applies is None]

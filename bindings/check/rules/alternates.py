@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from bindings.analysis.graph import find_cycles
 from bindings.analysis.pattern_set import PatternSet
 from bindings.check.finding import Finding
-from bindings.check.lost import lost_by_alternate, lost_by_binding, saving_way
-from bindings.check.reach import circles
-from bindings.check.subject import Subject
+from bindings.check.leaks import lost_by_alternate, lost_by_binding, saving_way
+from bindings.check.view import TopologyView
 from bindings.check.words import named, several, shown
 from exchange.entities.entities import Binding, Exchange, policy_in_force
 from exchange.kinds.condition import EVERYTHING
@@ -21,23 +21,23 @@ STEPS: Final = 50_000
 """What it may cost to find out whether bindings take everything."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """See `RULES`."""
-    for name, alternate in subject.alternates.items():
-        yield from _alternate(subject, subject.topology.exchanges[name], alternate)
-        if alternate == name and not _takes_everything(subject, name):
+    for name, alternate in view.alternates.items():
+        yield from _alternate(view, view.topology.exchanges[name], alternate)
+        if alternate == name and not _takes_everything(view, name):
             message = f"{named(name)} is its own alternate exchange, and has routed what it would get as such"
-            yield Finding("HS305", subject.topology.exchanges[name], message)
-    for circle in circles({name: [alternate] for name, alternate in subject.alternates.items()}):
-        if not any(_takes_everything(subject, name) for name in circle):
-            parts = [subject.topology.exchanges[name] for name in circle]
+            yield Finding("HS305", view.topology.exchanges[name], message)
+    for circle in find_cycles({name: [alternate] for name, alternate in view.alternates.items()}):
+        if not any(_takes_everything(view, name) for name in circle):
+            parts = [view.topology.exchanges[name] for name in circle]
             message = f"the alternate exchanges of {several(circle)} name each other in a circle"
             yield Finding("HS305", parts[0], message, related=tuple(parts[1:]))
-    yield from _dead_letters(subject)
+    yield from _dead_letters(view)
 
 
-def _alternate(subject: Subject, exchange: Exchange, alternate: str) -> Iterator[Finding]:
-    topology = subject.topology
+def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
+    topology = view.topology
     if "alternate-exchange" in exchange.arguments:
         policy = policy_in_force(exchange.name, topology.policies)
         other = policy.definition.get("alternate-exchange") if policy is not None else None
@@ -52,44 +52,44 @@ def _alternate(subject: Subject, exchange: Exchange, alternate: str) -> Iterator
         yield Finding("HS301", exchange, message)
         return
     related = (topology.exchanges[alternate],)
-    if _takes_everything(subject, exchange.name):
+    if _takes_everything(view, exchange.name):
         message = f"{named(exchange.name)} never takes its alternate exchange {named(alternate)}"
         yield Finding("HS304", exchange, message, related=related)
         return
-    if alternate in subject.exits:
-        key = lost_by_alternate(subject, exchange.name)
+    if alternate in view.exits:
+        key = lost_by_alternate(view, exchange.name)
         if key is not None:
             message = (
                 f"a message to {named(exchange.name)} with the key '{key}' is lost in its alternate exchange "
                 f"{named(alternate)}"
             )
             yield Finding("HS302", exchange, message, key, related)
-    yield from _bypassed(subject, exchange, alternate)
+    yield from _bypassed(view, exchange, alternate)
 
 
-def _bypassed(subject: Subject, exchange: Exchange, alternate: str) -> Iterator[Finding]:
+def _bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
     by_target: dict[str, list[Binding]] = {}
-    for binding in subject.onwards.get(exchange.name, ()):
+    for binding in view.onwards.get(exchange.name, ()):
         by_target.setdefault(binding.destination.name, []).append(binding)
     for target, bindings in by_target.items():
         for binding in bindings:
-            key = lost_by_binding(subject, binding)
+            key = lost_by_binding(view, binding)
             if key is not None:
                 message = (
                     f"a message to {named(exchange.name)} with the key '{key}' is lost in {named(target)}, where "
                     f"{shown(binding)} leads it, and does not go to the alternate exchange {named(alternate)}"
                 )
-                yield Finding("HS303", binding, message, key, (exchange, subject.topology.exchanges[target]))
+                yield Finding("HS303", binding, message, key, (exchange, view.topology.exchanges[target]))
                 break
 
 
-def _takes_everything(subject: Subject, exchange: str) -> bool:
+def _takes_everything(view: TopologyView, exchange: str) -> bool:
     """Whether every message matches a binding of the exchange."""
-    if subject.always_matches(exchange):
+    if view.always_matches(exchange):
         return True
     patterns: list[Pattern] = []
-    for binding in subject.bindings_from(exchange):
-        pattern = subject.pattern_of(binding)
+    for binding in view.bindings_from(exchange):
+        pattern = view.pattern_of(binding)
         if pattern == EVERYTHING:
             return True
         if pattern is not None and not pattern.literal:
@@ -97,14 +97,14 @@ def _takes_everything(subject: Subject, exchange: str) -> bool:
     # Keys are without number, so that some pattern must be open to them; then literal ones may fill a gap: key "".
     if not any("#" in pattern.text for pattern in patterns):
         return False
-    literal = (subject.pattern_of(binding) for binding in subject.bindings_from(exchange))
+    literal = (view.pattern_of(binding) for binding in view.bindings_from(exchange))
     patterns += [pattern for pattern in literal if pattern is not None and pattern.literal]
     return PatternSet(patterns, steps=STEPS).covers().holds is True
 
 
-def _dead_letters(subject: Subject) -> Iterator[Finding]:
-    topology = subject.topology
-    for exchange, queues in subject.dead_letters.items():
+def _dead_letters(view: TopologyView) -> Iterator[Finding]:
+    topology = view.topology
+    for exchange, queues in view.dead_letters.items():
         for name in queues:
             queue = topology.queues[name]
             if exchange not in topology.exchanges:
@@ -112,13 +112,13 @@ def _dead_letters(subject: Subject) -> Iterator[Finding]:
                 yield Finding("HS311", queue, message)
                 continue
             key = queue.arguments.get("x-dead-letter-routing-key")
-            if not isinstance(key, str) or exchange not in subject.exits:
+            if not isinstance(key, str) or exchange not in view.exits:
                 continue
             if exchange == "":
                 lost = key not in topology.queues
             else:
                 # Dead letters have headers of their own, and those of their message.
-                lost = saving_way(subject, exchange, key, headers_known=False) is None
+                lost = saving_way(view, exchange, key, headers_known=False) is None
             if lost:
                 message = f"dead letters of queue '{name}' go to {named(exchange)} with the key '{key}' and are lost"
                 yield Finding("HS312", queue, message, key, (topology.exchanges[exchange],))

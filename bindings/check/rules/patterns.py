@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject, too_long
+from bindings.check.view import TopologyView, too_long
 from bindings.check.words import named, several, shown
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
@@ -20,15 +20,15 @@ ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
 """What a key has if anything but its case can be wrong with it: of a million, few."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """See `RULES`."""
-    yield from _too_long(subject)
-    for name in subject.topology.exchanges:
-        kind = subject.kind_of(name)
+    yield from _too_long(view)
+    for name in view.topology.exchanges:
+        kind = view.kind_of(name)
         if kind.decider is not Decider.KEY:
             continue
         has_wildcards = kind.key_use is KeyUse.PATTERN
-        bindings = subject.bindings_from(name)
+        bindings = view.bindings_from(name)
         odd = [binding for binding in bindings if ODD.search(binding.routing_key)]
         for binding in odd:
             words = binding.routing_key.split(".") if binding.routing_key else []
@@ -37,19 +37,19 @@ def find(subject: Subject) -> Iterator[Finding]:
             if any(word != word.strip() for word in words):
                 yield Finding("HS407", binding, f"{shown(binding)} has white space around a word")
             if has_wildcards:
-                yield from _wildcards(subject, binding, words)
+                yield from _wildcards(view, binding, words)
         if has_wildcards:
             yield from _zero_words(name, bindings, odd)
         yield from _case(name, bindings)
 
 
-def _too_long(subject: Subject) -> Iterator[Finding]:
-    for binding in subject.topology.bindings:
+def _too_long(view: TopologyView) -> Iterator[Finding]:
+    for binding in view.topology.bindings:
         if too_long(binding.routing_key):
             size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
             start = binding._replace(routing_key=binding.routing_key[:40] + "...")
             yield Finding("HS405", binding, f"the key of {shown(start)} has {size} bytes, which are more than 255")
-    parts: list[Exchange | Queue] = [*subject.topology.exchanges.values(), *subject.topology.queues.values()]
+    parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
     for part in parts:
         if too_long(part.name):
             kind = type(part).__name__.lower()
@@ -58,7 +58,7 @@ def _too_long(subject: Subject) -> Iterator[Finding]:
             yield Finding("HS405", part, message)
 
 
-def _wildcards(subject: Subject, binding: Binding, words: Sequence[str]) -> Iterator[Finding]:
+def _wildcards(view: TopologyView, binding: Binding, words: Sequence[str]) -> Iterator[Finding]:
     foreign = [word for at, word in enumerate(words) if _is_foreign(word, last=at == len(words) - 1)]
     if foreign:
         yield Finding("HS406", binding, f"{shown(binding)} has {several(foreign)}, which is no wildcard in AMQP")
@@ -66,7 +66,7 @@ def _wildcards(subject: Subject, binding: Binding, words: Sequence[str]) -> Iter
     if literal:
         message = f"{shown(binding)} matches {several(literal)} literally"
         yield Finding("HS402", binding, message, binding.routing_key if literal == list(words) else None)
-    most, many = subject.topology.profile.max_many, words.count("#")
+    most, many = view.topology.profile.max_many, words.count("#")
     if most is not None and many > most:
         yield Finding("HS404", binding, f"{shown(binding)} has {many} '#', and {most} are allowed")
 

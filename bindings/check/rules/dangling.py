@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject
+from bindings.check.view import TopologyView
 from bindings.check.words import named, several, shown
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
@@ -13,9 +13,9 @@ from exchange.kinds import Decider, KeyUse, Kind
 __all__ = ["find"]
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """One finding for each thing that is missing, however many bindings name it; see `RULES`."""
-    topology = subject.topology
+    topology = view.topology
     missing: dict[Destination, list[Binding]] = {}
     useless: dict[str, list[Binding]] = {}
     uses: dict[str, tuple[bool, bool, bool]] = {}  # looked up once an exchange: there can be a million bindings
@@ -27,20 +27,20 @@ def find(subject: Subject) -> Iterator[Finding]:
         if destination.name not in known:
             missing.setdefault(destination, []).append(binding)
         if source not in uses:
-            uses[source] = _uses(subject.kind_of(source))
+            uses[source] = _uses(view.kind_of(source))
         ignores_keys, ignores_x_match, is_literal = uses[source]
         # '#' says what a fanout does, and many write it.
         if ignores_keys and binding.routing_key not in ("", "#"):
             useless.setdefault(source, []).append(binding)
         if ignores_x_match and "x-match" in binding.arguments:
-            message = f"is a {subject.kind_of(source).routes_as} exchange and ignores the x-match of {shown(binding)}"
+            message = f"is a {view.kind_of(source).routes_as} exchange and ignores the x-match of {shown(binding)}"
             yield Finding("HS109", binding, f"{named(source)} {message}")
         if is_literal and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
             yield Finding("HS107", binding, f"{shown(binding)} matches nothing but this very key", binding.routing_key)
     for what, bindings in missing.items():
         yield from _missing(what, bindings)
     for source, bindings in useless.items():
-        type_ = subject.kind_of(source).routes_as
+        type_ = view.kind_of(source).routes_as
         yield Finding(
             "HS108",
             bindings[0],

@@ -6,44 +6,35 @@ chance, by a hash or by a plugin, it is opaque: no rule may count on what it let
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from exchange.entities.entities import (
-    Binding,
-    Destination,
-    alternate_exchange,
-    alternate_in_effect,
-    alternates_in_effect,
-)
+from bindings.analysis.graph import Graph, TopologyGraph
+from exchange.entities.entities import Binding
 from exchange.kinds import Kind, Unknown, kind_of
 from exchange.kinds.condition import ALWAYS, EVERYTHING
 from exchange.message import Message
 from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology.topology import Topology
 
-__all__ = ["NOTHING", "Subject", "dead_letter_exchange", "too_long"]
+__all__ = ["NOTHING", "TopologyView", "dead_letter_exchange", "too_long"]
 
 NOTHING: Final[dict[Binding, None]] = {}
 
 
-class Subject:
+class TopologyView:
     """A topology under examination."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
-        self.alternates: Final[dict[str, str]] = {}
+        self.graph: Final = TopologyGraph(topology)
+        self.alternates: Final = {
+            name: possible[0]
+            for name, possible in self.graph.possible_alternates.items()
+            if len(possible) == 1 and possible[0] is not None
+        }
         """Exchange -> its alternate exchange in force, whether that exists or not."""
-        unsure = []
-        for name, exchange in topology.exchanges.items():
-            if name and len(alternates_in_effect(exchange, topology.policies)) > 1:
-                unsure.append(name)
-            alternate = alternate_exchange(exchange, topology.policies) if name else None
-            if alternate is not None:
-                self.alternates[name] = alternate
-        self.unsure: Final = frozenset(unsure)
-        """Exchanges whose alternate depends on which of several policies applies; they are opaque."""
         self._kinds: Final[dict[str, type[Kind]]] = {}
         self._routers: Final[dict[str, Kind]] = {}
 
@@ -52,7 +43,7 @@ class Subject:
         known = self._kinds.get(exchange)
         if known is None:
             part = self.topology.exchanges.get(exchange)
-            kind = Unknown if part is None or exchange in self.unsure else kind_of(part)
+            kind = Unknown if part is None or exchange in self.graph.unsure else kind_of(part)
             known = self._kinds[exchange] = kind if kind.decider.has_conditions else Unknown
         return known
 
@@ -73,14 +64,15 @@ class Subject:
         return frozenset(binding for binding in self.topology.bindings if too_long(binding.routing_key))
 
     @cached_property
-    def onwards(self) -> dict[str, list[Binding]]:
-        """Exchange -> its bindings to other exchanges, of the exchanges that have some."""
-        found: dict[str, list[Binding]] = {}
-        for name in self.topology.exchanges:
-            for binding in self.topology.bindings_to(Destination("exchange", name)):
-                if binding not in self.long_keys:
-                    found.setdefault(binding.source, []).append(binding)
-        return found
+    def onwards(self) -> Mapping[str, Sequence[Binding]]:
+        """Exchange -> its bindings to exchanges, without those that are too long, of the exchanges that have some."""
+        if not self.long_keys:
+            return self.graph.bindings
+        return {
+            source: kept
+            for source, bindings in self.graph.bindings.items()
+            if (kept := [binding for binding in bindings if binding not in self.long_keys])
+        }
 
     def pattern_of(self, binding: Binding) -> Pattern | None:
         """The keys that the binding matches; None where more than the key decides, or something unknown does."""
@@ -103,9 +95,8 @@ class Subject:
         return router.match(Message(exchange, key), (key,))
 
     def alternate_of(self, exchange: str) -> str | None:
-        """Its alternate exchange, if that exists and can route anything; the default exchange cannot itself."""
-        name = alternate_in_effect(self.topology.exchanges[exchange], self.topology.policies) if exchange else None
-        return name if name and name in self.topology.exchanges else None
+        """Return the existing alternate exchange that messages get to; None where there is none, or it is not known."""
+        return self.graph.alternates.get(exchange)
 
     def always_matches(self, exchange: str) -> bool:
         """Return whether an exchange whose bindings compete takes one of them for every message."""
@@ -115,23 +106,19 @@ class Subject:
     @cached_property
     def exits(self) -> frozenset[str]:
         """The exchanges from which a queue may be reached. An opaque one with any binding counts."""
-        existing = self.topology.queues
-        found = {"", *self.unsure} | {
+        queues = self.topology.queues
+        into_queues = {"", *self.graph.unsure} | {
             name
             for name in self.topology.exchanges
-            if any(
-                kind == "queue" and queue in existing for _, (kind, queue), _, _ in self.topology.bindings_from(name)
-            )
+            if any(kind == "queue" and queue in queues for _, (kind, queue), _, _ in self.topology.bindings_from(name))
         }
-        back: dict[str, list[str]] = {}
+        backwards = Graph()
         for name, bindings in self.onwards.items():
             for binding in bindings:
-                back.setdefault(binding.destination.name, []).append(name)
-        for name in self.alternates:
-            alternate = self.alternate_of(name)
-            if alternate is not None:
-                back.setdefault(alternate, []).append(name)
-        return frozenset(spread(found, back))
+                backwards.add(binding.destination.name, name)
+        for name, alternate in self.graph.alternates.items():
+            backwards.add(alternate, name)
+        return frozenset(backwards.downstream(into_queues))
 
     @cached_property
     def dead_letters(self) -> dict[str, list[str]]:
@@ -154,18 +141,6 @@ def too_long(key: str) -> bool:
     """Whether AMQP 0-9-1 cannot carry the key or name."""
     # A character is at most four bytes, so that most need not be encoded to know.
     return len(key) * 4 > AMQP.max_bytes and len(key.encode("utf-8", "surrogatepass")) > AMQP.max_bytes
-
-
-def spread(start: Iterable[str], edges: dict[str, list[str]]) -> set[str]:
-    """All that can be reached, the start included."""
-    found: set[str] = set()
-    pending = list(start)
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += edges.get(name, ())
-    return found
 
 
 def _first(_: int) -> int:

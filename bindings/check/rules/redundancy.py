@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
+from bindings.analysis.graph import reach
 from bindings.analysis.header_conditions import redundant_conditions
 from bindings.analysis.pattern_set import redundant
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject, spread
+from bindings.check.view import TopologyView
 from bindings.check.words import several, shown
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse
@@ -32,20 +33,20 @@ TOTAL: Final = 2_000_000
 sequences of exchanges, so that a bound for each question bounds nothing."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """Duplicate and covered bindings, exchange by exchange; then those covered by way of other exchanges."""
     gone: set[Binding] = set()
     undecided: set[Binding] = set()
-    for name in subject.topology.exchanges:
-        if subject.is_opaque(name):
+    for name in view.topology.exchanges:
+        if view.is_opaque(name):
             continue
-        for bindings in _by_destination(subject.bindings_from(name)):
-            for finding in _within(subject, bindings):
+        for bindings in _by_destination(view.bindings_from(name)):
+            for finding in _within(view, bindings):
                 if isinstance(finding.part, Binding):
                     (undecided if finding.code == "HS190" else gone).add(finding.part)
                 yield finding
-    ways = _Ways(subject, gone)
-    sources = [name for name in subject.onwards if not subject.is_opaque(name)]
+    ways = _Ways(view, gone)
+    sources = [name for name in view.onwards if not view.is_opaque(name)]
     for name in sources:
         for finding in ways.covered(name):
             if finding.part not in undecided:
@@ -66,17 +67,17 @@ def _by_destination(bindings: Collection[Binding]) -> Iterator[list[Binding]]:
     return (group for group in found.values() if len(group) > 1)
 
 
-def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
-    kind = subject.kind_of(bindings[0].source)
+def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding]:
+    kind = view.kind_of(bindings[0].source)
     if kind.decider is Decider.HEADERS:
-        for binding, by, alike in redundant_conditions(bindings, subject.topology.profile):
-            yield _finding(subject, binding, by, alike=alike)
+        for binding, by, alike in redundant_conditions(bindings, view.topology.profile):
+            yield _finding(view, binding, by, alike=alike)
         return
     first: dict[str, Binding] = {}
     for binding in bindings:
         key = "" if kind.key_use is KeyUse.NONE else binding.routing_key
         if key in first:
-            yield _finding(subject, binding, (first[key],), alike=True)
+            yield _finding(view, binding, (first[key],), alike=True)
         else:
             first[key] = binding
     if kind.key_use is not KeyUse.PATTERN or len(first) == 1:
@@ -90,7 +91,7 @@ def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
         for pattern in wild:
             if pattern != EVERYTHING:
                 alike = all(word is MANY for word in pattern.words)
-                yield _finding(subject, first[pattern.text], (first["#"],), alike=alike)
+                yield _finding(view, first[pattern.text], (first["#"],), alike=alike)
     else:
         needless = set()
         for pattern, cover in redundant(wild, steps=STEPS):
@@ -100,7 +101,7 @@ def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
             else:
                 needless.add(pattern)
                 alike = len(cover.by) == 1 and not _lacks(cover.by[0], pattern)
-                yield _finding(subject, binding, [first[other.text] for other in cover.by], alike=alike)
+                yield _finding(view, binding, [first[other.text] for other in cover.by], alike=alike)
         for pattern in wild:
             if pattern not in needless:
                 kept.bind(pattern, first[pattern.text])
@@ -110,7 +111,7 @@ def _within(subject: Subject, bindings: Sequence[Binding]) -> Iterator[Finding]:
             if key not in asked:
                 covering = kept.match(key)
                 if covering:
-                    yield _finding(subject, binding, covering[:1], alike=False)
+                    yield _finding(view, binding, covering[:1], alike=False)
 
 
 def _lacks(other: Pattern, pattern: Pattern) -> bool:
@@ -121,26 +122,24 @@ def _lacks(other: Pattern, pattern: Pattern) -> bool:
         return True
 
 
-def _finding(subject: Subject, binding: Binding, by: Sequence[Binding], *, alike: bool) -> Finding:
+def _finding(view: TopologyView, binding: Binding, by: Sequence[Binding], *, alike: bool) -> Finding:
     others = ", ".join(map(_told, by))
     if alike:
         return Finding(
-            "HS103", binding, f"{shown(binding)} matches the same as {others}", _key(subject, binding), tuple(by)
+            "HS103", binding, f"{shown(binding)} matches the same as {others}", _key(view, binding), tuple(by)
         )
     code = "HS104" if len(by) == 1 else "HS105"
     together = "" if len(by) == 1 else " together"
-    return Finding(
-        code, binding, f"{shown(binding)} is covered by {others}{together}", _key(subject, binding), tuple(by)
-    )
+    return Finding(code, binding, f"{shown(binding)} is covered by {others}{together}", _key(view, binding), tuple(by))
 
 
 def _told(binding: Binding) -> str:
     return f"'{binding.routing_key}'" if not binding.arguments else shown(binding)
 
 
-def _key(subject: Subject, binding: Binding) -> str | None:
+def _key(view: TopologyView, binding: Binding) -> str | None:
     """A shortest key that it matches; None where more than the key decides."""
-    pattern = subject.pattern_of(binding)
+    pattern = view.pattern_of(binding)
     if pattern is not None and pattern.literal:
         return binding.routing_key
     try:
@@ -156,8 +155,8 @@ class _Unknown(Exception):
 class _Ways:
     """Ways over bindings, from one exchange over others to a destination."""
 
-    def __init__(self, subject: Subject, gone: set[Binding]) -> None:
-        self._subject = subject
+    def __init__(self, view: TopologyView, gone: set[Binding]) -> None:
+        self._view = view
         self._gone = gone
         self._sources: dict[Destination, set[str]] = {}
         self._empty: dict[tuple[Pattern, ...], bool] = {}
@@ -167,14 +166,14 @@ class _Ways:
         """Number of bindings that were not looked at, since all steps were used up."""
         self._edges = {
             name: [binding.destination.name for binding in bindings]
-            for name, bindings in subject.onwards.items()
-            if not subject.is_opaque(name)
+            for name, bindings in view.onwards.items()
+            if not view.is_opaque(name)
         }
 
     def covered(self, exchange: str) -> Iterator[Finding]:
         """The bindings from the exchange that another way makes needless."""
-        downstream = spread(self._edges[exchange], self._edges) - {exchange}
-        for binding in self._subject.bindings_from(exchange):
+        downstream = reach(self._edges, self._edges[exchange]) - {exchange}
+        for binding in self._view.bindings_from(exchange):
             if binding in self._gone or binding.destination == ("exchange", exchange):
                 continue
             if downstream.isdisjoint(self._sources_of(binding.destination)):
@@ -195,16 +194,16 @@ class _Ways:
                 self._gone.add(binding)
                 over = several(dict.fromkeys(step.source for step in used if step.source != exchange))
                 message = f"all that {shown(binding)} matches gets there over {over}, too"
-                yield Finding("HS106", binding, message, _key(self._subject, binding), tuple(used))
+                yield Finding("HS106", binding, message, _key(self._view, binding), tuple(used))
 
     def needless(self, exchange: str) -> Iterator[Finding]:
         """The bindings from it to other exchanges that bring no key to any queue."""
-        if self._subject.alternate_of(exchange) is not None:
+        if self._view.alternate_of(exchange) is not None:
             return  # of which a binding takes messages, even one that brings them nowhere: HS303 tells that
-        for binding in self._subject.onwards[exchange]:
+        for binding in self._view.onwards[exchange]:
             target = binding.destination.name
             # What ends in a dead end is told of that; what comes back, of the circle.
-            if binding in self._gone or target == exchange or target not in self._subject.exits:
+            if binding in self._gone or target == exchange or target not in self._view.exits:
                 continue
             budget = self._budget()
             if budget is None:
@@ -220,7 +219,7 @@ class _Ways:
                     self._gone.add(binding)
                     anyway = "" if silent else " that does not have it anyway"
                     message = f"{shown(binding)} brings nothing to any queue{anyway}"
-                    yield Finding("HS111", binding, message, _key(self._subject, binding), tuple(used))
+                    yield Finding("HS111", binding, message, _key(self._view, binding), tuple(used))
             except (OutOfBudget, _Unknown):
                 continue
             finally:
@@ -243,7 +242,7 @@ class _Ways:
 
         Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
         """
-        subject = self._subject
+        view = self._view
         on_way = {source, exchange}
         walk = [(exchange, region, self._bindings_of_known(exchange))]
         while walk:
@@ -254,9 +253,9 @@ class _Ways:
                 if binding in self._gone or self._is_empty(further, budget):
                     continue
                 goal, name = binding.destination
-                if goal == "queue" and name in subject.topology.queues:
+                if goal == "queue" and name in view.topology.queues:
                     yield binding.destination, further
-                elif goal == "exchange" and name in subject.exits and name not in on_way:
+                elif goal == "exchange" and name in view.exits and name not in on_way:
                     on_way.add(name)
                     walk.append((name, further, self._bindings_of_known(name)))
                     break
@@ -265,10 +264,10 @@ class _Ways:
                 walk.pop()
 
     def _bindings_of_known(self, exchange: str) -> Iterator[Binding]:
-        decider = self._subject.kind_of(exchange).decider
-        if decider not in (Decider.NOTHING, Decider.KEY) or self._subject.alternate_of(exchange) is not None:
+        decider = self._view.kind_of(exchange).decider
+        if decider not in (Decider.NOTHING, Decider.KEY) or self._view.alternate_of(exchange) is not None:
             raise _Unknown
-        return iter(self._subject.bindings_from(exchange))
+        return iter(self._view.bindings_from(exchange))
 
     def _is_empty(self, region: tuple[Pattern, ...], budget: Budget) -> bool:
         """Return whether no key matches all these patterns; ways that go on alike ask again and again."""
@@ -281,13 +280,13 @@ class _Ways:
     def _pattern(self, binding: Binding) -> Pattern:
         known = self._patterns.get(binding)
         if known is None:  # of headers that are met, any key will do
-            known = self._patterns[binding] = self._subject.pattern_of(binding) or EVERYTHING
+            known = self._patterns[binding] = self._view.pattern_of(binding) or EVERYTHING
         return known
 
     def _sources_of(self, destination: Destination) -> set[str]:
         sources = self._sources.get(destination)
         if sources is None:
-            bindings = self._subject.topology.bindings_to(destination)
+            bindings = self._view.topology.bindings_to(destination)
             sources = self._sources[destination] = {binding.source for binding in bindings}
         return sources
 
@@ -322,7 +321,7 @@ class _Ways:
     ) -> Iterator[tuple[tuple[Pattern, ...], tuple[Pattern, ...]]]:
         """The keys that miss a step of the way: the first one, or the second one but not the first, and so on."""
         for step in way:
-            pattern = self._subject.pattern_of(step)
+            pattern = self._view.pattern_of(step)
             if pattern is not None and pattern != EVERYTHING and pattern not in all_of:
                 yield all_of, (*none_of, pattern)
                 all_of = (*all_of, pattern)
@@ -331,10 +330,10 @@ class _Ways:
         """The shortest way, without the binding and those found needless, that the key takes to the goal."""
         came: dict[str, Binding | None] = {binding.source: None}
         pending = [binding.source]
-        exchanges = self._subject.topology.exchanges
+        exchanges = self._view.topology.exchanges
         for name in pending:
             budget.spend(1)
-            for step in self._subject.matched(name, key):
+            for step in self._view.matched(name, key):
                 # Most are neither and need not be compared with those that are gone.
                 there = step.destination == goal
                 kind, onwards = step.destination

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject
+from bindings.check.view import TopologyView
 from bindings.check.words import named, shown
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
@@ -27,9 +27,9 @@ def _meant(kind: str) -> str:
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """See `RULES`."""
-    topology = subject.topology
+    topology = view.topology
     host = rules.VirtualHost(topology.vhost, topology.profile)
     tables = topology.tables()
     for name, exchange in topology.exchanges.items():
@@ -43,15 +43,15 @@ def find(subject: Subject) -> Iterator[Finding]:
             except BrokerError as error:
                 yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {named(name)}: {error}")
         if kind_of(exchange) is not Unknown:
-            if _may_refuse(subject, exchange):
-                yield from _refused(subject, tables, exchange)
+            if _may_refuse(view, exchange):
+                yield from _refused(view, tables, exchange)
             if kind_of(exchange).key_use is KeyUse.WEIGHT:
-                yield from _weights(subject, exchange)
+                yield from _weights(view, exchange)
 
 
-def find_refused_queues(subject: Subject) -> Iterator[Finding]:
+def find_refused_queues(view: TopologyView) -> Iterator[Finding]:
     """Find queues that RabbitMQ would not declare."""
-    topology = subject.topology
+    topology = view.topology
     host = rules.VirtualHost(topology.vhost, topology.profile)
     for name, queue in topology.queues.items():
         # What has no arguments is refused for no argument, and of such queues there can be very many.
@@ -62,24 +62,24 @@ def find_refused_queues(subject: Subject) -> Iterator[Finding]:
                 yield Finding("HS605", queue, f"RabbitMQ refuses to declare queue '{name}': {error}")
 
 
-def _may_refuse(subject: Subject, exchange: Exchange) -> bool:
+def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:
     # Of topic and direct exchanges with their many bindings, only what HS404 finds would be refused.
-    return subject.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
+    return view.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
 
 
-def _refused(subject: Subject, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
-    for binding in subject.bindings_from(exchange.name):
+def _refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
+    for binding in view.bindings_from(exchange.name):
         if not tables.exists(binding.destination):
             continue  # the graver thing
         try:
-            kind_of(exchange).check_binding(exchange, binding, tables, subject.topology.profile)
+            kind_of(exchange).check_binding(exchange, binding, tables, view.topology.profile)
         except BrokerError as error:
             yield Finding("HS603", binding, f"RabbitMQ refuses {shown(binding)}: {error}")
 
 
-def _weights(subject: Subject, exchange: Exchange) -> Iterator[Finding]:
+def _weights(view: TopologyView, exchange: Exchange) -> Iterator[Finding]:
     first: dict[Destination, Binding] = {}
-    for binding in subject.bindings_from(exchange.name):
+    for binding in view.bindings_from(exchange.name):
         other = first.setdefault(binding.destination, binding)
         if other is not binding:
             message = f"the weight of {shown(binding)} is ignored, since that of {shown(other)} counts"

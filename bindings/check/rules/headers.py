@@ -7,7 +7,7 @@ from typing import Final
 
 from bindings.analysis.header_conditions import conjunctions_of
 from bindings.check.finding import Finding
-from bindings.check.subject import Subject
+from bindings.check.view import TopologyView
 from bindings.check.words import named, shown
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
@@ -23,12 +23,12 @@ SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "sig
 """Types whose values can look alike."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def find(view: TopologyView) -> Iterator[Finding]:
     """See `RULES`."""
-    profile = subject.topology.profile
-    for name in subject.topology.exchanges:
-        if subject.kind_of(name).decider is Decider.HEADERS:
-            bindings = subject.bindings_from(name)
+    profile = view.topology.profile
+    for name in view.topology.exchanges:
+        if view.kind_of(name).decider is Decider.HEADERS:
+            bindings = view.bindings_from(name)
             for binding in bindings:
                 yield from _conditions(binding, profile)
             yield from _types(name, bindings, profile)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
-from bindings.check.subject import Subject
+from bindings.check.view import TopologyView
 from exchange.entities.entities import Binding
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
@@ -29,20 +29,20 @@ VISIT: Final = 100
 """What a visit to an exchange costs of it."""
 
 
-def lost_at(subject: Subject, exchange: str) -> str | None:
+def lost_at(view: TopologyView, exchange: str) -> str | None:
     """A shortest key that gets to no queue when it is published to the exchange."""
-    return _shortest(_Search(subject, exchange).at(exchange, _Way()))
+    return _shortest(_Search(view, exchange).at(exchange, _Way()))
 
 
-def lost_by_alternate(subject: Subject, exchange: str) -> str | None:
+def lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
     """A shortest one of those that no binding of the exchange matches."""
-    return _shortest(_Search(subject, exchange).unmatched(exchange, _Way()))
+    return _shortest(_Search(view, exchange).unmatched(exchange, _Way()))
 
 
-def lost_by_binding(subject: Subject, binding: Binding) -> str | None:
+def lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
     """A shortest one of those that match this binding, which leads to another exchange."""
     way = _Way(exchanges=((binding.source, False),))
-    return _shortest(_Search(subject, binding.source).onwards(binding, way))
+    return _shortest(_Search(view, binding.source).onwards(binding, way))
 
 
 def _shortest(keys: Iterator[str]) -> str | None:
@@ -74,23 +74,23 @@ class _Way(NamedTuple):
 class _Search:
     """From one exchange; of each way it gives a shortest key, if that loses any."""
 
-    def __init__(self, subject: Subject, origin: str) -> None:
-        self._subject = subject
+    def __init__(self, view: TopologyView, origin: str) -> None:
+        self._view = view
         self._origin = origin
         self._budget = Budget(STEPS)
 
     def at(self, exchange: str, way: _Way) -> Iterator[str]:
         """What is lost at an exchange, or further on."""
         self._budget.spend(VISIT)
-        if not self._subject.is_opaque(exchange):
+        if not self._view.is_opaque(exchange):
             yield from self.unmatched(exchange, way)
-            for binding in self._subject.onwards.get(exchange, ()):
+            for binding in self._view.onwards.get(exchange, ()):
                 yield from self.onwards(binding, way.then(exchange, unmatched=False))
 
     def unmatched(self, exchange: str, way: _Way) -> Iterator[str]:
         """What no binding of the exchange matches."""
         way = way.then(exchange, unmatched=True)
-        alternate = self._subject.alternate_of(exchange)
+        alternate = self._view.alternate_of(exchange)
         if alternate is None or way.has(alternate):
             yield from self._lost(way)
         else:
@@ -98,7 +98,7 @@ class _Search:
 
     def onwards(self, binding: Binding, way: _Way) -> Iterator[str]:
         """What goes on over a binding from the last exchange."""
-        pattern = self._subject.pattern_of(binding)
+        pattern = self._view.pattern_of(binding)
         if pattern is None:
             return
         if pattern not in way.all_of:
@@ -119,7 +119,7 @@ class _Search:
             key, none_of = self._not_held_back(way, none_of)
             if key is None:
                 continue
-            steps = saving_way(self._subject, self._origin, key)
+            steps = saving_way(self._view, self._origin, key)
             if steps is None:
                 yield key
                 continue
@@ -141,19 +141,19 @@ class _Search:
     ) -> Iterator[tuple[_Way, tuple[Pattern, ...]]]:
         """The keys that miss a step: the first one, or the second one but not the first, and so on."""
         for step in steps:
-            pattern = self._subject.pattern_of(step)
+            pattern = self._view.pattern_of(step)
             if pattern is not None and pattern != EVERYTHING and pattern not in way.all_of:
                 yield way, (*none_of, pattern)
                 way = way._replace(all_of=(*way.all_of, pattern))
 
     def _held_back(self, way: _Way, key: str) -> Pattern | None:
         """A pattern that keeps the key from being lost on this way."""
-        queues = self._subject.topology.queues
+        queues = self._view.topology.queues
         for exchange, unmatched in way.exchanges:
-            for binding in self._subject.matched(exchange, key):
+            for binding in self._view.matched(exchange, key):
                 kind, name = binding.destination
                 if unmatched or (kind == "queue" and name in queues):
-                    return self._subject.pattern_of(binding)
+                    return self._view.pattern_of(binding)
         return None
 
 
@@ -161,7 +161,7 @@ Step: TypeAlias = Binding | str
 """Over a binding, or to an alternate exchange."""
 
 
-def saving_way(subject: Subject, origin: str, key: str, *, headers_known: bool = True) -> list[Step] | None:
+def saving_way(view: TopologyView, origin: str, key: str, *, headers_known: bool = True) -> list[Step] | None:
     """How a message with this key and no headers gets from an exchange to a queue, or maybe does; None if it is lost.
 
     From an opaque exchange it may get to any queue that can be reached; where its headers are not known, from a headers
@@ -170,18 +170,18 @@ def saving_way(subject: Subject, origin: str, key: str, *, headers_known: bool =
     came: dict[str, tuple[str, Step] | None] = {origin: None}
     pending = [origin]
     for name in pending:
-        decider = subject.kind_of(name).decider
-        if (decider is Decider.UNKNOWN or (decider is Decider.HEADERS and not headers_known)) and name in subject.exits:
+        decider = view.kind_of(name).decider
+        if (decider is Decider.UNKNOWN or (decider is Decider.HEADERS and not headers_known)) and name in view.exits:
             return _back(came, name)
-        matched = subject.matched(name, key)
+        matched = view.matched(name, key)
         for binding in matched:
             kind, onwards = binding.destination
-            if kind == "queue" and onwards in subject.topology.queues:
+            if kind == "queue" and onwards in view.topology.queues:
                 return [*_back(came, name), binding]
-            if kind == "exchange" and onwards not in came and onwards in subject.topology.exchanges:
+            if kind == "exchange" and onwards not in came and onwards in view.topology.exchanges:
                 came[onwards] = name, binding
                 pending.append(onwards)
-        alternate = subject.alternate_of(name)
+        alternate = view.alternate_of(name)
         if not matched and alternate is not None and alternate not in came:
             came[alternate] = name, alternate
             pending.append(alternate)

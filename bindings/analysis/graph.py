@@ -1,0 +1,171 @@
+"""A topology as a graph: which exchange may hand messages to which, over bindings or as to its alternate exchange.
+
+Which edges a message takes depends on its key and headers, so some message may go a path of the graph; where there is
+no path, no message goes. The default exchange has no edges: brokers refuse to bind it, and a message that is published
+to it never takes its alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+from exchange.entities.entities import Binding, Destination, alternates_in_effect, possible_alternates
+from exchange.topology.topology import Topology
+
+__all__ = ["Graph", "TopologyGraph", "find_cycles", "reach"]
+
+
+class Graph:
+    """A directed graph of names; each node keeps its neighbours in the order in which edges were added."""
+
+    def __init__(self) -> None:
+        self.next: Final[dict[str, dict[str, None]]] = {}
+        self.previous: Final[dict[str, dict[str, None]]] = {}
+
+    def add(self, source: str, target: str) -> None:
+        """Add an edge; one that is there already is no error."""
+        self.next.setdefault(source, {})[target] = None
+        self.previous.setdefault(target, {})[source] = None
+
+    def downstream(self, names: Iterable[str]) -> set[str]:
+        """Return these nodes and all that a path leads to from them."""
+        return reach(self.next, names)
+
+    def upstream(self, names: Iterable[str]) -> set[str]:
+        """Return these nodes and all from which a path leads to them."""
+        return reach(self.previous, names)
+
+    def number_upstream_last(self, names: Iterable[str]) -> dict[str, int]:
+        """Number nodes so that each has a greater number than all it has edges to; within a cycle, in no order.
+
+        Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
+        """
+        numbers: dict[str, int] = {}
+        seen: set[str] = set()
+        for name in names:
+            path: list[tuple[str, Iterator[str]]] = []
+            if name not in seen:
+                seen.add(name)
+                path.append((name, iter(self.next.get(name, ()))))
+            while path:
+                here, targets = path[-1]
+                following = next((target for target in targets if target not in seen), None)
+                if following is None:
+                    numbers[here] = len(numbers)
+                    path.pop()
+                else:
+                    seen.add(following)
+                    path.append((following, iter(self.next.get(following, ()))))
+        return numbers
+
+
+class TopologyGraph:
+    """The exchanges of a topology, the bindings between them, and their alternate exchanges."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology: Final = topology
+        self.possible_alternates: Final[dict[str, tuple[str | None, ...]]] = {}
+        """Exchange -> the alternates it may have, as arguments and policies name them, None for none.
+
+        More than one where it is not known which policy counts. Exchanges that surely have none are left out.
+        """
+        self.alternates_in_effect: Final[dict[str, tuple[str | None, ...]]] = {}
+        """The same, with what messages really get to: the default exchange hands them on to its own alternate."""
+        for name, exchange in topology.exchanges.items():
+            possible = possible_alternates(exchange, topology.policies) if name else (None,)
+            if possible != (None,):
+                self.possible_alternates[name] = possible
+                in_effect = alternates_in_effect(exchange, topology.policies) if "" in possible else possible
+                self.alternates_in_effect[name] = in_effect
+
+    @cached_property
+    def unsure(self) -> frozenset[str]:
+        """Exchanges of which it is not known which alternate they have, if any."""
+        return frozenset(name for name, possible in self.alternates_in_effect.items() if len(possible) > 1)
+
+    @cached_property
+    def alternates(self) -> dict[str, str]:
+        """Exchange -> the existing alternate that its messages get to, where that is known."""
+        return {
+            name: possible[0]
+            for name, possible in self.alternates_in_effect.items()
+            if len(possible) == 1 and possible[0] and possible[0] in self.topology.exchanges
+        }
+
+    @cached_property
+    def bindings(self) -> dict[str, list[Binding]]:
+        """Source, which need not exist -> its bindings to existing exchanges but the default one; only if it has some.
+
+        They are looked up by destination: most of an exchange's bindings lead to queues, and there can be a million.
+        """
+        bindings: dict[str, list[Binding]] = {}
+        for name in self.topology.exchanges:
+            for binding in self.topology.bindings_to(Destination("exchange", name)) if name else ():
+                bindings.setdefault(binding.source, []).append(binding)
+        return bindings
+
+    @cached_property
+    def graph(self) -> Graph:
+        """All that may hand messages on: every binding between exchanges, every alternate that may be in effect."""
+        graph = Graph()
+        for source, bindings in self.bindings.items():
+            for binding in bindings if source else ():
+                graph.add(source, binding.destination.name)
+        for source, possible in self.alternates_in_effect.items():
+            for alternate in possible:
+                if alternate and alternate in self.topology.exchanges:
+                    graph.add(source, alternate)
+        return graph
+
+
+def reach(edges: Mapping[str, Iterable[str]], starts: Iterable[str]) -> set[str]:
+    """Return these nodes and all that a path leads to from them."""
+    reached = set(starts)
+    pending = list(reached)
+    while pending:
+        for target in edges.get(pending.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                pending.append(target)
+    return reached
+
+
+def find_cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the sets of two or more nodes that can all reach each other, each sorted.
+
+    Tarjan's algorithm, in a loop: a node's set is complete when the lowest number that it can reach is its own; the set
+    is then what the stack has from that node on.
+    """
+    cycles: list[list[str]] = []
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: dict[str, None] = {}
+    for root in edges:
+        if root in number:
+            continue
+        number[root] = lowest[root] = len(number)
+        stack[root] = None
+        path = [(root, iter(edges[root]))]
+        while path:
+            node, targets = path[-1]
+            for target in targets:
+                if target not in number:
+                    number[target] = lowest[target] = len(number)
+                    stack[target] = None
+                    path.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in stack:
+                    lowest[node] = min(lowest[node], number[target])
+            else:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
+                if lowest[node] == number[node]:
+                    cycle: list[str] = []
+                    while not cycle or cycle[-1] != node:
+                        cycle.append(stack.popitem()[0])
+                    if len(cycle) > 1:
+                        cycles.append(sorted(cycle))
+    return sorted(cycles)

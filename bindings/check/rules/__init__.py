@@ -1,0 +1,1 @@
+"""The rules, one module per family: each goes through a topology and yields its findings."""
