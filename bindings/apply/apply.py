@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from bindings.analysis.crawl import Deadline
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live
-from bindings.diff.plan import Plan, keeping, plan
-from bindings.diff.step import Step
+from bindings.diff.planning.plan import Plan, keeping, plan
+from bindings.diff.planning.step import Step
 from exchange.errors import HashstarError
 from exchange.topology.topology import Topology
 

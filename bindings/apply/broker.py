@@ -13,7 +13,7 @@ from bindings.apply.address import Addresses
 from bindings.apply.amqp import SECONDS, Connection, Refused
 from bindings.apply.live import Live, as_sent
 from bindings.apply.wire import with_arguments
-from bindings.diff.step import Step
+from bindings.diff.planning.step import Step
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.errors import HashstarError, InputError
 

@@ -16,10 +16,10 @@ from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
 from bindings.commands.messages import fail, warn
-from bindings.diff.meaning import meaning
-from bindings.diff.plan import Plan, reserved
+from bindings.diff.comparison.compare import compare
+from bindings.diff.planning.plan import Plan, reserved
+from bindings.diff.planning.step import Step
 from bindings.diff.report import meaning_lines, plan_lines
-from bindings.diff.step import Step
 from bindings.sources.open import Source, open_source
 from exchange.commands.console import echo_error, echo_line, seconds_to_answer, timeout_option
 from exchange.display import escape_lines
@@ -137,7 +137,7 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
         return
     echo_line("meaning:")
     lines = list(
-        meaning_lines(meaning(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS)))
+        meaning_lines(compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS)))
     )
     for line in lines[:MEANING_LINES]:
         echo_line(line)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.diff.meaning import Meaning, meaning
-from bindings.diff.plan import Plan, plan
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.planning.plan import Plan, plan
 from exchange.entities.entities import Queue
 from exchange.topology.topology import Topology
 
@@ -67,4 +68,4 @@ def diff(
     new = new.with_profile(old.profile)
     deadline = Deadline(seconds)
     steps = plan(old, new, deadline=deadline.share(PLAN_SHARE))
-    return Diff(steps, meaning(old, new, deadline=deadline, progress=progress))
+    return Diff(steps, compare(old, new, deadline=deadline, progress=progress))

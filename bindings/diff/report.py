@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from bindings.diff.conditions import Condition
-from bindings.diff.meaning import Choice, Effect, Meaning, Undecided
-from bindings.diff.partitions import PartitionChange
-from bindings.diff.plan import Plan
-from bindings.diff.step import named
-from bindings.diff.terms import Term
+from bindings.diff.comparison.conditions import Condition
+from bindings.diff.comparison.meaning import Choice, Effect, Meaning, Undecided
+from bindings.diff.comparison.partitions import PartitionChange
+from bindings.diff.comparison.terms import Term
+from bindings.diff.planning.plan import Plan
+from bindings.diff.planning.step import named
 from exchange.field_json import message_to_json
 from exchange.message import Message
 from exchange.notation import write_table

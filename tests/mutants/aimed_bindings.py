@@ -19,7 +19,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/diff/order.py",
+        "bindings/diff/planning/order.py",
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "two bindings of a ring move no keys",
@@ -38,7 +38,7 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/diff/tangles.py",
+        "bindings/diff/planning/tangles.py",
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "only the next exchanges below are looked at",

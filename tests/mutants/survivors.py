@@ -274,7 +274,7 @@ SURVIVORS: Final[list[Mutant]] = [
         ),
     ),
     *of(
-        "bindings/diff/order.py",
+        "bindings/diff/planning/order.py",
         "bindings/diff/test_plan_order.py",
         (
             "policies turn before the new bindings are there",

@@ -16,9 +16,9 @@ from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
 from bindings.counts.verification import judged
-from bindings.diff.meaning import meaning
-from bindings.diff.plan import plan
-from bindings.diff.step import named
+from bindings.diff.comparison.compare import compare
+from bindings.diff.planning.plan import plan
+from bindings.diff.planning.step import named
 from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
 from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies
@@ -114,4 +114,4 @@ def test_a_delay_changes_no_plan_and_no_meaning_of_a_change(seed: int) -> None:
     """But that texts name the type."""
     before, after = pairs.pair(Random(seed), TYPES)
     assert steps_of(before, after) == steps_of(delayed(before), delayed(after))
-    assert meaning(before, after) == meaning(delayed(before), delayed(after))
+    assert compare(before, after) == compare(delayed(before), delayed(after))

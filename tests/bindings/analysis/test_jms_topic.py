@@ -13,7 +13,7 @@ from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
 from bindings.counts.tally import fingerprint
-from bindings.diff.meaning import meaning
+from bindings.diff.comparison.compare import compare
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 
 SEED = st.integers(0, 2**32)
@@ -63,14 +63,14 @@ def test_messages_are_counted_as_they_are_routed(seed: int) -> None:
 
 def test_another_selector_is_a_choice_that_differs_by_selectors() -> None:
     """A trial shows it where it can; the same selectors in another order of bindings are the same."""
-    choices = meaning(jms("true.", "true."), jms("true.", "false.")).choices
+    choices = compare(jms("true.", "true."), jms("true.", "false.")).choices
     found = [(choice.exchange, choice.at, choice.by, choice.certain) for choice in choices]
     assert found == [("j", "j", "selector", True), ("t", "j", "selector", True)]
     before = jms("true.", "false.")
     after = Topology(
         before.exchanges.values(), before.queues.values(), [*before.bindings][::-1], profile=before.profile
     )
-    assert meaning(before, after).choices == ()
+    assert compare(before, after).choices == ()
     assert fingerprint(before) == fingerprint(after)
 
 

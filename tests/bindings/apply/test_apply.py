@@ -21,7 +21,7 @@ from bindings.apply.apply import Stopped, apply
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live, name_of_arguments
 from bindings.apply.wire import with_arguments
-from bindings.diff.step import Step
+from bindings.diff.planning.step import Step
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.errors import InputError

@@ -26,7 +26,7 @@ from bindings.apply.amqp import Connection
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live, name_of_arguments
 from bindings.commands import apply as command
-from bindings.diff.plan import plan
+from bindings.diff.planning.plan import plan
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology

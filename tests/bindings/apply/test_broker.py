@@ -8,7 +8,7 @@ import pytest
 
 from bindings.apply.apply import apply
 from bindings.apply.broker import Broker
-from bindings.diff.step import Step
+from bindings.diff.planning.step import Step
 from exchange import Binding, Exchange, InputError, Queue
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
 from bindings.commands.diff import diff_command
-from bindings.diff.conditions import Condition
-from bindings.diff.meaning import OUT_OF_BUDGET, meaning
-from bindings.diff.plan import plan
-from bindings.diff.routes import Way, widest
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.conditions import Condition
+from bindings.diff.comparison.inquiry import OUT_OF_BUDGET
+from bindings.diff.comparison.routes import Way, widest
+from bindings.diff.planning.plan import plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.patterns.pattern import Pattern
 from tests.bindings.diff.test_diff_meaning import KEYS, check, pair
@@ -119,7 +120,7 @@ def test_one_change_among_many_bindings_takes_steps_that_do_not_grow_with_them(c
             False,
             "test.q.5",
         )
-    told = meaning(before, after, total=500_000)
+    told = compare(before, after, total=500_000)
     assert not told.undecided
     (effect,) = (effect for effect in told.effects if effect.exchange and effect.queue == "q")
     assert (effect.gained, effect.witness.routing_key) == (gained, shown)
@@ -144,7 +145,7 @@ def test_a_budget_ends_with_its_deadline() -> None:
 def test_whenever_time_runs_out_what_is_claimed_holds_and_the_rest_is_undecided(seed: int, seconds: int) -> None:
     """Each look at the clock takes a second here: the comparison is cut off anywhere. ``same`` is never wrong."""
     before, after = pair(seed)
-    told = meaning(before, after, deadline=Deadline(seconds, Ticks()))
+    told = compare(before, after, deadline=Deadline(seconds, Ticks()))
     claimed = {(effect.exchange, effect.queue, effect.gained) for effect in told.effects}
     open_ = {(one.exchange, one.destination.name if one.destination else None) for one in told.undecided}
     routers = Router(before), Router(after)
@@ -166,7 +167,7 @@ def _queues(router: Router, message: Message) -> tuple[str, ...]:
 def test_a_mesh_of_24_exchanges_ends_with_its_budget() -> None:
     """With claims that hold, and undecided where there was no time; the plan still has all steps."""
     before, after = mesh(24, 1), mesh(24, 2)
-    told = meaning(before, after, deadline=Deadline(400, Ticks()))
+    told = compare(before, after, deadline=Deadline(400, Ticks()))
     assert told.verdict != "same"
     assert any(one.reason == OUT_OF_BUDGET for one in told.undecided)
     routers = Router(before), Router(after)

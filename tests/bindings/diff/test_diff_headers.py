@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.crawl import Budget
-from bindings.diff.conditions import Condition, Headers, Probe
-from bindings.diff.headers import fewest_headers
-from bindings.diff.meaning import meaning
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.conditions import Condition, Headers, Probe
+from bindings.diff.comparison.headers import fewest_headers
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology, Typed
 from exchange.entities.entities import Destination
 from exchange.entities.profile import LATEST, PROFILES
@@ -104,7 +104,7 @@ def headers_change(asked: dict[str, Any], profile: str = LATEST.name) -> list[Me
     exchanges, queues = [Exchange("x", "headers")], [Queue("q")]
     added = Binding.to_queue("x", "q", "", asked)
     before, after = (Topology(exchanges, queues, some, profile=profile) for some in ((), (added,)))
-    told = meaning(before, after)
+    told = compare(before, after)
     for effect in told.effects:
         assert Router(after).route(effect.witness).queues == ("q",)
     return [effect.witness for effect in told.effects]
@@ -130,7 +130,7 @@ def test_a_condition_on_keys_in_a_cc_header_is_undecided() -> None:
     """A message that meets it has several routing keys, of which nothing is claimed."""
     exchanges, queues = [Exchange("x", "headers")], [Queue("q")]
     after = Topology(exchanges, queues, [Binding.to_queue("x", "q", "", {"CC": ["a"]})])
-    told = meaning(Topology(exchanges, queues), after)
+    told = compare(Topology(exchanges, queues), after)
     assert (told.verdict, len(told.undecided)) == ("undecided", 1)
 
 
@@ -142,9 +142,9 @@ def test_contradicting_and_implied_conditions_are_told_apart() -> None:
     rest = Binding.to_queue("y", "rest")
     before = Topology(exchanges, queues, [rest, Binding.to_queue("x", "q", "", wide)])
     both = before.bind(Binding.to_queue("x", "q", "", narrow))
-    assert meaning(before, both).verdict == "same"
+    assert compare(before, both).verdict == "same"
     only = Topology(exchanges, queues, [rest, Binding.to_queue("x", "q", "", narrow)])
-    effects = {(e.queue, e.gained): e.witness.headers for e in meaning(only, both).effects if e.exchange == "x"}
+    effects = {(e.queue, e.gained): e.witness.headers for e in compare(only, both).effects if e.exchange == "x"}
     assert effects == {("q", True): {"h": 1}, ("rest", False): {"h": 1}}
 
 
@@ -153,5 +153,5 @@ def test_policies_are_part_of_the_meaning() -> None:
     exchanges, queues = [Exchange("x", "headers"), Exchange("y", "fanout")], [Queue("q")]
     before = Topology(exchanges, queues, [Binding.to_queue("y", "q")])
     after = before.set_policy(Policy("p", "^x$", {"alternate-exchange": "y"}, "exchanges"))
-    (effect,) = meaning(before, after).effects
+    (effect,) = compare(before, after).effects
     assert (effect.exchange, effect.queue, effect.gained, effect.witness) == ("x", "q", True, Message("x"))

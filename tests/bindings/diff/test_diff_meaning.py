@@ -1,4 +1,4 @@
-"""What `bindings.diff.meaning` claims, against the router: for all keys up to five words over those of the patterns."""
+"""The claims of `compare` about two topologies, against the router: for all keys up to five words of the patterns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindings.diff.conditions import Probe, holds
-from bindings.diff.meaning import Meaning, meaning
-from bindings.diff.routes import Way
-from bindings.diff.terms import Term
+from bindings.diff.comparison.compare import compare
+from bindings.diff.comparison.conditions import Probe, holds
+from bindings.diff.comparison.meaning import Meaning
+from bindings.diff.comparison.routes import Way
+from bindings.diff.comparison.terms import Term
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.entities.entities import Destination
 from exchange.errors import BrokerError
@@ -133,7 +134,7 @@ _KEPT: list[Topology] = []
 
 def check(before: Topology, after: Topology, messages: list[Message]) -> Meaning:
     """Every claim holds for all these messages, and nothing else differs."""
-    told = meaning(before, after)
+    told = compare(before, after)
     routers = Router(before), Router(after)
     claimed = {(e.exchange, e.queue, e.gained): e for e in told.effects}
     undecided = {(u.exchange, u.destination.name if u.destination else None) for u in told.undecided}

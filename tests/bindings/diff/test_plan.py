@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.key_classes import key_classes
-from bindings.diff.plan import Plan, keeping, plan
-from bindings.diff.step import State, Step
+from bindings.diff.planning.plan import Plan, keeping, plan
+from bindings.diff.planning.step import State, Step
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
 from exchange.field_values import Typed
 from exchange.kinds import kind_of

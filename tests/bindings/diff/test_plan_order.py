@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.graph import Graph
-from bindings.diff.plan import Plan, plan
-from bindings.diff.tangles import Kind, tangled
+from bindings.diff.planning.plan import Plan, plan
+from bindings.diff.planning.tangles import Kind, tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from tests.support.bindings import pairs
 

@@ -24,7 +24,7 @@ from bindings.check.check import check
 from bindings.counts.changes import changes
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.verifying import Verifier
-from bindings.diff.step import named
+from bindings.diff.planning.step import named
 from bindings.drawing.drawing import drawing
 from bindings.drawing.text import text as picture
 from bindings.report.build import Sources, build_report

@@ -12,8 +12,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from bindings.diff.plan import plan
-from bindings.diff.step import State
+from bindings.diff.planning.plan import plan
+from bindings.diff.planning.step import State
 from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
 

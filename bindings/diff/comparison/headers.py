@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from bindings.analysis.crawl import Budget, OutOfBudget
-from bindings.diff.conditions import Headers
+from bindings.diff.comparison.conditions import Headers
 from exchange.entities.profile import Profile
 from exchange.field_values import Typed, type_and_value
 from exchange.kinds.headers import comparable

@@ -2,7 +2,7 @@
 
 A walk through a topology is a search of a graph: the edges out of an exchange depend on the message alone, not on how
 it came there. Exchanges that do not decide by conditions (chance, a hash, code we do not know) are *loose ends*: ways
-lead to them and not through them; see `bindings.diff.choices` for what becomes of a message there.
+lead to them and not through them; see `bindings.diff.comparison.choices` for what becomes of a message there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.graph import Graph, TopologyGraph
-from bindings.diff.conditions import NEVER, Branches, Condition, Edge, Probe
+from bindings.diff.comparison.conditions import NEVER, Branches, Condition, Edge, Probe
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Kind, Unknown, kind_of
-from exchange.topology.topology import Topology
 
 __all__ = ["Anywhere", "Leg", "Side", "Ways"]
 
@@ -24,10 +23,10 @@ DEFAULT: Final = ""
 class Side:
     """One of the two topologies. ``loose`` are the names of exchanges that are loose ends on either side."""
 
-    def __init__(self, topology: Topology, loose: Collection[str]) -> None:
+    def __init__(self, whole: TopologyGraph, loose: Collection[str]) -> None:
+        topology = whole.topology
         self.topology: Final = topology
         self.loose: Final = loose
-        whole = TopologyGraph(topology)
         self.kinds: Final[dict[str, type[Kind]]] = {
             name: kind_of(exchange) for name, exchange in topology.exchanges.items() if name not in loose
         }
@@ -38,7 +37,7 @@ class Side:
         }
         """The bindings of an exchange that lead to other exchanges."""
         self.joined: Final[dict[tuple[tuple[Condition, ...], Condition], tuple[Condition, ...] | None]] = {}
-        """What is found out about conditions together, see `bindings.diff.routes`."""
+        """What is found out about conditions together, see `bindings.diff.comparison.routes`."""
         self.graph: Final = whole.graph
         """All that may hand messages on, loose ends included."""
         self._through: Final = Graph()  # the same without what loose ends hand on

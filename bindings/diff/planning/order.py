@@ -15,9 +15,9 @@ from typing import Final
 
 from bindings.analysis.crawl import Deadline
 from bindings.analysis.graph import Graph
-from bindings.diff.rehearsal import Rehearsal, TooMuch, marked
-from bindings.diff.step import State, Step, Unit
-from bindings.diff.tangles import Kind, tangled
+from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, marked
+from bindings.diff.planning.step import State, Step, Unit
+from bindings.diff.planning.tangles import Kind, tangled
 from exchange.entities.entities import (
     Binding,
     Destination,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from bindings.diff.conditions import ALWAYS, NEVER, Condition
-from bindings.diff.reach import Side, Ways
-from bindings.diff.search import ANY, Demand
+from bindings.diff.comparison.conditions import ALWAYS, NEVER, Condition
+from bindings.diff.comparison.reach import Side, Ways
+from bindings.diff.comparison.search import ANY, Demand
 from exchange.entities.entities import Binding, Destination
 
 __all__ = ["Changes", "Start"]

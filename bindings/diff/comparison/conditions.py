@@ -35,6 +35,10 @@ class Probe(NamedTuple):
         words = self.key.count(".") + 1 if self.key else 0
         return words, len(self.headers), len(self.key.encode("utf-8", "surrogatepass")), self.key
 
+    def message(self, exchange: str) -> Message:
+        """Return the message, published to an exchange."""
+        return Message(exchange, self.key, dict(self.headers))
+
 
 def holds(condition: Condition, probe: Probe) -> bool:
     """Whether the message is what the condition asks."""

@@ -1,8 +1,8 @@
 """Steps tried out in one order after another, on one message of each kind, until no message goes astray.
 
-Only for what is tangled (see `bindings.diff.tangles`), and not for types of exchange that hash, choose at random or are
-unknown. A message with CC or BCC has several keys and is not looked at. Of headers, which conditions hold is chosen
-freely: that covers all messages there can be, and perhaps some that cannot.
+Only for what is tangled (see `bindings.diff.planning.tangles`), and not for types of exchange that hash, choose at
+random or are unknown. A message with CC or BCC has several keys and is not looked at. Which conditions on headers hold
+is chosen freely: that covers all messages there can be, and perhaps some that there cannot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Deadline
 from bindings.analysis.key_classes import key_classes
-from bindings.diff.step import State, Step, Unit
+from bindings.diff.planning.step import State, Step, Unit
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError, NotFound
 from exchange.field_values import FieldTable

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bindings.analysis.crawl import Budget, Deadline, OutOfBudget
-from bindings.diff.reach import Ways
-from bindings.diff.routes import Way, from_exchange, implied, widest
-from bindings.diff.search import Demand, shortest_probe
+from bindings.diff.comparison.reach import Ways
+from bindings.diff.comparison.routes import Way, from_exchange, implied, widest
+from bindings.diff.comparison.search import Demand, shortest_probe
 
 __all__ = ["Term", "terms"]
 

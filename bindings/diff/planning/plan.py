@@ -3,7 +3,7 @@
 Invariant: the steps, carried out one by one on the first topology, end at the second, no step is refused, and a step
 after which a message goes nowhere that both topologies route, or goes to a queue that neither sends it to, says so in
 its ``danger``. Meant are messages to exchanges that both topologies have, with one routing key; how that is made sure
-is told in `bindings.diff.tangles`. A plan is a value: nothing is carried out.
+is told in `bindings.diff.planning.tangles`. A plan is a value: nothing is carried out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
-from bindings.diff.order import Difference, end_of, in_safe_order
-from bindings.diff.step import Part, State, Step
+from bindings.diff.planning.order import Difference, end_of, in_safe_order
+from bindings.diff.planning.step import Part, State, Step
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import BrokerError
 from exchange.field_values import INTEGER_TYPES, type_and_value

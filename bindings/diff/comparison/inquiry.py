@@ -1,0 +1,96 @@
+"""What the questions of a comparison share: the two sides, the cost that is left, and what stays undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from bindings.analysis.crawl import Budget, Deadline
+from bindings.analysis.graph import TopologyGraph
+from bindings.diff.comparison.conditions import Probe
+from bindings.diff.comparison.meaning import Undecided
+from bindings.diff.comparison.reach import Side, Ways
+from bindings.diff.comparison.routes import Way
+from bindings.diff.comparison.search import Demand, shortest_message
+from exchange.entities.entities import Destination
+from exchange.kinds import kind_of
+from exchange.message import Message
+from exchange.topology.topology import Topology
+
+__all__ = ["OUT_OF_BUDGET", "TOO_MANY", "Divergence", "Inquiry"]
+
+TOO_MANY: Final = "too many cases to look at"
+OUT_OF_BUDGET: Final = "the budget of the comparison was used up"
+
+
+class Divergence(NamedTuple):
+    """A message that gets from an exchange to an end on one side only."""
+
+    entry: str
+    end: Destination
+    number: int
+    """The side on which it gets there: 0 is before, 1 after."""
+    probe: Probe
+    changed: tuple[tuple[Way, ...], ...]
+    """The changed ways that it may go, grouped by what is changed; those of the shortest message first."""
+
+    @property
+    def message(self) -> Message:
+        """The message as it is published."""
+        return self.probe.message(self.entry)
+
+
+class Inquiry:
+    """The two sides of a comparison, and questions about them.
+
+    ``steps`` bounds the cost of one question, ``total`` that of all; after the ``deadline`` none is answered any more.
+    """
+
+    def __init__(self, before: Topology, after: Topology, steps: int, total: int, deadline: Deadline) -> None:
+        graphs = TopologyGraph(before), TopologyGraph(after)
+        self.loose: Final = frozenset(
+            name
+            for graph in graphs
+            for name, exchange in graph.topology.exchanges.items()
+            if name in graph.unsure or not kind_of(exchange).decider.has_conditions
+        )
+        """Exchanges that do not decide by conditions on one side at least."""
+        self.sides: Final = Side(graphs[0], self.loose), Side(graphs[1], self.loose)
+        self.undecided: Final[list[Undecided]] = []
+        self.deadline = deadline
+        """When the question at hand must be answered; no later than the deadline of all."""
+        self._whole: Final = deadline
+        self._steps: Final = steps
+        self._left = total
+
+    def allot(self, parts: int) -> None:
+        """Give the next questions a part of the time that is left, so that later ones have some, too."""
+        self.deadline = self._whole.share(parts)
+
+    def is_over(self) -> bool:
+        """Return whether no question can be answered any more."""
+        return self._left <= 0 or self.deadline.passed()
+
+    def give_up(self, entry: str | None, end: Destination | None, reason: str = OUT_OF_BUDGET) -> None:
+        """Record that it is not decided whether messages from an exchange, None for all, get to an end."""
+        self.undecided.append(Undecided(entry, end, reason))
+
+    @contextmanager
+    def budget(self) -> Iterator[Budget]:
+        """Yield the budget of one question, and take what it spends from the total."""
+        granted = min(self._steps, self._left)
+        budget = Budget(granted, self.deadline)
+        try:
+            yield budget
+        finally:
+            self._left -= granted - max(budget.left, 0)
+
+    def ask(self, entry: str, there: Ways | None, not_there: Ways | None, ways: Iterable[Way]) -> Probe | None:
+        """Return a shortest message that goes one of these ways; see `shortest_message`. Raises OutOfBudget."""
+        with self.budget() as budget:
+            return shortest_message(entry, there, not_there, [Demand(way.matching) for way in ways], budget)
+
+    def is_published(self, entry: str) -> bool:
+        """Return whether publishers may use an exchange on either side."""
+        return any(side.publishable(entry) for side in self.sides)

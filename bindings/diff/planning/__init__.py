@@ -1,0 +1,1 @@
+"""The steps that lead from one topology to another, in an order that loses no message on the way."""
