@@ -41,6 +41,15 @@ MOVED: Final = {
     ("bindings.check", "bindings.analysis"): "header_conditions",
     ("bindings.diff", "bindings.analysis"): "key_classes",
     ("bindings.check", "bindings.check.forms"): "as_json sarif text",
+    ("bindings.check", "bindings.check"): "subject>view lost>leaks",
+    ("bindings.check", "bindings.check.rules"): (
+        "alternates ends>dangling expected headers kinds patterns policies reach redundancy"
+    ),
+    ("bindings.diff", "bindings.diff.planning"): "plan order rehearsal step tangles",
+    ("bindings.diff", "bindings.diff.comparison"): (
+        "changed>changes choices conditions headers meaning partitions reach routes search terms"
+    ),
+    ("bindings.apply", "bindings.apply"): "steps>broker",
     ("bindings", "bindings"): "graph>drawing",
     ("bindings.archive", "bindings.archive.formats"): (
         "detect fetched connect firehose json_lines kafka_batches kafka_rows kafka_segment kafka_transactions "

@@ -1,34 +1,27 @@
-"""``hashstar check``: what is wrong with a topology, for people, for programs and for code hosts."""
+"""``hashstar check``: what is wrong with a topology, as text, JSON or SARIF."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
 
-from bindings.check.check import check, in_order
-from bindings.check.finding import RULES, SEVERITIES, Finding, Part, Rule, Severity
+from bindings.check.finding import RULES, SEVERITIES, Rule, Severity
 from bindings.check.forms.as_json import to_json
 from bindings.check.forms.sarif import to_sarif
 from bindings.check.forms.text import text
-from bindings.check.lines import lines
-from bindings.check.report import Report, VhostFindings
+from bindings.check.report import Report
+from bindings.check.source import check_source
 from bindings.commands.messages import fail, show_status
-from bindings.sources.definitions import Definitions
-from bindings.sources.files import content, decoded
-from bindings.sources.import_warnings import of_part
 from bindings.sources.management import is_address
-from bindings.sources.open import STDIN, Source, open_source
+from bindings.sources.open import Source, open_source
 from exchange.commands.console import seconds_to_answer, timeout_option
 from exchange.commands.route import profile_option
 from exchange.errors import HashstarError, InputError
-from exchange.topology.topology import Topology
 
 __all__ = ["check_command"]
 
@@ -51,8 +44,8 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
         return
     rules = [rule for rule in RULES.values() if rule.code.startswith(code.upper())]
     if not rules:
-        fail(InputError(_unknown(code)))
-    click.echo("\n\n".join(map(_explained, rules)))
+        fail(InputError(_unknown_code(code)))
+    click.echo("\n\n".join(map(_explanation, rules)))
     context.exit()
 
 
@@ -109,26 +102,25 @@ def check_command(
     Exit codes: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage or input.
     """
     try:
-        selection = Selection(_codes(select), _codes(ignore))
+        selection = Selection(_read_codes(select), _read_codes(ignore))
         show_status("reading ...")
         given = open_source(source, vhost, seconds=seconds_to_answer())
-        vhosts = given.vhosts if vhost is None else (given.topology(vhost).vhost,)
-        found: list[VhostFindings] = []
-        for name in vhosts:
-            topology = given.topology(name, profile)
-            show_status(f"checking {len(topology.bindings):,} bindings of '{name}' ...")
-            findings = check(topology, given.expectations(name), optional=selection.optional)
-            if not found:
-                findings = in_order([*_of_file(given), *findings])
-            found.append(VhostFindings(name, [finding for finding in findings if finding.code in selection]))
-        chosen_by = given.chosen_by if profile is None else None
-        report = Report(given.name, _with_lines(given, source, found), topology.profile.name, chosen_by)
+        report = check_source(
+            given,
+            vhost=vhost,
+            profile=profile,
+            codes=selection,
+            optional=selection.optional,
+            progress=lambda topology: show_status(
+                f"checking {len(topology.bindings):,} bindings of '{topology.vhost}' ..."
+            ),
+        )
     except HashstarError as error:
         fail(error)
     finally:
         show_status("")
     out = sys.stdout.buffer
-    for line in FORMATS[form](report, _uri(given.name, source)):
+    for line in FORMATS[form](report, _uri(given)):
         out.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     out.flush()
     counts = report.counts
@@ -136,7 +128,7 @@ def check_command(
 
 
 class Selection:
-    """Which codes are asked for: those with a longer beginning in ``select`` than in ``ignore``."""
+    """The codes to report: those with a longer prefix in ``select`` than in ``ignore``."""
 
     def __init__(self, select: Sequence[str], ignore: Sequence[str]) -> None:
         self._select = select or ("HS",)
@@ -144,73 +136,37 @@ class Selection:
 
     @property
     def optional(self) -> list[str]:
-        """The optional ones, which must be named in full."""
+        """The selected codes of optional rules, which must be named in full."""
         return [code for code, rule in RULES.items() if rule.optional and code in self._select]
 
-    def __contains__(self, code: str) -> bool:
-        return _longest(self._select, code) > _longest(self._ignore, code)
+    def __contains__(self, code: object) -> bool:
+        return isinstance(code, str) and _longest(self._select, code) > _longest(self._ignore, code)
 
 
-def _longest(beginnings: Sequence[str], code: str) -> int:
-    return max((len(beginning) for beginning in beginnings if code.startswith(beginning)), default=0)
+def _longest(prefixes: Sequence[str], code: str) -> int:
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
 
 
-def _codes(given: Sequence[str]) -> list[str]:
+def _read_codes(given: Sequence[str]) -> list[str]:
     codes = [code.strip().upper() for text in given for code in text.split(",") if code.strip()]
     for code in codes:
         if not any(known.startswith(code) for known in RULES):
-            raise InputError(_unknown(code))
+            raise InputError(_unknown_code(code))
     return codes
 
 
-def _unknown(code: str) -> str:
+def _unknown_code(code: str) -> str:
     return f"no code begins with {code!r}; hashstar check --explain HS lists them all"
 
 
-def _explained(rule: Rule) -> str:
-    told = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.says}\n  way out: {rule.way_out}"
-    return f"{told}\n  looked for only with --select {rule.code}" if rule.optional else told
+def _explanation(rule: Rule) -> str:
+    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.says}\n  way out: {rule.way_out}"
+    return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 
-def _of_file(given: Source) -> Iterator[Finding]:
-    """What reading the source warned of, but for what the check finds itself."""
-    warnings = given.warnings
-    known = {told for vhost in given.vhosts for told in _of_parts(given.topology(vhost))} if warnings else set()
-    for warning in warnings:
-        if not any(warning.endswith(told) for told in known):
-            place = re.match(r"line (\d+)", warning)
-            yield Finding("HS901", None, warning, line=int(place[1]) if place else None)
-
-
-def _of_parts(topology: Topology) -> Iterator[str]:
-    for parts in (topology.exchanges, topology.queues, topology.policies):
-        for part in parts.values():
-            yield from of_part(part)
-
-
-def _with_lines(given: Source, source: str, found: Sequence[VhostFindings]) -> list[VhostFindings]:
-    """The same findings, each with its line if that can be found out."""
-    wanted = {(vhost, f.part) for vhost, findings in found for f in findings if f.part is not None}
-    known: dict[tuple[str, Part], int | None] = {}
-    if isinstance(given.content, Definitions):
-        if wanted and source != STDIN and not is_address(source):
-            known |= lines(decoded(content(source), given.name), wanted, given.content.default_vhost)
-    else:
-        known |= {(vhost, part): given.line_of(vhost, part) for vhost, part in wanted}
-
-    def placed(vhost: str, finding: Finding) -> Finding:
-        if finding.part is None or finding.line is not None:
-            return finding
-        return replace(finding, line=known.get((vhost, finding.part)))
-
-    return [VhostFindings(vhost, [placed(vhost, finding) for finding in findings]) for vhost, findings in found]
-
-
-def _uri(name: str, source: str) -> str:
-    if source == STDIN:
-        return "stdin"
-    if is_address(source):
-        return name
-    path = Path(source)
-    here = Path.cwd()
+def _uri(given: Source) -> str:
+    """Return what SARIF calls the source: a path relative to the current directory where it is below that."""
+    if given.path is None:
+        return given.name if is_address(given.name) else "stdin"
+    path, here = Path(given.path), Path.cwd()
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()

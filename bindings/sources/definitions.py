@@ -26,7 +26,13 @@ from bindings.sources.definition_entries import (
 )
 from bindings.sources.extensions import KEY, Additions
 from bindings.sources.files import content, decoded, save_lines
-from bindings.sources.import_warnings import RESERVED, findings, not_imported, undeclared_vhosts
+from bindings.sources.import_warnings import (
+    RESERVED,
+    SourceWarning,
+    argument_warnings,
+    definitions_warnings,
+    undeclared_vhosts,
+)
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.language.expectations import Expectation
 from exchange.display import clip_line
@@ -187,7 +193,7 @@ class Definitions:
         return after._with_additions(self._additions.with_partitionings(vhost, partitioned))
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
 
         Each names its place: exchanges of unknown type, null and typed arguments, policies that apply to nothing,
@@ -197,13 +203,16 @@ class Definitions:
         declared = {vhost["name"] for vhost in self._document.get("vhosts", ())}
         sections = self._sections()
         version = self._unusable_version
-        found = [*undeclared_vhosts(sections, declared), *findings(sections, self.default_vhost)]
-        return found if version is None else [version, *found]
+        return [
+            *([] if version is None else [SourceWarning(version)]),
+            *undeclared_vhosts(sections, declared),
+            *definitions_warnings(sections, self.default_vhost),
+        ]
 
     @property
-    def not_imported(self) -> list[str]:
+    def not_imported(self) -> list[SourceWarning]:
         """The arguments that RabbitMQ's import refuses or reads as something else: nulls, and types JSON has not."""
-        return list(not_imported(self._sections()))
+        return list(argument_warnings(self._sections()))
 
     def dump(self) -> str:
         """The JSON text: every exchange, queue, binding ... on its own line, so that versions compare well."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.files import content, decoded, save_lines
-from bindings.sources.import_warnings import of_part
+from bindings.sources.import_warnings import SourceWarning, part_warnings
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
@@ -137,20 +137,21 @@ class Document:
         return self.sections[vhost]
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ would refuse or read otherwise, and what routing cannot follow; each with its line, if any."""
         return list(self._warnings())
 
-    def _warnings(self) -> Iterator[str]:
-        for line, what in self._again:
-            yield f"line {line}: {what}"
-        for section in self.sections.values():
+    def _warnings(self) -> Iterator[SourceWarning]:
+        for again, text in self._again:
+            yield SourceWarning(f"line {again}: {text}", line=again)
+        for vhost, section in self.sections.items():
             topology = section.topology
             for parts in (topology.exchanges, topology.queues, topology.policies):
                 for part in parts.values():
                     if (KINDS[type(part)], part.name) in section.lines:
-                        place = f"line {section.line_of(part)}"
-                        yield from (f"{place}{what}" for what in of_part(part))
+                        line = section.line_of(part)
+                        for code, text in part_warnings(part):
+                            yield SourceWarning(f"line {line}{text}", code, line, vhost, part)
 
     def dump(self) -> str:
         """The text; reading it gives an equal document."""

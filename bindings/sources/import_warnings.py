@@ -1,13 +1,13 @@
 """What RabbitMQ's import would skip, refuse or read otherwise, and what routing cannot follow.
 
-Invariant: each finding names its place in the file and changes nothing; what is found was loaded all the same.
+Invariant: each warning names its place in the file and changes nothing; what it is about was loaded all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bindings.sources.definition_entries import ENCODE, Entry, Part
 from exchange.display import clip_line
@@ -15,7 +15,16 @@ from exchange.entities.entities import PREDECLARED, Binding, Exchange, Policy
 from exchange.kinds import Unknown, kind_of
 from exchange.patterns.pcre import expression
 
-__all__ = ["PATTERN_SHOWN", "RESERVED", "findings", "not_imported", "of_part", "undeclared_vhosts"]
+__all__ = [
+    "FILE_ONLY",
+    "PATTERN_SHOWN",
+    "RESERVED",
+    "SourceWarning",
+    "argument_warnings",
+    "definitions_warnings",
+    "part_warnings",
+    "undeclared_vhosts",
+]
 
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 """The names of exchanges that are never declared."""
@@ -30,9 +39,29 @@ AGAIN: Final = {
     "bindings": "it counts once",
 }
 
+FILE_ONLY: Final = "HS901"
+"""The code of what only the file shows, and not the topology that is read from it."""
 
-def findings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[str]:
-    """All there are, in one pass, section by section."""
+
+class SourceWarning(NamedTuple):
+    """What is odd about a source, which was read all the same."""
+
+    text: str
+    """The whole warning, with its place: ``queues[3].arguments.x is null, ...`` or ``line 4: ...``."""
+    code: str = FILE_ONLY
+    """The rule of `bindings.check` that covers it."""
+    line: int | None = None
+    """The line in a .bindings file, from 1."""
+    vhost: str | None = None
+    part: Part | None = None
+    """What it is about, and in which virtual host; None for the file."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def definitions_warnings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Iterator[SourceWarning]:
+    """Yield the warnings about all entries of definitions, section by section."""
     for key, entries in sections.items():
         seen: set[tuple[str, Any]] = set()
         for index, entry in enumerate(entries):
@@ -41,86 +70,89 @@ def findings(sections: Mapping[str, Sequence[Entry]], default_vhost: str) -> Ite
             vhost = default_vhost if entry.vhost is None else entry.vhost
             identity = (vhost, part if key == "bindings" else part.name)
             if identity in seen:
-                yield f"{place}: {_named(part)} is here again; {AGAIN[key]}"
+                yield SourceWarning(f"{place}: {_describe(part)} is here again; {AGAIN[key]}")
             seen.add(identity)
-            for finding in of_arguments(entry):
-                yield f"{place}{finding}"
-            for finding in of_part(entry.part):
-                yield f"{place}{finding}"
+            for text in _argument_texts_of(entry):
+                yield SourceWarning(f"{place}{text}")
+            for code, text in part_warnings(part):
+                yield SourceWarning(f"{place}{text}", code, vhost=vhost, part=part)
 
 
-def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: AbstractSet[str]) -> Iterator[str]:
-    """Describe the first part of each virtual host that the file does not declare; every broker begins with "/"."""
+def undeclared_vhosts(sections: Mapping[str, Sequence[Entry]], declared: AbstractSet[str]) -> Iterator[SourceWarning]:
+    """Yield a warning for each virtual host that the file uses and does not declare; every broker begins with "/"."""
     seen = {None, "/", *declared}
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
             if entry.vhost not in seen:
                 seen.add(entry.vhost)
-                yield (
+                yield SourceWarning(
                     f"{key}[{index}].vhost: {entry.vhost!r} is not under vhosts: "
                     "RabbitMQ refuses to import the file where there is no such virtual host"
                 )
 
 
-def not_imported(sections: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
-    """The arguments among them that RabbitMQ's import refuses or reads as something else."""
+def argument_warnings(sections: Mapping[str, Sequence[Entry]]) -> Iterator[SourceWarning]:
+    """Yield a warning for each argument that RabbitMQ's import refuses or reads as something else."""
     for key, entries in sections.items():
         for index, entry in enumerate(entries):
-            for finding in of_arguments(entry):
-                yield f"{key}[{index}]{finding}"
+            for text in _argument_texts_of(entry):
+                yield SourceWarning(f"{key}[{index}]{text}")
 
 
-def _named(part: Part) -> str:
+def _describe(part: Part) -> str:
     if isinstance(part, Binding):
         return f"the binding from {part.source!r} to {part.destination} with the key {part.routing_key!r}"
     return f"{type(part).__name__.lower()} {part.name!r}"
 
 
-def of_arguments(entry: Entry) -> Iterator[str]:
-    """What JSON cannot say to RabbitMQ; each begins where the place of the entry ends."""
-    if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
-        yield from _argument_findings(entry.object().get("arguments", {}), ".arguments")
-
-
-def of_part(part: Part) -> Iterator[str]:
-    """What is odd about one part; each begins where its place ends."""
+def part_warnings(part: Part) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about one part: the code of the rule that covers it, and the text behind the part's place."""
     if isinstance(part, Policy):
-        yield from _policy_findings(part)
+        yield from _policy_warnings(part)
         return
     if isinstance(part, Binding):
         if not part.source and part != Binding.to_queue("", part.destination.name, part.destination.name):
-            yield f": {_named(part)} cannot exist in RabbitMQ and is left out"
+            yield FILE_ONLY, f": {_describe(part)} cannot exist in RabbitMQ and is left out"
         return
     if isinstance(part, Exchange) and part.name in RESERVED:
         if part not in PREDECLARED:
-            yield f": skipped by RabbitMQ's import and left out: {_named(part)} is predeclared with other attributes"
+            text = f"{_describe(part)} is predeclared with other attributes"
+            yield FILE_ONLY, f": skipped by RabbitMQ's import and left out: {text}"
     elif part.name.startswith("amq."):
-        yield f": skipped by RabbitMQ's import, as all names with amq. are; {_named(part)} counts here"
+        code = "HS602" if isinstance(part, Exchange) else "HS605"
+        yield code, f": skipped by RabbitMQ's import, as all names with amq. are; {_describe(part)} counts here"
     if isinstance(part, Exchange) and kind_of(part) is Unknown:
-        yield f": {_named(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
+        text = f": {_describe(part)} is of type {part.type!r}, which is unknown here: routes through it stay undecided"
+        yield "HS601", text
 
 
-def _policy_findings(policy: Policy) -> Iterator[str]:
+def _policy_warnings(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.apply_to not in APPLY_TO:
         known = ", ".join(map(repr, APPLY_TO))
-        yield f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
-    found = expression(policy.pattern)
+        yield "HS705", f".apply-to: {policy.apply_to!r} is unknown and applies to nothing; there are {known}"
+    compiled = expression(policy.pattern)
     pattern = f"'{clip_line(policy.pattern, PATTERN_SHOWN)}'"
-    if found.error:
-        yield f".pattern: {pattern} is refused by RabbitMQ and applies to nothing: {found.error}"
-    elif found.unknown:
-        yield f".pattern: {pattern} is not understood here, routes may stay undecided: {found.unknown}"
+    if compiled.error:
+        yield "HS701", f".pattern: {pattern} is refused by RabbitMQ and applies to nothing: {compiled.error}"
+    elif compiled.unknown:
+        yield "HS706", f".pattern: {pattern} is not understood here, routes may stay undecided: {compiled.unknown}"
 
 
-def _argument_findings(value: Any, place: str, *, table: bool = True) -> Iterator[str]:
+def _argument_texts_of(entry: Entry) -> Iterator[str]:
+    """Yield what RabbitMQ's import cannot read among the arguments of an entry: the texts behind the entry's place."""
+    if not isinstance(entry.part, Policy) and (entry.part.arguments or isinstance(entry.written, dict)):
+        yield from _argument_texts(entry.object().get("arguments", {}), ".arguments")
+
+
+def _argument_texts(value: Any, place: str, *, table: bool = True) -> Iterator[str]:
     if value is None:
         yield f"{place} is null, which RabbitMQ's import refuses (null_not_allowed); it is a void here"
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _argument_findings(item, f"{place}[{index}]", table=False)
+            yield from _argument_texts(item, f"{place}[{index}]", table=False)
     elif isinstance(value, dict):
         if not table and len(value) == 1 and next(iter(value)).startswith("!"):
             yield f"{place} is {ENCODE(value)}: a typed value here, a table for RabbitMQ's import"
             return
         for key, item in value.items():
-            yield from _argument_findings(item, f"{place}.{key}", table=False)
+            yield from _argument_texts(item, f"{place}.{key}", table=False)

@@ -13,6 +13,7 @@ from bindings.sources.definition_entries import Part
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import content, decoded, gunzipped, whole
+from bindings.sources.import_warnings import SourceWarning
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.management import Management, is_address
 from exchange.entities.profile import Profile, closest_profile
@@ -35,7 +36,9 @@ class Source:
     name: str
     content: Document | Definitions
     profile: Profile | None = None
-    """The RabbitMQ it is for: a live broker's own, else what the file says."""
+    """The RabbitMQ it is for: a live broker's own, else the one that the file names."""
+    path: str | None = None
+    """The file it was read from; None for standard input and brokers."""
 
     @property
     def vhosts(self) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ class Source:
         return self.content.section(vhost).line_of(part) if isinstance(self.content, Document) else None
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[SourceWarning]:
         """What RabbitMQ would read otherwise or refuse, and what routing cannot follow, each with its place."""
         return self.content.warnings
 
@@ -126,16 +129,16 @@ def open_source(where: str, vhost: str | None = None, *, seconds: float = ANSWER
     scheme, separator, _ = where.partition("://")
     if separator and scheme.isalpha():  # the rest may have a password
         raise InputError(f"{scheme}://... has no topology; a broker's management API has: http://HOST:15672[/VHOST]")
-    name = "standard input" if where == STDIN else where
+    name, path = ("standard input", None) if where == STDIN else (where, where)
     data = gunzipped(whole(sys.stdin.buffer, name), name) if where == STDIN else content(where)
     text = decoded(data, name)
     if data.lstrip(BLANK)[:1] in (b"{", b"[") or (where.endswith((".json", ".json.gz")) and _is_json(text)):
         definitions = Definitions.loads(text, name, vhost)
-        return Source(name, definitions, definitions.profile)
+        return Source(name, definitions, definitions.profile, path)
     if not data.strip() and where == STDIN:
         raise InputError(f"{name}: there is nothing")
     document = Document.loads(text, name)
-    return Source(name, document, document.profile)
+    return Source(name, document, document.profile, path)
 
 
 def load(

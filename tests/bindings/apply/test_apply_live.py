@@ -422,7 +422,7 @@ def test_a_broker_refuses_what_is_in_a_virtual_host_that_it_has_not(rabbitmq_ser
                 refused = ""
             except InputError as error:
                 refused = str(error)
-            warned = any("is not under vhosts" in line for line in Definitions.loads(json.dumps(file)).warnings)
+            warned = any("is not under vhosts" in str(line) for line in Definitions.loads(json.dumps(file)).warnings)
             assert warned == bool(refused), (server.version, file, refused)
         broker.request("DELETE", "/api/vhosts/hashstar-there")
         broker.request("DELETE", "/api/queues/%2F/q")

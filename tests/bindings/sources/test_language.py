@@ -229,13 +229,13 @@ def test_a_message_of_an_expectation_has_its_headers() -> None:
 def test_warnings_have_lines() -> None:
     """What is there twice, of unknown type, or no regular expression."""
     document = Document.loads('exchange e: x-own\n\ne -> q: "a"\ne -> q: "a"\npolicy p: "("\nqueue amq.q')
-    assert [warning.partition(":")[0] for warning in document.warnings] == [
+    assert [str(warning).partition(":")[0] for warning in document.warnings] == [
         "line 4",
         "line 1",
         "line 6",
         "line 5.pattern",
     ]
-    assert document.warnings[0] == "line 4: this binding exists already, from line 3"
+    assert str(document.warnings[0]) == "line 4: this binding exists already, from line 3"
 
 
 MISTAKES = [

@@ -1,0 +1,85 @@
+"""Check all topologies of a source, a file or a broker, and find the lines of what the findings are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from bindings.check.check import check, in_order
+from bindings.check.finding import RULES, Finding, Part
+from bindings.check.lines import lines
+from bindings.check.report import Report, VhostFindings
+from bindings.sources.definitions import Definitions
+from bindings.sources.files import content, decoded
+from bindings.sources.import_warnings import FILE_ONLY, SourceWarning
+from bindings.sources.open import Source
+from exchange.entities.entities import Exchange, Policy, Queue
+from exchange.entities.profile import Profile
+from exchange.topology.topology import Topology
+
+__all__ = ["check_source"]
+
+
+def check_source(
+    source: Source,
+    *,
+    vhost: str | None = None,
+    profile: Profile | str | None = None,
+    codes: Container[object] = RULES,
+    optional: Iterable[str] = (),
+    progress: Callable[[Topology], None] = lambda topology: None,
+) -> Report:
+    """Return the findings about a source: about one virtual host, or about all.
+
+    ``profile`` names the rules of a RabbitMQ release, where not those of the source are to hold. Findings with other
+    ``codes`` are left out; ``optional`` are the codes of optional rules to apply, too. ``progress`` is called with each
+    topology before it is checked. Raises InputError when there is no such virtual host, or a definitions file cannot be
+    read a second time, for the lines.
+    """
+    names = source.vhosts if vhost is None else (source.topology(vhost).vhost,)
+    checked: list[VhostFindings] = []
+    for name in names:
+        topology = source.topology(name, profile)
+        progress(topology)
+        findings = check(topology, source.expectations(name), optional=optional)
+        if not checked:  # what is about the file as a whole stands with the first virtual host
+            findings = in_order([*_file_findings(source), *findings])
+        checked.append(VhostFindings(name, [finding for finding in findings if finding.code in codes]))
+    chosen_by = source.chosen_by if profile is None else None
+    return Report(source.name, _with_lines(source, checked), topology.profile.name, chosen_by)
+
+
+def _file_findings(source: Source) -> Iterator[Finding]:
+    """Yield the warnings of reading the source, except those that rules cover: they look at the same parts."""
+    for warning in source.warnings:
+        if warning.code == FILE_ONLY or not _has(source, warning):
+            yield Finding(FILE_ONLY, None, warning.text, line=warning.line)
+
+
+def _has(source: Source, warning: SourceWarning) -> bool:
+    """Return whether a topology has what a warning is about; of parts with one name, it has only one."""
+    topology, part = source.topology(warning.vhost), warning.part
+    if isinstance(part, Exchange):
+        return topology.exchanges.get(part.name) == part
+    if isinstance(part, Policy):
+        return topology.policies.get(part.name) == part
+    if isinstance(part, Queue) and part.name in topology.queues:  # whose partitions stand elsewhere in definitions
+        return replace(topology.queues[part.name], partitioning=None) == replace(part, partitioning=None)
+    return False
+
+
+def _with_lines(source: Source, checked: Sequence[VhostFindings]) -> list[VhostFindings]:
+    """Return the findings, each with its line where that is known."""
+    wanted = {(vhost, f.part) for vhost, findings in checked for f in findings if f.part is not None}
+    known: dict[tuple[str, Part], int | None] = {}
+    if not isinstance(source.content, Definitions):
+        known |= {(vhost, part): source.line_of(vhost, part) for vhost, part in wanted}
+    elif wanted and source.path is not None:
+        known |= lines(decoded(content(source.path), source.name), wanted, source.content.default_vhost)
+
+    def add_line(vhost: str, finding: Finding) -> Finding:
+        if finding.part is None or finding.line is not None:
+            return finding
+        return replace(finding, line=known.get((vhost, finding.part)))
+
+    return [VhostFindings(vhost, [add_line(vhost, finding) for finding in findings]) for vhost, findings in checked]
