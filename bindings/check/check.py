@@ -1,7 +1,7 @@
 """A topology -> what is wrong with it, what is most likely wrong, and what is worth knowing.
 
-Invariant: what a finding says of routes is what the router does, shown by a witness where a key can show it; what
-cannot be decided is not said.
+Invariant: what a finding states about routes is what the router does, with a witness where a key can show it; what
+cannot be decided is not stated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from bindings.check.finding import RULES, Finding, Part
 from bindings.check.rules import alternates, dangling, expected, headers, kinds, patterns, policies, reach, redundancy
 from bindings.check.view import TopologyView
-from bindings.check.words import named
+from bindings.check.words import quote_exchange
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding
 from exchange.topology.topology import Topology
@@ -21,7 +21,7 @@ from exchange.topology.topology import Topology
 __all__ = ["LISTED", "check", "in_order"]
 
 LISTED: Final = 100
-"""So many findings of a code are told for one exchange; one more says how many others there are."""
+"""Maximum number of findings of one code at one exchange; one more finding has the number of the others."""
 
 FAMILIES: Final[Sequence[Callable[[TopologyView], Iterator[Finding]]]] = (
     dangling.find,
@@ -51,17 +51,17 @@ def check(
     """
     view = TopologyView(topology)
     families = [*FAMILIES, *(find for code, find in OPTIONAL.items() if code in optional)]
-    findings = [finding for find in families for finding in _first_ones(find(view), topology)]
+    findings = [finding for find in families for finding in _limit(find(view), topology)]
     findings += expected.find(topology, expectations)
     return in_order(findings)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """By code, then by what they are about."""
-    return sorted(findings, key=_place)
+    """Return findings sorted by code, then by what they are about."""
+    return sorted(findings, key=_sort_key)
 
 
-def _place(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
+def _sort_key(finding: Finding) -> tuple[str, bool, tuple[str, ...], str]:
     return finding.code, finding.part is None, _names(finding.part), finding.message
 
 
@@ -73,16 +73,17 @@ def _names(part: Part | None) -> tuple[str, ...]:
     return (part.name,)
 
 
-def _first_ones(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
-    told: Counter[tuple[str, str]] = Counter()
+def _limit(findings: Iterable[Finding], topology: Topology) -> Iterator[Finding]:
+    """Yield the first `LISTED` findings of each code at each exchange, and one finding for the others."""
+    counts: Counter[tuple[str, str]] = Counter()
     for finding in findings:
         part = finding.part
-        place = finding.code, part.source if isinstance(part, Binding) else type(part).__name__
-        told[place] += 1
-        if told[place] <= LISTED:
+        group = finding.code, part.source if isinstance(part, Binding) else type(part).__name__
+        counts[group] += 1
+        if counts[group] <= LISTED:
             yield finding
-    for (code, where), count in told.items():
+    for (code, where), count in counts.items():
         if count > LISTED:
             exchange = topology.exchanges.get(where)
-            at = f" at {named(where)}" if exchange is not None else ""
+            at = f" at {quote_exchange(where)}" if exchange is not None else ""
             yield Finding(code, exchange, f"{count - LISTED:,} more of this kind{at}: {RULES[code].name}")

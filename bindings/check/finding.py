@@ -1,6 +1,6 @@
-"""What a check says: a finding, and the table of what can be found.
+"""What a check reports: a finding, and the table of all rules.
 
-Codes are stable: a suppression written today means the same tomorrow, and no number is used again for another thing.
+Codes are stable: a suppression written today means the same tomorrow, and a number is never used for another rule.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Severity = Literal["note", "warning", "error"]
 """As SARIF has its levels: an error is wrong for sure, a warning most likely, a note is worth knowing."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "error")
-"""From the least to the gravest."""
+"""From the least severe to the most severe."""
 
 Part = Exchange | Queue | Binding | Policy
 
 
 class Rule(NamedTuple):
-    """A kind of finding."""
+    """A rule that a topology can break: the kind of a finding."""
 
     code: str
     name: str
     severity: Severity
-    says: str
-    """What it means that this is found, in a sentence or two for someone who never saw it."""
+    meaning: str
+    """What a finding of this rule means, in a sentence or two for a reader who never saw one."""
     way_out: str
     """What the owner can do about it."""
     optional: bool = False
-    """Looked for only when it is asked for by its code: true of so many sound topologies that it would be noise."""
+    """Whether the rule is applied only when its code is selected: many sound topologies break it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class Finding:
     code: str
     """A key of `RULES`."""
     part: Part | None
-    """What it is about; None for the topology or an expectation."""
+    """The exchange, queue, binding or policy that it is about; None for the topology or an expectation."""
     message: str
-    """What is the matter, in one sentence that names the parts."""
+    """What is wrong, in one sentence that names the parts."""
     witness: str | None = None
     """A routing key that shows it."""
     related: tuple[Part, ...] = ()
-    """The other parts it takes, the covering binding for one."""
+    """Other parts that play a role, such as the binding that covers this one."""
     line: int | None = None
-    """In the file the topology was read from, where that is known; from 1."""
+    """Line in the file that the topology was read from, from 1, where that is known."""
 
     @property
     def rule(self) -> Rule:
-        """Its row of the table."""
+        """The rule that was broken."""
         return RULES[self.code]
 
 
@@ -278,4 +278,4 @@ TABLE: Final = (
 )  # fmt: skip
 
 RULES: Final = MappingProxyType({rule.code: rule for rule in TABLE})
-"""By code."""
+"""Code -> rule."""

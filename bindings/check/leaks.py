@@ -1,10 +1,11 @@
-"""The shortest key that gets to no queue from an exchange, and the way on which it is lost.
+"""Find the shortest key that gets to no queue from an exchange.
 
-On a way each exchange hands the key to the next, by a binding that matches it or, where none does, as to its alternate
-exchange; the last has nobody to hand it to. A search follows the ways: bindings that lead straight to a queue take
-keys out, and what is left at the end is walked as the router would. If another way from the same exchange saves it,
-the keys of that way are taken out, too, and so on. A search that would cost too much, or meets what is opaque, finds
-nothing: so what is found is lost for sure, in a message without headers.
+On a path each exchange hands the key to the next, over a binding that matches it or, where none does, as to its
+alternate exchange; the last exchange has none to hand it to. A search follows the paths: it excludes the keys that
+bindings lead straight to a queue, takes a shortest key of those that are left at the end of the path, and walks it as
+the router would. If the key gets to a queue on another path, the keys of that path are excluded, too, and so on. A
+search that would cost too much, or meets an opaque exchange, finds nothing: so a key that is found is certainly lost,
+in a message without headers.
 """
 
 from __future__ import annotations
@@ -20,136 +21,141 @@ from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = ["lost_at", "lost_by_alternate", "lost_by_binding", "saving_way"]
+__all__ = ["find_lost_key", "find_key_lost_by_alternate", "find_key_lost_by_binding", "find_path_to_queue"]
 
 STEPS: Final = 10_000
-"""What the search for one key may cost."""
+"""Maximum cost of the search for one key."""
 
 VISIT: Final = 100
-"""What a visit to an exchange costs of it."""
+"""Cost of a visit to an exchange."""
 
 
-def lost_at(view: TopologyView, exchange: str) -> str | None:
-    """A shortest key that gets to no queue when it is published to the exchange."""
-    return _shortest(_Search(view, exchange).at(exchange, _Way()))
+def find_lost_key(view: TopologyView, exchange: str) -> str | None:
+    """Return a shortest key that gets to no queue when it is published to the exchange."""
+    return _shortest(_Search(view, exchange).at(exchange, _Path()))
 
 
-def lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
-    """A shortest one of those that no binding of the exchange matches."""
-    return _shortest(_Search(view, exchange).unmatched(exchange, _Way()))
+def find_key_lost_by_alternate(view: TopologyView, exchange: str) -> str | None:
+    """Return a shortest lost key of those that no binding of the exchange matches."""
+    return _shortest(_Search(view, exchange).unmatched(exchange, _Path()))
 
 
-def lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
-    """A shortest one of those that match this binding, which leads to another exchange."""
-    way = _Way(exchanges=((binding.source, False),))
-    return _shortest(_Search(view, binding.source).onwards(binding, way))
+def find_key_lost_by_binding(view: TopologyView, binding: Binding) -> str | None:
+    """Return a shortest lost key of those that match this binding, which leads to another exchange."""
+    path = _Path(exchanges=((binding.source, False),))
+    return _shortest(_Search(view, binding.source).onwards(binding, path))
 
 
 def _shortest(keys: Iterator[str]) -> str | None:
-    found: list[str] = []
-    with suppress(OutOfBudget):  # what has been found is lost, though there may be a shorter one
+    lost: list[str] = []
+    with suppress(OutOfBudget):  # the keys found until then are lost, though there may be a shorter one
         for key in keys:
-            found.append(key)  # noqa: PERF402  kept when the next one is too costly
-    return min(found, key=_length, default=None)
+            lost.append(key)  # noqa: PERF402  kept when the next one is too costly
+    return min(lost, key=_length, default=None)
 
 
 def _length(key: str) -> tuple[int, int, str]:
     return len(AMQP.split(key)), len(key), key
 
 
-class _Way(NamedTuple):
-    """How far a search has come: a key of all these patterns reaches all these exchanges."""
+class _Path(NamedTuple):
+    """The path that a search has come: a key that matches all these patterns reaches all these exchanges."""
 
     all_of: tuple[Pattern, ...] = ()
     exchanges: tuple[tuple[str, bool], ...] = ()
-    """And whether no binding of the exchange may match it: its alternate comes next, or nothing."""
+    """Each with whether no binding of the exchange may match the key: its alternate comes next, or nothing."""
 
     def has(self, exchange: str) -> bool:
         return any(name == exchange for name, _ in self.exchanges)
 
-    def then(self, exchange: str, *, unmatched: bool) -> _Way:
+    def then(self, exchange: str, *, unmatched: bool) -> _Path:
         return self._replace(exchanges=(*self.exchanges, (exchange, unmatched)))
 
 
 class _Search:
-    """From one exchange; of each way it gives a shortest key, if that loses any."""
+    """A search from one exchange: yields a shortest lost key for each path that loses keys."""
 
     def __init__(self, view: TopologyView, origin: str) -> None:
         self._view = view
         self._origin = origin
         self._budget = Budget(STEPS)
 
-    def at(self, exchange: str, way: _Way) -> Iterator[str]:
-        """What is lost at an exchange, or further on."""
+    def at(self, exchange: str, path: _Path) -> Iterator[str]:
+        """Yield keys that are lost at an exchange, or further on."""
         self._budget.spend(VISIT)
         if not self._view.is_opaque(exchange):
-            yield from self.unmatched(exchange, way)
+            yield from self.unmatched(exchange, path)
             for binding in self._view.onwards.get(exchange, ()):
-                yield from self.onwards(binding, way.then(exchange, unmatched=False))
+                yield from self.onwards(binding, path.then(exchange, unmatched=False))
 
-    def unmatched(self, exchange: str, way: _Way) -> Iterator[str]:
-        """What no binding of the exchange matches."""
-        way = way.then(exchange, unmatched=True)
+    def unmatched(self, exchange: str, path: _Path) -> Iterator[str]:
+        """Yield lost keys that no binding of the exchange matches."""
+        path = path.then(exchange, unmatched=True)
         alternate = self._view.alternate_of(exchange)
-        if alternate is None or way.has(alternate):
-            yield from self._lost(way)
+        if alternate is None or path.has(alternate):
+            yield from self._lost(path)
         else:
-            yield from self.at(alternate, way)
+            yield from self.at(alternate, path)
 
-    def onwards(self, binding: Binding, way: _Way) -> Iterator[str]:
-        """What goes on over a binding from the last exchange."""
+    def onwards(self, binding: Binding, path: _Path) -> Iterator[str]:
+        """Yield lost keys that take a binding of the last exchange."""
         pattern = self._view.pattern_of(binding)
         if pattern is None:
             return
-        if pattern not in way.all_of:
-            way = way._replace(all_of=(*way.all_of, pattern))
-        if way.has(binding.destination.name):
-            yield from self._lost(way)
+        if pattern not in path.all_of:
+            path = path._replace(all_of=(*path.all_of, pattern))
+        if path.has(binding.destination.name):
+            yield from self._lost(path)
         else:
-            yield from self.at(binding.destination.name, way)
+            yield from self.at(binding.destination.name, path)
 
-    def _lost(self, way: _Way) -> Iterator[str]:
-        pending: list[Iterator[tuple[_Way, tuple[Pattern, ...]]]] = [iter([(way, ())])]
+    def _lost(self, path: _Path) -> Iterator[str]:
+        """Yield a shortest key that is lost at the end of a path, if there is one.
+
+        Depth first over regions of keys: where a key is saved, the region is split into those keys that miss the first
+        binding of the saving path, those that miss the second one but not the first, and so on.
+        """
+        pending: list[Iterator[tuple[_Path, tuple[Pattern, ...]]]] = [iter([(path, ())])]
         while pending:
             region = next(pending[-1], None)
             if region is None:
                 pending.pop()
                 continue
-            way, none_of = region
-            key, none_of = self._not_held_back(way, none_of)
+            path, none_of = region
+            key, none_of = self._key_of(path, none_of)
             if key is None:
                 continue
-            steps = saving_way(self._view, self._origin, key)
+            steps = find_path_to_queue(self._view, self._origin, key)
             if steps is None:
                 yield key
                 continue
             over = [step for step in steps if isinstance(step, Binding)]
             if len(over) == len(steps):
-                pending.append(self._off(over, way, none_of))
+                pending.append(self._regions_off(over, path, none_of))
 
-    def _not_held_back(self, way: _Way, none_of: tuple[Pattern, ...]) -> tuple[str | None, tuple[Pattern, ...]]:
-        """A shortest key that nothing keeps from being lost on this way, and what it does not match."""
+    def _key_of(self, path: _Path, none_of: tuple[Pattern, ...]) -> tuple[str | None, tuple[Pattern, ...]]:
+        """Return a shortest key that takes this path to its end, and the patterns that it does not match."""
         while True:
-            key = shortest_key(AMQP, way.all_of, none_of, self._budget)
-            pattern = None if key is None else self._held_back(way, key)
+            key = shortest_key(AMQP, path.all_of, none_of, self._budget)
+            pattern = None if key is None else self._pattern_off(path, key)
             if pattern is None:
                 return key, none_of
             none_of = (*none_of, pattern)
 
-    def _off(
-        self, steps: Sequence[Binding], way: _Way, none_of: tuple[Pattern, ...]
-    ) -> Iterator[tuple[_Way, tuple[Pattern, ...]]]:
-        """The keys that miss a step: the first one, or the second one but not the first, and so on."""
+    def _regions_off(
+        self, steps: Sequence[Binding], path: _Path, none_of: tuple[Pattern, ...]
+    ) -> Iterator[tuple[_Path, tuple[Pattern, ...]]]:
+        """Yield the regions of keys that miss one of these bindings: see `_lost`."""
         for step in steps:
             pattern = self._view.pattern_of(step)
-            if pattern is not None and pattern != EVERYTHING and pattern not in way.all_of:
-                yield way, (*none_of, pattern)
-                way = way._replace(all_of=(*way.all_of, pattern))
+            if pattern is not None and pattern != EVERYTHING and pattern not in path.all_of:
+                yield path, (*none_of, pattern)
+                path = path._replace(all_of=(*path.all_of, pattern))
 
-    def _held_back(self, way: _Way, key: str) -> Pattern | None:
-        """A pattern that keeps the key from being lost on this way."""
+    def _pattern_off(self, path: _Path, key: str) -> Pattern | None:
+        """Return a pattern that leads the key to a queue, or off this path; None if there is none."""
         queues = self._view.topology.queues
-        for exchange, unmatched in way.exchanges:
+        for exchange, unmatched in path.exchanges:
             for binding in self._view.matched(exchange, key):
                 kind, name = binding.destination
                 if unmatched or (kind == "queue" and name in queues):
@@ -157,17 +163,17 @@ class _Search:
         return None
 
 
-Step: TypeAlias = Binding | str
-"""Over a binding, or to an alternate exchange."""
+Hop: TypeAlias = Binding | str
+"""A binding, or the name of an alternate exchange."""
 
 
-def saving_way(view: TopologyView, origin: str, key: str, *, headers_known: bool = True) -> list[Step] | None:
-    """How a message with this key and no headers gets from an exchange to a queue, or maybe does; None if it is lost.
+def find_path_to_queue(view: TopologyView, origin: str, key: str, *, headers_known: bool = True) -> list[Hop] | None:
+    """Return the hops on which a message with this key gets to a queue, or may; None if it is lost.
 
     From an opaque exchange it may get to any queue that can be reached; where its headers are not known, from a headers
-    exchange, too.
+    exchange, too. Otherwise it has no headers.
     """
-    came: dict[str, tuple[str, Step] | None] = {origin: None}
+    came: dict[str, tuple[str, Hop] | None] = {origin: None}
     pending = [origin]
     for name in pending:
         decider = view.kind_of(name).decider
@@ -188,8 +194,8 @@ def saving_way(view: TopologyView, origin: str, key: str, *, headers_known: bool
     return None
 
 
-def _back(came: dict[str, tuple[str, Step] | None], name: str) -> list[Step]:
-    steps: list[Step] = []
+def _back(came: dict[str, tuple[str, Hop] | None], name: str) -> list[Hop]:
+    steps: list[Hop] = []
     before = came[name]
     while before is not None:
         steps.append(before[1])

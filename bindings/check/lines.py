@@ -1,4 +1,4 @@
-"""In which line of a definitions file a part stands: the file is read once more, for those that findings are about."""
+"""Find the lines of parts in a definitions file: the file is read a second time, for the parts of findings only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bindings.check.finding import Part
 from bindings.sources.definition_entries import SECTIONS
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 
-__all__ = ["lines"]
+__all__ = ["find_lines"]
 
-Place: TypeAlias = tuple[str, Part]
+PartOfVhost: TypeAlias = tuple[str, Part]
 
 SECTION_OF: Final = {Exchange: "exchanges", Queue: "queues", Policy: "policies", Binding: "bindings"}
 NAMES: Final = ("name", "source", "destination", "destination_type", "routing_key")
@@ -21,25 +21,26 @@ BLANK: Final = re.compile(r"[ \t\r\n]*")
 DECODE: Final = json.JSONDecoder().raw_decode
 
 
-def lines(text: str, wanted: Collection[Place], default_vhost: str) -> dict[Place, int]:
-    """Virtual host and part -> line, from 1, of those that are found in the text, which is definitions."""
-    sought: dict[tuple[Any, ...], list[Place]] = {}
+def find_lines(text: str, wanted: Collection[PartOfVhost], default_vhost: str) -> dict[PartOfVhost, int]:
+    """Return virtual host and part -> line, from 1, for those that the text of definitions has."""
+    sought: dict[tuple[Any, ...], list[PartOfVhost]] = {}
     for vhost, part in wanted:
         sought.setdefault(_identity(vhost, part), []).append((vhost, part))
-    found: dict[Place, int] = {}
+    known: dict[PartOfVhost, int] = {}
     line, counted = 1, 0
     for section, item, at in _items(text):
         vhost = item.get("vhost", default_vhost)
-        places = sought.get((section, vhost, *map(item.get, NAMES)), ())
-        if places:
+        candidates = sought.get((section, vhost, *map(item.get, NAMES)), ())
+        if candidates:
             line += text.count("\n", counted, at)
             counted = at
-        for place in places:
-            if place not in found and (section != "bindings" or SECTIONS[section](item, section) == place[1]):
-                found[place] = line
-        if len(found) == len(wanted):
+        for candidate in candidates:
+            # Bindings may differ in their arguments alone, which are compared last: decoding them takes long.
+            if candidate not in known and (section != "bindings" or SECTIONS[section](item, section) == candidate[1]):
+                known[candidate] = line
+        if len(known) == len(wanted):
             break
-    return found
+    return known
 
 
 def _identity(vhost: str, part: Part) -> tuple[Any, ...]:
@@ -50,7 +51,7 @@ def _identity(vhost: str, part: Part) -> tuple[Any, ...]:
 
 
 def _items(text: str) -> Iterator[tuple[str, dict[str, Any], int]]:
-    """Section, object and where it begins, of the sections that make topologies."""
+    """Yield section, object and position of each object in the sections that make topologies."""
 
     def after(at: int) -> int:
         return BLANK.match(text, at).end()  # type: ignore[union-attr]  # which matches nothing, too

@@ -1,4 +1,4 @@
-"""What the reports of a check are made from, whatever their form."""
+"""The report of a check as a value, from which all its forms are made."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ class Report(NamedTuple):
     """All findings about a source."""
 
     name: str
-    """What messages call the source."""
+    """The source as messages name it."""
     vhosts: Sequence[VhostFindings]
     profile: str = ""
-    """The name of the profile whose rules hold."""
+    """Name of the profile whose rules were applied."""
     chosen_by: str | None = None
-    """Why it is this profile; None where the user or the file names it, or it is that of a broker."""
+    """Why this profile was chosen; None where the user or the file names it, or the source is a broker."""
 
     def findings(self) -> Iterator[tuple[str, Finding]]:
-        """Each with its virtual host."""
+        """Yield each finding with its virtual host."""
         for vhost, findings in self.vhosts:
             for finding in findings:
                 yield vhost, finding
 
     @property
     def counts(self) -> dict[Severity, int]:
-        """How many there are, from the gravest on."""
-        found = Counter(finding.rule.severity for _, finding in self.findings())
-        return {severity: found[severity] for severity in reversed(SEVERITIES)}
+        """Number of findings of each severity, the most severe first."""
+        counts = Counter(finding.rule.severity for _, finding in self.findings())
+        return {severity: counts[severity] for severity in reversed(SEVERITIES)}
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding and its rule; ``part`` is null of an expectation, or of a file as a whole."""
+    """Return a finding and its rule as JSON values; ``part`` is null for an expectation, or the file as a whole."""
     rule = finding.rule
     return {
         "code": rule.code,
         "name": rule.name,
         "severity": rule.severity,
         "message": finding.message,
-        "says": rule.says,
+        "says": rule.meaning,
         "way_out": rule.way_out,
         "witness": finding.witness,
         "line": finding.line,
@@ -61,7 +61,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def part_json(part: Part) -> dict[str, Any]:
-    """What a finding is about: its kind and what names it, in RabbitMQ's words."""
+    """Return the kind and the name of a part as JSON values, with the field names of RabbitMQ."""
     if isinstance(part, Binding):
         return {
             "kind": "binding",

@@ -1,7 +1,7 @@
-"""What rules ask of a topology: which patterns its bindings are, what matches a key, what leads where.
+"""A topology as rules look at it: which patterns its bindings are, what matches a key, what leads where.
 
-Invariant: nothing here says more than the router would do. Where an exchange's choice is not decided by key alone, by
-chance, by a hash or by a plugin, it is opaque: no rule may count on what it lets through, nor on what it keeps.
+Invariant: nothing here claims more than the router would do. An exchange that chooses by chance, by a hash or in a
+plugin is opaque: no rule may count on what it hands on, nor on what it does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: Final[dict[Binding, None]] = {}
 
 
 class TopologyView:
-    """A topology under examination."""
+    """A topology, with what several rules ask of it."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology: Final = topology
@@ -52,7 +52,7 @@ class TopologyView:
         return self.kind_of(exchange) is Unknown
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
-        """Its bindings, without those that are too long to be patterns."""
+        """Return the bindings of an exchange, without those whose keys are too long to be patterns."""
         bindings = self.topology.bindings_from(exchange)
         if self.long_keys and not self.long_keys.isdisjoint(bindings):
             return [binding for binding in bindings if binding not in self.long_keys]
@@ -75,7 +75,7 @@ class TopologyView:
         }
 
     def pattern_of(self, binding: Binding) -> Pattern | None:
-        """The keys that the binding matches; None where more than the key decides, or something unknown does."""
+        """Return the keys that a binding matches; None where not the key alone decides, or that is unknown."""
         kind = self.kind_of(binding.source)
         pattern = kind.pattern(binding)
         if pattern is None and kind.condition(binding, self.topology.profile) == ALWAYS:
@@ -83,7 +83,7 @@ class TopologyView:
         return pattern
 
     def matched(self, exchange: str, key: str) -> Collection[Binding]:
-        """The bindings that a message with this key and no headers takes; of an opaque exchange, none."""
+        """Return the bindings that a message with this key and no headers takes; none of an opaque exchange."""
         if not exchange or self.is_opaque(exchange):  # the default exchange has no bindings that anyone made
             return NOTHING
         router = self._routers.get(exchange)
@@ -105,7 +105,7 @@ class TopologyView:
 
     @cached_property
     def exits(self) -> frozenset[str]:
-        """The exchanges from which a queue may be reached. An opaque one with any binding counts."""
+        """The exchanges from which a queue may be reached; opaque exchanges may take any of their bindings."""
         queues = self.topology.queues
         into_queues = {"", *self.graph.unsure} | {
             name
@@ -123,23 +123,23 @@ class TopologyView:
     @cached_property
     def dead_letters(self) -> dict[str, list[str]]:
         """Dead letter exchange -> the queues whose argument names it."""
-        found: dict[str, list[str]] = {}
+        queues: dict[str, list[str]] = {}
         for queue in self.topology.queues.values():
             name = dead_letter_exchange(queue.arguments)
             if name is not None:
-                found.setdefault(name, []).append(queue.name)
-        return found
+                queues.setdefault(name, []).append(queue.name)
+        return queues
 
 
 def dead_letter_exchange(arguments: Mapping[str, Any]) -> str | None:
-    """The dead letter exchange that the arguments of a queue name."""
+    """Return the dead letter exchange that the arguments of a queue name."""
     name = arguments.get("x-dead-letter-exchange")
     return name if isinstance(name, str) else None
 
 
 def too_long(key: str) -> bool:
-    """Whether AMQP 0-9-1 cannot carry the key or name."""
-    # A character is at most four bytes, so that most need not be encoded to know.
+    """Return whether a key or name is too long for AMQP 0-9-1."""
+    # A character has at most four bytes, so that only long texts are encoded.
     return len(key) * 4 > AMQP.max_bytes and len(key.encode("utf-8", "surrogatepass")) > AMQP.max_bytes
 
 

@@ -1,47 +1,39 @@
-"""How messages of findings name things."""
+"""How messages of findings describe things."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
+from exchange.display import list_some
 from exchange.entities.entities import Binding, Destination, Policy
 from exchange.notation import write_arguments
 
-__all__ = ["named", "several", "shown"]
+__all__ = ["quote_binding", "quote_exchange", "list_names"]
 
 LISTED: Final = 5
-"""So many of several names are told, and the number of the others."""
+"""Maximum number of names in a message; the others are counted."""
 
 
-def shown(binding: Binding) -> str:
-    """A binding: ``'orders' -> queue 'billing' with 'order.*.paid'``."""
-    told = f"{named(binding.source)} -> {binding.destination} with '{binding.routing_key}'"
-    if not binding.arguments:
-        return told
-    return f"{told} {write_arguments(binding.arguments)}"
+def quote_binding(binding: Binding) -> str:
+    """Return ``'orders' -> queue 'billing' with 'order.*.paid'``, and the arguments if there are some."""
+    text = f"{quote_exchange(binding.source)} -> {binding.destination} with '{binding.routing_key}'"
+    return f"{text} {write_arguments(binding.arguments)}" if binding.arguments else text
 
 
-def named(exchange: str) -> str:
-    """An exchange by its name, which is empty for one of them."""
-    return f"'{exchange}'" if exchange else "the default exchange"
+def quote_exchange(name: str) -> str:
+    """Return the name in quotes, or words for the default exchange, whose name is empty."""
+    return f"'{name}'" if name else "the default exchange"
 
 
-def several(items: Iterable[object], last: str = "and") -> str:
-    """``'a', 'b' and 'c'``: the first few of many, and how many more there are."""
-    texts = [_text(item) for item in items]
-    if len(texts) > LISTED + 1:
-        return f"{', '.join(texts[:LISTED])} and {len(texts) - LISTED} more"
-    return _joined(texts, last)
+def list_names(items: Iterable[object]) -> str:
+    """Return ``'a', 'b' and 'c'``: names, keys of bindings, destinations with their kind."""
+    return list_some([_name_of(item) for item in items], LISTED, "and")
 
 
-def _text(item: object) -> str:
+def _name_of(item: object) -> str:
     if isinstance(item, Destination):
         return str(item)
     if isinstance(item, Policy):
         return f"'{item.name}'"
     return f"'{item.routing_key}'" if isinstance(item, Binding) else f"'{item}'"
-
-
-def _joined(texts: Sequence[str], last: str) -> str:
-    return f"{', '.join(texts[:-1])} {last} {texts[-1]}" if len(texts) > 1 else "".join(texts)

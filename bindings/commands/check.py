@@ -160,7 +160,7 @@ def _unknown_code(code: str) -> str:
 
 
 def _explanation(rule: Rule) -> str:
-    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.says}\n  way out: {rule.way_out}"
+    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.meaning}\n  way out: {rule.way_out}"
     return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 

@@ -16,7 +16,7 @@ __all__ = ["to_json"]
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The object."""
+    """Return the report as JSON values; see the module."""
     vhosts = [{"vhost": vhost, "findings": list(map(_finding, findings))} for vhost, findings in report.vhosts]
     return {"source": report.name, "profile": report.profile, "vhosts": vhosts, "counts": report.counts}
 

@@ -17,7 +17,7 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(report: Report, uri: str) -> dict[str, Any]:
-    """The log; ``uri`` is where the topology is: a path relative to the root of the repository, or an address."""
+    """Return the log; ``uri`` is a path relative to the root of the repository, or the address of a broker."""
     codes = sorted({finding.code for _, finding in report.findings()})
     driver = {"name": "hashstar", "version": version("hashstar"), "rules": list(map(_rule, codes))}
     location = uri if "://" in uri else quote(uri)
@@ -31,25 +31,25 @@ def _rule(code: str) -> dict[str, Any]:
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.name.replace("-", " ")},
-        "fullDescription": {"text": rule.says},
-        "help": {"text": f"{rule.says}\n\nWay out: {rule.way_out}."},
+        "fullDescription": {"text": rule.meaning},
+        "help": {"text": f"{rule.meaning}\n\nWay out: {rule.way_out}."},
         "defaultConfiguration": {"level": rule.severity},
     }
 
 
-def _result(vhost: str, finding: Finding, codes: list[str], location: str) -> dict[str, Any]:
-    place: dict[str, Any] = {
-        # Code hosts want a line; where none is known, the file is meant.
-        "physicalLocation": {"artifactLocation": {"uri": location}, "region": {"startLine": finding.line or 1}},
+def _result(vhost: str, finding: Finding, codes: list[str], uri: str) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        # Code hosts require a line; line 1 stands for the file as a whole.
+        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": finding.line or 1}},
     }
     if finding.part is not None:
-        place["logicalLocations"] = [_logical(vhost, finding.part)]
+        location["logicalLocations"] = [_logical(vhost, finding.part)]
     result = {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
         "level": finding.rule.severity,
         "message": {"text": f"{finding.message}. Way out: {finding.rule.way_out}."},
-        "locations": [place],
+        "locations": [location],
         "partialFingerprints": {"part/v1": _fingerprint(vhost, finding)},
     }
     if finding.related:
@@ -59,12 +59,12 @@ def _result(vhost: str, finding: Finding, codes: list[str], location: str) -> di
 
 
 def _logical(vhost: str, part: Part) -> dict[str, Any]:
-    named = part_json(part)
-    kind = named.pop("kind")
-    return {"fullyQualifiedName": json.dumps([vhost, *named.values()], ensure_ascii=False), "kind": kind}
+    fields = part_json(part)
+    kind = fields.pop("kind")
+    return {"fullyQualifiedName": json.dumps([vhost, *fields.values()], ensure_ascii=False), "kind": kind}
 
 
 def _fingerprint(vhost: str, finding: Finding) -> str:
-    """The same for the same finding, wherever in the file its part stands."""
+    """Return a hash that stays the same when the part moves to another line."""
     about = finding.message if finding.part is None else part_json(finding.part)
     return sha256(json.dumps([finding.code, vhost, about]).encode()).hexdigest()

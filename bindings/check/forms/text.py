@@ -27,7 +27,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"virtual host '{vhost}'"
             yield ""
         for _, group in groupby(findings, key=lambda finding: finding.code):
-            yield from _kind(report.name, list(group))
+            yield from _group_lines(report.name, list(group))
             yield ""
     if report.chosen_by is not None:
         yield f"{report.name}: by the rules of {report.profile}, {report.chosen_by}"
@@ -35,20 +35,20 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"{report.name}: {counts or 'nothing found'}"
 
 
-def _kind(name: str, findings: list[Finding]) -> Iterator[str]:
+def _group_lines(name: str, findings: list[Finding]) -> Iterator[str]:
     rule = findings[0].rule
     yield f"{rule.code} {rule.name}: {count_noun(len(findings), rule.severity)}"
-    yield from fill(rule.says, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
+    yield from fill(rule.meaning, WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
     for finding in findings:
-        place = "" if finding.line is None else f"{name}:{finding.line}: "
-        # A failed expectation alone has lines: below it stands how the message went. Any other break is of a name.
+        position = "" if finding.line is None else f"{name}:{finding.line}: "
+        # Only the message of a failed expectation has several lines: the trail. Any other line break belongs to a name.
         first, *rest = finding.message.split("\n") if finding.code == "HS801" else [finding.message]
-        yield f"    {place}{first}{_witness(finding)}"
+        yield f"    {position}{first}{_witness(finding)}"
         yield from (indent(line, "      ") for line in rest)
     yield from fill(f"way out: {rule.way_out}", WIDTH, initial_indent="  ", subsequent_indent="  ").splitlines()
 
 
 def _witness(finding: Finding) -> str:
     key = finding.witness
-    # Where the message names the key already, it need not be said again.
+    # Not where the message names the key already.
     return "" if key is None or f"'{key}'" in finding.message else f" (the key '{key}', for one)"

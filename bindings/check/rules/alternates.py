@@ -8,9 +8,9 @@ from typing import Final
 from bindings.analysis.graph import find_cycles
 from bindings.analysis.pattern_set import PatternSet
 from bindings.check.finding import Finding
-from bindings.check.leaks import lost_by_alternate, lost_by_binding, saving_way
+from bindings.check.leaks import find_key_lost_by_alternate, find_key_lost_by_binding, find_path_to_queue
 from bindings.check.view import TopologyView
-from bindings.check.words import named, several, shown
+from bindings.check.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, policy_in_force
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
@@ -18,20 +18,20 @@ from exchange.patterns.pattern import Pattern
 __all__ = ["find"]
 
 STEPS: Final = 50_000
-"""What it may cost to find out whether bindings take everything."""
+"""Maximum cost of deciding whether the bindings of an exchange match every key."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """See `RULES`."""
+    """Yield findings about alternate and dead letter exchanges, but HS313."""
     for name, alternate in view.alternates.items():
         yield from _alternate(view, view.topology.exchanges[name], alternate)
         if alternate == name and not _takes_everything(view, name):
-            message = f"{named(name)} is its own alternate exchange, and has routed what it would get as such"
+            message = f"{quote_exchange(name)} is its own alternate exchange, and has routed what it would get as such"
             yield Finding("HS305", view.topology.exchanges[name], message)
     for circle in find_cycles({name: [alternate] for name, alternate in view.alternates.items()}):
         if not any(_takes_everything(view, name) for name in circle):
             parts = [view.topology.exchanges[name] for name in circle]
-            message = f"the alternate exchanges of {several(circle)} name each other in a circle"
+            message = f"the alternate exchanges of {list_names(circle)} name each other in a circle"
             yield Finding("HS305", parts[0], message, related=tuple(parts[1:]))
     yield from _dead_letters(view)
 
@@ -43,25 +43,25 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
         other = policy.definition.get("alternate-exchange") if policy is not None else None
         if policy is not None and other is not None and other != alternate:
             message = (
-                f"the argument of {named(exchange.name)} names the alternate exchange '{alternate}', "
+                f"the argument of {quote_exchange(exchange.name)} names the alternate exchange '{alternate}', "
                 f"policy '{policy.name}' names '{other}'"
             )
             yield Finding("HS306", exchange, message, related=(policy,))
     if alternate not in topology.exchanges:
-        message = f"the alternate exchange of {named(exchange.name)}, '{alternate}', does not exist"
+        message = f"the alternate exchange of {quote_exchange(exchange.name)}, '{alternate}', does not exist"
         yield Finding("HS301", exchange, message)
         return
     related = (topology.exchanges[alternate],)
     if _takes_everything(view, exchange.name):
-        message = f"{named(exchange.name)} never takes its alternate exchange {named(alternate)}"
+        message = f"{quote_exchange(exchange.name)} never takes its alternate exchange {quote_exchange(alternate)}"
         yield Finding("HS304", exchange, message, related=related)
         return
     if alternate in view.exits:
-        key = lost_by_alternate(view, exchange.name)
+        key = find_key_lost_by_alternate(view, exchange.name)
         if key is not None:
             message = (
-                f"a message to {named(exchange.name)} with the key '{key}' is lost in its alternate exchange "
-                f"{named(alternate)}"
+                f"a message to {quote_exchange(exchange.name)} with the key '{key}' is lost in its alternate exchange "
+                f"{quote_exchange(alternate)}"
             )
             yield Finding("HS302", exchange, message, key, related)
     yield from _bypassed(view, exchange, alternate)
@@ -73,18 +73,19 @@ def _bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterato
         by_target.setdefault(binding.destination.name, []).append(binding)
     for target, bindings in by_target.items():
         for binding in bindings:
-            key = lost_by_binding(view, binding)
+            key = find_key_lost_by_binding(view, binding)
             if key is not None:
                 message = (
-                    f"a message to {named(exchange.name)} with the key '{key}' is lost in {named(target)}, where "
-                    f"{shown(binding)} leads it, and does not go to the alternate exchange {named(alternate)}"
+                    f"a message to {quote_exchange(exchange.name)} with the key '{key}' is lost in "
+                    f"{quote_exchange(target)}, where {quote_binding(binding)} leads it, and does not go to the "
+                    f"alternate exchange {quote_exchange(alternate)}"
                 )
                 yield Finding("HS303", binding, message, key, (exchange, view.topology.exchanges[target]))
                 break
 
 
 def _takes_everything(view: TopologyView, exchange: str) -> bool:
-    """Whether every message matches a binding of the exchange."""
+    """Return whether it is certain that every message matches a binding of the exchange."""
     if view.always_matches(exchange):
         return True
     patterns: list[Pattern] = []
@@ -94,7 +95,8 @@ def _takes_everything(view: TopologyView, exchange: str) -> bool:
             return True
         if pattern is not None and not pattern.literal:
             patterns.append(pattern)
-    # Keys are without number, so that some pattern must be open to them; then literal ones may fill a gap: key "".
+    # There are infinitely many keys, so only patterns with "#" can match all of them together. Where one has it, the
+    # others may fill the gaps: literal ones, too, such as the key "".
     if not any("#" in pattern.text for pattern in patterns):
         return False
     literal = (view.pattern_of(binding) for binding in view.bindings_from(exchange))
@@ -118,7 +120,8 @@ def _dead_letters(view: TopologyView) -> Iterator[Finding]:
                 lost = key not in topology.queues
             else:
                 # Dead letters have headers of their own, and those of their message.
-                lost = saving_way(view, exchange, key, headers_known=False) is None
+                lost = find_path_to_queue(view, exchange, key, headers_known=False) is None
             if lost:
-                message = f"dead letters of queue '{name}' go to {named(exchange)} with the key '{key}' and are lost"
+                way = f"go to {quote_exchange(exchange)} with the key '{key}'"
+                message = f"dead letters of queue '{name}' {way} and are lost"
                 yield Finding("HS312", queue, message, key, (topology.exchanges[exchange],))

@@ -1,4 +1,4 @@
-"""1xx: bindings from or to what is not there; keys and arguments that their exchange has no use for."""
+"""1xx: bindings from or to what does not exist; keys and arguments that their exchange ignores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView
-from bindings.check.words import named, several, shown
+from bindings.check.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse, Kind
 
@@ -14,11 +14,11 @@ __all__ = ["find"]
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """One finding for each thing that is missing, however many bindings name it; see `RULES`."""
+    """Yield one finding for each missing exchange or queue, and findings about keys and arguments that are ignored."""
     topology = view.topology
     missing: dict[Destination, list[Binding]] = {}
     useless: dict[str, list[Binding]] = {}
-    uses: dict[str, tuple[bool, bool, bool]] = {}  # looked up once an exchange: there can be a million bindings
+    uses: dict[str, tuple[bool, bool, bool]] = {}  # looked up once for each exchange: there can be a million bindings
     for binding in topology.bindings:
         source, destination = binding.source, binding.destination
         if source not in topology.exchanges:
@@ -29,22 +29,27 @@ def find(view: TopologyView) -> Iterator[Finding]:
         if source not in uses:
             uses[source] = _uses(view.kind_of(source))
         ignores_keys, ignores_x_match, is_literal = uses[source]
-        # '#' says what a fanout does, and many write it.
+        # '#' describes what a fanout does, and many write it.
         if ignores_keys and binding.routing_key not in ("", "#"):
             useless.setdefault(source, []).append(binding)
         if ignores_x_match and "x-match" in binding.arguments:
-            message = f"is a {view.kind_of(source).routes_as} exchange and ignores the x-match of {shown(binding)}"
-            yield Finding("HS109", binding, f"{named(source)} {message}")
+            message = (
+                f"is a {view.kind_of(source).routes_as} exchange and ignores the x-match of {quote_binding(binding)}"
+            )
+            yield Finding("HS109", binding, f"{quote_exchange(source)} {message}")
         if is_literal and not {"*", "#"}.isdisjoint(binding.routing_key.split(".")):
-            yield Finding("HS107", binding, f"{shown(binding)} matches nothing but this very key", binding.routing_key)
-    for what, bindings in missing.items():
-        yield from _missing(what, bindings)
+            yield Finding(
+                "HS107", binding, f"{quote_binding(binding)} matches nothing but this very key", binding.routing_key
+            )
+    for end, bindings in missing.items():
+        yield from _missing(end, bindings)
     for source, bindings in useless.items():
         type_ = view.kind_of(source).routes_as
         yield Finding(
             "HS108",
             bindings[0],
-            f"{named(source)} is a {type_} exchange and ignores the routing keys of its bindings: {_keys(bindings)}",
+            f"{quote_exchange(source)} is a {type_} exchange and ignores the routing keys of its bindings: "
+            f"{_keys(bindings)}",
             related=tuple(bindings[1:]),
         )
 
@@ -55,22 +60,24 @@ def _uses(kind: type[Kind]) -> tuple[bool, bool, bool]:
     return ignores_keys, kind.decider in (Decider.NOTHING, Decider.KEY), kind.key_use is KeyUse.LITERAL
 
 
-def _missing(what: Destination, bindings: list[Binding]) -> Iterator[Finding]:
-    is_source = [binding for binding in bindings if binding.source == what.name and what.kind == "exchange"]
-    is_goal = [binding for binding in bindings if binding.destination == what]
+def _missing(end: Destination, bindings: list[Binding]) -> Iterator[Finding]:
+    is_source = [binding for binding in bindings if binding.source == end.name and end.kind == "exchange"]
+    is_destination = [binding for binding in bindings if binding.destination == end]
     if is_source:
-        goals = several(dict.fromkeys(binding.destination for binding in is_source))
-        message = f"exchange '{what.name}' does not exist, and {_bindings(is_source)} from it: to {goals}"
+        destinations = list_names(dict.fromkeys(binding.destination for binding in is_source))
+        message = f"exchange '{end.name}' does not exist, and {_count(is_source)} from it: to {destinations}"
         yield Finding("HS101", is_source[0], message, related=tuple(is_source[1:]))
-    if is_goal:
-        sources = several(dict.fromkeys(binding.source for binding in is_goal))
-        message = f"{what} does not exist, and {_bindings(is_goal)} to it: from {sources} with {_keys(is_goal)}"
-        yield Finding("HS102", is_goal[0], message, related=tuple(is_goal[1:]))
+    if is_destination:
+        sources = list_names(dict.fromkeys(binding.source for binding in is_destination))
+        message = (
+            f"{end} does not exist, and {_count(is_destination)} to it: from {sources} with {_keys(is_destination)}"
+        )
+        yield Finding("HS102", is_destination[0], message, related=tuple(is_destination[1:]))
 
 
-def _bindings(bindings: list[Binding]) -> str:
+def _count(bindings: list[Binding]) -> str:
     return "a binding leads" if len(bindings) == 1 else f"{len(bindings)} bindings lead"
 
 
 def _keys(bindings: list[Binding]) -> str:
-    return several(dict.fromkeys(binding.routing_key for binding in bindings))
+    return list_names(dict.fromkeys(binding.routing_key for binding in bindings))

@@ -1,4 +1,4 @@
-"""8xx: expectations that do not come true, and why."""
+"""8xx: expectations that fail, and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["find"]
 
 
 def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Finding]:
-    """One finding for each that fails, with what the message meets on its way."""
+    """Yield one finding for each expectation that fails, with the trail of the message."""
     if not expectations:
         return
     router = Router(topology)
@@ -24,15 +24,15 @@ def find(topology: Topology, expectations: Sequence[Expectation]) -> Iterator[Fi
         failure = expectation.failure(router)
         if failure is not None:
             part = topology.exchanges.get(expectation.exchange)
-            message = escape_line(f"expected: {expectation}; but {failure}") + _why(router, expectation)
+            message = escape_line(f"expected: {expectation}; but {failure}") + _explain(router, expectation)
             yield Finding("HS801", part, message, expectation.routing_key, line=expectation.line)
 
 
-def _why(router: Router, expectation: Expectation) -> str:
+def _explain(router: Router, expectation: Expectation) -> str:
     try:
         route = router.route(expectation.message)
         missing = [queue for queue in expectation.queues if queue not in route.queues]
-        asked = missing[0] if missing and expectation.relation != "excludes" else None
-        return f"\n{describe(router.explain(expectation.message, asked))}"
+        asked_about = missing[0] if missing and expectation.relation != "excludes" else None
+        return f"\n{describe(router.explain(expectation.message, asked_about))}"
     except BrokerError:
-        return ""  # which the failure tells
+        return ""  # the failure has the broker's error

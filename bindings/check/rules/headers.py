@@ -1,4 +1,4 @@
-"""5xx: conditions of headers bindings that most likely do not ask what they were meant to."""
+"""5xx: conditions of headers bindings that most likely do not mean what their author meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from bindings.analysis.header_conditions import conjunctions_of
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView
-from bindings.check.words import named, shown
+from bindings.check.words import quote_binding, quote_exchange
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 from exchange.field_values import type_and_value
@@ -24,7 +24,7 @@ SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "sig
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """See `RULES`."""
+    """Yield findings about the arguments of headers bindings."""
     profile = view.topology.profile
     for name in view.topology.exchanges:
         if view.kind_of(name).decider is Decider.HEADERS:
@@ -40,19 +40,21 @@ def _conditions(binding: Binding, profile: Profile) -> Iterator[Finding]:
         reason = (
             "RabbitMQ sees no such header" if conditions_of(binding, profile) else f"'{mode}' of no headers is none"
         )
-        yield Finding("HS501", binding, f"{shown(binding)} matches nothing: {reason}")
+        yield Finding("HS501", binding, f"{quote_binding(binding)} matches nothing: {reason}")
     elif mode.startswith("all") and not conditions_of(binding, profile):
-        yield Finding("HS502", binding, f"{shown(binding)} matches every message")
+        yield Finding("HS502", binding, f"{quote_binding(binding)} matches every message")
     for argument, value in binding.arguments.items():
         if argument == "x-match":
             continue
         if _reads_as_x_match(argument):
-            yield Finding("HS504", binding, f"{shown(binding)} has '{argument}', which is not 'x-match'")
+            yield Finding("HS504", binding, f"{quote_binding(binding)} has '{argument}', which is not 'x-match'")
         elif argument.startswith("x-") and not mode.endswith("-with-x"):
-            yield Finding("HS503", binding, f"{shown(binding)} ignores the header '{argument}'")
+            yield Finding("HS503", binding, f"{quote_binding(binding)} ignores the header '{argument}'")
         elif type_and_value(value)[0] == "timestamp" and profile.timestamps_in_milliseconds:
             yield Finding(
-                "HS506", binding, f"{shown(binding)} matches no message with an equal timestamp in '{argument}'"
+                "HS506",
+                binding,
+                f"{quote_binding(binding)} matches no message with an equal timestamp in '{argument}'",
             )
 
 
@@ -62,26 +64,26 @@ def _reads_as_x_match(argument: str) -> bool:
 
 def _types(exchange: str, bindings: Collection[Binding], profile: Profile) -> Iterator[Finding]:
     asked: dict[tuple[str, str], tuple[object, Binding]] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
     for binding in bindings:
         for header, value in binding.arguments.items():
             kind = type_and_value(value)[0]
-            if header == "x-match" or header in told or kind not in SCALARS:
+            if header == "x-match" or header in reported or kind not in SCALARS:
                 continue
             compared = comparable(value, profile, from_message=False)
-            other, where = asked.setdefault((header, _look(value)), (compared, binding))
+            other, where = asked.setdefault((header, _appearance(value)), (compared, binding))
             if other != compared:
-                told.add(header)
+                reported.add(header)
                 one, another = write_value(where.arguments[header]), write_value(value)
                 message = (
-                    f"{named(exchange)} is asked for header '{header}' as {one} and as {another}, "
-                    f"which differ: {shown(where)}; {shown(binding)}"
+                    f"{quote_exchange(exchange)} is asked for header '{header}' as {one} and as {another}, "
+                    f"which differ: {quote_binding(where)}; {quote_binding(binding)}"
                 )
                 yield Finding("HS505", binding, message, related=(where,))
 
 
-def _look(value: object) -> str:
-    """What a value looks like to someone who does not see its type."""
-    shown = type_and_value(value)[1]
-    text = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else str(shown)
+def _appearance(value: object) -> str:
+    """Return a value as it looks to a reader who does not see its type."""
+    bare = type_and_value(value)[1]
+    text = bare.decode("utf-8", "replace") if isinstance(bare, bytes) else str(bare)
     return text.strip().lower().removesuffix(".0")

@@ -1,4 +1,4 @@
-"""6xx: exchanges and bindings that RabbitMQ refuses for their type, and what types ignore."""
+"""6xx: exchanges, queues and bindings that RabbitMQ refuses, and weights that it ignores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView
-from bindings.check.words import named, shown
+from bindings.check.words import quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED, Binding, Destination, Exchange
 from exchange.entities.indexes import Tables
 from exchange.entities.queue_arguments import refuse_queue
@@ -19,7 +19,7 @@ from exchange.topology import rules
 __all__ = ["find", "find_refused_queues"]
 
 
-def _meant(kind: str) -> str:
+def _suggestion(kind: str) -> str:
     near = get_close_matches(kind, KINDS, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -28,20 +28,21 @@ RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """See `RULES`."""
+    """Yield findings about exchanges and bindings."""
     topology = view.topology
     host = rules.VirtualHost(topology.vhost, topology.profile)
     tables = topology.tables()
     for name, exchange in topology.exchanges.items():
         if exchange.type not in KINDS:
-            message = f"{named(name)} is of type '{exchange.type}', which is unknown here{_meant(exchange.type)}"
+            unknown = f"is of type '{exchange.type}', which is unknown here"
+            message = f"{quote_exchange(name)} {unknown}{_suggestion(exchange.type)}"
             yield Finding("HS601", exchange, message)
             continue
         if name not in RESERVED:
             try:
                 rules.declare_exchange(Tables(), host, exchange)
             except BrokerError as error:
-                yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {named(name)}: {error}")
+                yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {error}")
         if kind_of(exchange) is not Unknown:
             if _may_refuse(view, exchange):
                 yield from _refused(view, tables, exchange)
@@ -70,11 +71,11 @@ def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:
 def _refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
     for binding in view.bindings_from(exchange.name):
         if not tables.exists(binding.destination):
-            continue  # the graver thing
+            continue  # HS102 is more severe
         try:
             kind_of(exchange).check_binding(exchange, binding, tables, view.topology.profile)
         except BrokerError as error:
-            yield Finding("HS603", binding, f"RabbitMQ refuses {shown(binding)}: {error}")
+            yield Finding("HS603", binding, f"RabbitMQ refuses {quote_binding(binding)}: {error}")
 
 
 def _weights(view: TopologyView, exchange: Exchange) -> Iterator[Finding]:
@@ -82,5 +83,5 @@ def _weights(view: TopologyView, exchange: Exchange) -> Iterator[Finding]:
     for binding in view.bindings_from(exchange.name):
         other = first.setdefault(binding.destination, binding)
         if other is not binding:
-            message = f"the weight of {shown(binding)} is ignored, since that of {shown(other)} counts"
+            message = f"the weight of {quote_binding(binding)} is ignored, since that of {quote_binding(other)} counts"
             yield Finding("HS604", binding, message, related=(other,))

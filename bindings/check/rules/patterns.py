@@ -1,4 +1,4 @@
-"""4xx: keys of bindings that most likely do not say what they were meant to."""
+"""4xx: keys of bindings that most likely do not mean what their author meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView, too_long
-from bindings.check.words import named, several, shown
+from bindings.check.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.kinds import Decider, KeyUse
 from exchange.patterns.matcher import Matcher
@@ -17,11 +17,11 @@ from exchange.patterns.pattern import Pattern
 __all__ = ["find"]
 
 ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
-"""What a key has if anything but its case can be wrong with it: of a million, few."""
+"""Part of each key with which anything but its case can be wrong: few of a million keys have it."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """See `RULES`."""
+    """Yield findings about the keys of bindings, and about names that are too long."""
     yield from _too_long(view)
     for name in view.topology.exchanges:
         kind = view.kind_of(name)
@@ -33,9 +33,9 @@ def find(view: TopologyView) -> Iterator[Finding]:
         for binding in odd:
             words = binding.routing_key.split(".") if binding.routing_key else []
             if "" in words:
-                yield Finding("HS403", binding, f"{shown(binding)} has an empty word")
+                yield Finding("HS403", binding, f"{quote_binding(binding)} has an empty word")
             if any(word != word.strip() for word in words):
-                yield Finding("HS407", binding, f"{shown(binding)} has white space around a word")
+                yield Finding("HS407", binding, f"{quote_binding(binding)} has white space around a word")
             if has_wildcards:
                 yield from _wildcards(view, binding, words)
         if has_wildcards:
@@ -48,7 +48,9 @@ def _too_long(view: TopologyView) -> Iterator[Finding]:
         if too_long(binding.routing_key):
             size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
             start = binding._replace(routing_key=binding.routing_key[:40] + "...")
-            yield Finding("HS405", binding, f"the key of {shown(start)} has {size} bytes, which are more than 255")
+            yield Finding(
+                "HS405", binding, f"the key of {quote_binding(start)} has {size} bytes, which are more than 255"
+            )
     parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
     for part in parts:
         if too_long(part.name):
@@ -61,14 +63,16 @@ def _too_long(view: TopologyView) -> Iterator[Finding]:
 def _wildcards(view: TopologyView, binding: Binding, words: Sequence[str]) -> Iterator[Finding]:
     foreign = [word for at, word in enumerate(words) if _is_foreign(word, last=at == len(words) - 1)]
     if foreign:
-        yield Finding("HS406", binding, f"{shown(binding)} has {several(foreign)}, which is no wildcard in AMQP")
+        yield Finding(
+            "HS406", binding, f"{quote_binding(binding)} has {list_names(foreign)}, which is no wildcard in AMQP"
+        )
     literal = [word for word in words if len(word) > 1 and ("*" in word or "#" in word) and word not in foreign]
     if literal:
-        message = f"{shown(binding)} matches {several(literal)} literally"
+        message = f"{quote_binding(binding)} matches {list_names(literal)} literally"
         yield Finding("HS402", binding, message, binding.routing_key if literal == list(words) else None)
     most, many = view.topology.profile.max_many, words.count("#")
     if most is not None and many > most:
-        yield Finding("HS404", binding, f"{shown(binding)} has {many} '#', and {most} are allowed")
+        yield Finding("HS404", binding, f"{quote_binding(binding)} has {many} '#', and {most} are allowed")
 
 
 def _is_foreign(word: str, *, last: bool) -> bool:
@@ -79,7 +83,7 @@ def _is_foreign(word: str, *, last: bool) -> bool:
 
 
 def _zero_words(exchange: str, bindings: Collection[Binding], odd: Sequence[Binding]) -> Iterator[Finding]:
-    """The patterns ``x.#`` where another binding asks for ``x``."""
+    """Yield a finding for the patterns ``x.#`` where another binding asks for ``x``."""
     wide = [binding for binding in odd if binding.routing_key.endswith(".#") and binding.routing_key.count("#") == 1]
     if not wide:
         return
@@ -87,25 +91,27 @@ def _zero_words(exchange: str, bindings: Collection[Binding], odd: Sequence[Bind
     for binding in bindings:
         if "#" not in binding.routing_key:
             asked.bind(Pattern.of_binding_key(binding.routing_key), binding)
-    found: dict[Binding, Binding] = {}
+    asked_for: dict[Binding, Binding] = {}
     for binding in wide:
         base = binding.routing_key.removesuffix(".#")
         others = [other for other in asked.match(base) if other.destination != binding.destination]
         if others and "*" not in base:
-            found[binding] = min(others, key=lambda other: (other.destination, other.routing_key))
-    if found:
-        first = next(iter(found))
-        base, other = first.routing_key.removesuffix(".#"), found[first]
-        message = f"{shown(first)} also matches '{base}', which {shown(other)} asks for"
-        if len(found) > 1:
-            message += f"; so do {len(found) - 1} more bindings of {named(exchange)} match what others ask for"
-        yield Finding("HS401", first, message, base, (other, *list(found)[1:]))
+            asked_for[binding] = min(others, key=lambda other: (other.destination, other.routing_key))
+    if asked_for:
+        first = next(iter(asked_for))
+        base, other = first.routing_key.removesuffix(".#"), asked_for[first]
+        message = f"{quote_binding(first)} also matches '{base}', which {quote_binding(other)} asks for"
+        if len(asked_for) > 1:
+            message += (
+                f"; so do {len(asked_for) - 1} more bindings of {quote_exchange(exchange)} match what others ask for"
+            )
+        yield Finding("HS401", first, message, base, (other, *list(asked_for)[1:]))
 
 
 def _case(exchange: str, bindings: Collection[Binding]) -> Iterator[Finding]:
-    spelt: dict[str, Binding] = {}
+    by_folded_key: dict[str, Binding] = {}
     for binding in bindings:
-        other = spelt.setdefault(binding.routing_key.casefold(), binding)
+        other = by_folded_key.setdefault(binding.routing_key.casefold(), binding)
         if other.routing_key != binding.routing_key:
-            message = f"{shown(binding)} differs in case only from {shown(other)}"
+            message = f"{quote_binding(binding)} differs in case only from {quote_binding(other)}"
             yield Finding("HS408", binding, message, related=(other,))

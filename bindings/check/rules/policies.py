@@ -1,4 +1,4 @@
-"""7xx: policies that are not in force, or of which nobody knows whether they are."""
+"""7xx: policies that are not in force, or of which it is not known whether they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView
-from bindings.check.words import several
+from bindings.check.words import list_names
 from bindings.sources.import_warnings import PATTERN_SHOWN, RESERVED
 from exchange.display import clip_line
 from exchange.entities.entities import Exchange, Policy, Queue
@@ -23,13 +23,13 @@ QUEUES: Final[Mapping[str, str | None]] = {
     "quorum_queues": "quorum",
     "streams": "stream",
 }
-"""What a policy applies to -> the type of queue that it asks for, None for any."""
+"""``apply-to`` of a policy -> the type of queue that it asks for, None for any."""
 
 EXCHANGES: Final = ("all", "exchanges")
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """See `RULES`."""
+    """Yield findings about policies, and HS313 about the dead letters of quorum queues."""
     policies = view.topology.policies
     matched: dict[str, list[Exchange | Queue]] = {}
     unsure: dict[str, list[Exchange | Queue]] = {}
@@ -52,7 +52,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
             reason = expression(policy.pattern).unknown or "the broker may give up before it has found it"
             names = dict.fromkeys(part.name for part in unsure[policy.name])
             own = [name for name in names if name not in RESERVED]
-            what = several(own) if own else "exchanges"
+            what = list_names(own) if own else "exchanges"
             message = f"whether policy '{policy.name}' applies to {what} is not known here: {pattern}: {reason}"
             yield Finding("HS706", policy, message)
         elif not matched[policy.name]:
@@ -81,12 +81,12 @@ def _priority(
     above = [[other for other in by_part[part] if other.priority > policy.priority] for part in parts]
     if all(above):
         others = list({other.name: other for others in above for other in others}.values())
-        message = f"policy '{policy.name}' is in force nowhere: {several(others)} has a higher priority"
+        message = f"policy '{policy.name}' is in force nowhere: {list_names(others)} has a higher priority"
         if len(others) > 1:
             message = message.replace(" has a higher", " have a higher")
         yield Finding("HS703", policy, message, related=tuple(others))
         return
-    # Told by the last of the equals, so that each pair is told once.
+    # Reported for the last policy of a pair, so that each pair is reported once.
     equal: dict[str, tuple[Policy, str]] = {}
     for part, higher in zip(parts, above, strict=True):
         if not higher:
@@ -108,5 +108,5 @@ def _matched(view: TopologyView, policy: Policy) -> tuple[list[Exchange | Queue]
     if policy.apply_to in QUEUES:
         kind = QUEUES[policy.apply_to]
         parts += [queue for queue in view.topology.queues.values() if kind in (None, queue.type)]
-    found = [(part, policy.is_found_in(part.name)) for part in parts]
-    return [part for part, applies in found if applies], [part for part, applies in found if applies is None]
+    applying = [(part, policy.is_found_in(part.name)) for part in parts]
+    return [part for part, applies in applying if applies], [part for part, applies in applying if applies is None]

@@ -8,9 +8,9 @@ from typing import Final
 from bindings.analysis.crawl import Budget, OutOfBudget, shortest_key
 from bindings.analysis.graph import find_cycles, reach
 from bindings.check.finding import Finding
-from bindings.check.leaks import lost_at
+from bindings.check.leaks import find_lost_key
 from bindings.check.view import TopologyView
-from bindings.check.words import named, several, shown
+from bindings.check.words import list_names, quote_binding, quote_exchange
 from exchange.entities.entities import PREDECLARED, Binding, Destination
 from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
@@ -21,11 +21,11 @@ __all__ = ["find", "find_unroutable"]
 RESERVED: Final = frozenset(exchange.name for exchange in PREDECLARED)
 
 STEPS: Final = 20_000
-"""What one question about two patterns may cost."""
+"""Maximum cost of one question about two patterns."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """All but unroutable keys; see `RULES`."""
+    """Yield all findings of the family but those about unroutable keys."""
     yield from _exchanges(view)
     yield from _queues(view)
     yield from _circles(view)
@@ -33,13 +33,15 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def find_unroutable(view: TopologyView) -> Iterator[Finding]:
-    """The shortest unroutable key of each exchange that can be published to and from which a queue can be reached."""
+    """Yield a shortest unroutable key of each exchange that publishers can use and that leads to a queue."""
     for name, exchange in view.topology.exchanges.items():
         if exchange.internal or not name or name not in view.exits:
             continue
-        key = lost_at(view, name)
+        key = find_lost_key(view, name)
         if key is not None:
-            yield Finding("HS205", exchange, f"a message to {named(name)} with the key '{key}' gets to no queue", key)
+            yield Finding(
+                "HS205", exchange, f"a message to {quote_exchange(name)} with the key '{key}' gets to no queue", key
+            )
 
 
 def _exchanges(view: TopologyView) -> Iterator[Finding]:
@@ -53,34 +55,35 @@ def _exchanges(view: TopologyView) -> Iterator[Finding]:
         if name not in view.exits:
             if led_to.get(name):
                 verb = "leads" if len(led_to[name]) == 1 else "lead"
-                message = f"no queue can be reached from {named(name)}, and {several(led_to[name])} {verb} there"
+                sources = list_names(led_to[name])
+                message = f"no queue can be reached from {quote_exchange(name)}, and {sources} {verb} there"
                 yield Finding("HS202", exchange, message)
             elif name not in RESERVED and not exchange.internal:
-                yield Finding("HS201", exchange, f"no queue can be reached from {named(name)}")
+                yield Finding("HS201", exchange, f"no queue can be reached from {quote_exchange(name)}")
         if exchange.internal and name not in reached and name not in RESERVED:
-            yield Finding("HS203", exchange, f"{named(name)} is internal, and nothing leads to it")
+            yield Finding("HS203", exchange, f"{quote_exchange(name)} is internal, and nothing leads to it")
 
 
 def _ways_in(view: TopologyView) -> Mapping[str, Collection[Destination]]:
-    """Exchange -> what leads to it from elsewhere: exchanges, and queues by their dead letters."""
-    found: dict[str, dict[Destination, None]] = {}
+    """Return exchange -> what leads to it: other exchanges, and queues by their dead letters."""
+    sources: dict[str, dict[Destination, None]] = {}
     for source, targets in _targets(view).items():
         for target in targets:
             if target != source:
-                found.setdefault(target, {})[Destination("exchange", source)] = None
+                sources.setdefault(target, {})[Destination("exchange", source)] = None
     for target, queues in view.dead_letters.items():
-        found.setdefault(target, {}).update((Destination("queue", queue), None) for queue in queues)
-    return found
+        sources.setdefault(target, {}).update((Destination("queue", queue), None) for queue in queues)
+    return sources
 
 
 def _targets(view: TopologyView) -> dict[str, dict[str, None]]:
-    """Exchange -> the exchanges that it hands messages to."""
-    found = {
+    """Return exchange -> the exchanges that it hands messages to, missing alternates included."""
+    targets = {
         name: dict.fromkeys(binding.destination.name for binding in bindings) for name, bindings in view.onwards.items()
     }
     for name, alternate in view.alternates.items():
-        found.setdefault(name, {})[alternate] = None
-    return found
+        targets.setdefault(name, {})[alternate] = None
+    return targets
 
 
 def _queues(view: TopologyView) -> Iterator[Finding]:
@@ -98,15 +101,18 @@ def _circles(view: TopologyView) -> Iterator[Finding]:
         edges[name] = [binding.destination.name for binding in bindings if binding.destination.name != name]
         for binding in bindings:
             if binding.destination.name == name:
-                yield Finding("HS207", binding, f"{shown(binding)} leads from an exchange to itself")
+                yield Finding("HS207", binding, f"{quote_binding(binding)} leads from an exchange to itself")
     for circle in find_cycles(edges):
         parts = [view.topology.exchanges[name] for name in circle]
-        message = f"exchanges {several(circle)} are bound in a circle"
+        message = f"exchanges {list_names(circle)} are bound in a circle"
         yield Finding("HS206", parts[0], message, related=tuple(parts[1:]))
 
 
 def _starved(view: TopologyView) -> Iterator[Finding]:
-    """Of internal exchanges that only bindings lead to, the bindings that no key led there matches."""
+    """Yield the bindings of internal exchanges that match no key of the bindings leading there.
+
+    Only where nothing but bindings leads to the exchange, and all of them decide by key.
+    """
     topology = view.topology
     by_other_ways = {*view.alternates.values(), *view.dead_letters}
     for name, exchange in topology.exchanges.items():
@@ -118,8 +124,8 @@ def _starved(view: TopologyView) -> Iterator[Finding]:
             continue
         for binding in view.bindings_from(name):
             if not any(_meet(view, binding, way) for way in ways if way.source != name):
-                sources = several(dict.fromkeys(way.source for way in ways))
-                message = f"no key that {sources} hands on matches {shown(binding)}"
+                sources = list_names(dict.fromkeys(way.source for way in ways))
+                message = f"no key that {sources} hands on matches {quote_binding(binding)}"
                 yield Finding("HS110", binding, message, related=tuple(ways))
 
 

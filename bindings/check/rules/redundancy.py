@@ -1,9 +1,9 @@
 """1xx: bindings that decide nothing, since others lead the same messages to the same destination.
 
-Invariant: all bindings that are found can be removed together without any message going elsewhere. So each is measured
-against those only that have not been found. Only ways over bindings count, and of exchanges that decide by key: such a
-way stays open whatever further keys a message has in CC and BCC, while one over an alternate exchange does not. (Only
-of needless ways the invariant says less: of messages with one key.)
+Invariant: all bindings that are reported can be removed together, and no message goes elsewhere. So each is compared
+only with bindings that are not reported. Only paths over bindings of exchanges that decide by key count: such a path
+stays open whatever further keys a message has in CC and BCC, while one over an alternate exchange does not. (For
+needless ways, HS111, the invariant holds only for messages with one key.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bindings.analysis.header_conditions import redundant_conditions
 from bindings.analysis.pattern_set import redundant
 from bindings.check.finding import Finding
 from bindings.check.view import TopologyView
-from bindings.check.words import several, shown
+from bindings.check.words import list_names, quote_binding
 from exchange.entities.entities import Binding, Destination
 from exchange.kinds import Decider, KeyUse
 from exchange.kinds.condition import EVERYTHING
@@ -27,14 +27,14 @@ from exchange.patterns.pattern import AMQP, MANY, Pattern
 __all__ = ["find"]
 
 STEPS: Final = 20_000
-"""What one question may cost: some milliseconds."""
+"""Maximum cost of one question: some milliseconds."""
 TOTAL: Final = 2_000_000
-"""What all questions about ways over exchanges may cost together: some seconds. There are as many ways as there are
-sequences of exchanges, so that a bound for each question bounds nothing."""
+"""Maximum cost of all questions about paths over exchanges: some seconds. There are as many paths as there are
+sequences of exchanges, so that a bound for each question alone bounds nothing."""
 
 
 def find(view: TopologyView) -> Iterator[Finding]:
-    """Duplicate and covered bindings, exchange by exchange; then those covered by way of other exchanges."""
+    """Yield duplicate and covered bindings, exchange by exchange; then those covered over other exchanges."""
     gone: set[Binding] = set()
     undecided: set[Binding] = set()
     for name in view.topology.exchanges:
@@ -45,17 +45,17 @@ def find(view: TopologyView) -> Iterator[Finding]:
                 if isinstance(finding.part, Binding):
                     (undecided if finding.code == "HS190" else gone).add(finding.part)
                 yield finding
-    ways = _Ways(view, gone)
+    paths = _Paths(view, gone)
     sources = [name for name in view.onwards if not view.is_opaque(name)]
     for name in sources:
-        for finding in ways.covered(name):
+        for finding in paths.covered(name):
             if finding.part not in undecided:
                 yield finding
     for name in sources:
-        yield from ways.needless(name)
-    if ways.skipped:
+        yield from paths.needless(name)
+    if paths.skipped:
         message = (
-            f"whether {ways.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
+            f"whether {paths.skipped:,} bindings are needed beside other ways is undecided: there are too many ways"
         )
         yield Finding("HS190", None, message)
 
@@ -82,7 +82,8 @@ def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding
             first[key] = binding
     if kind.key_use is not KeyUse.PATTERN or len(first) == 1:
         return
-    # What has no wildcard is covered by one pattern or by none, and helps to cover none that does not cover it.
+    # A literal key is covered by a single pattern or not at all, and only helps to cover patterns that match it: so
+    # patterns with wildcards are compared among themselves, and literal keys are looked up in those that stay.
     wild = [Pattern.of_binding_key(key) for key in first if "*" in key or "#" in key]
     wild = [pattern for pattern in wild if not pattern.literal]
     kept: Matcher[Binding] = Matcher(cache=0, distinct=True)
@@ -97,7 +98,7 @@ def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding
         for pattern, cover in redundant(wild, steps=STEPS):
             binding = first[pattern.text]
             if cover.holds is None:
-                yield Finding("HS190", binding, f"whether others cover {shown(binding)} is undecided")
+                yield Finding("HS190", binding, f"whether others cover {quote_binding(binding)} is undecided")
             else:
                 needless.add(pattern)
                 alike = len(cover.by) == 1 and not _lacks(cover.by[0], pattern)
@@ -115,7 +116,7 @@ def _within(view: TopologyView, bindings: Sequence[Binding]) -> Iterator[Finding
 
 
 def _lacks(other: Pattern, pattern: Pattern) -> bool:
-    """Whether there may be a key of the other that is none of the pattern."""
+    """Return whether a key may match the other pattern and not this one."""
     try:
         return shortest_key(AMQP, (other,), (pattern,), Budget(STEPS)) is not None
     except OutOfBudget:
@@ -123,22 +124,28 @@ def _lacks(other: Pattern, pattern: Pattern) -> bool:
 
 
 def _finding(view: TopologyView, binding: Binding, by: Sequence[Binding], *, alike: bool) -> Finding:
-    others = ", ".join(map(_told, by))
+    others = ", ".join(map(_quote, by))
     if alike:
         return Finding(
-            "HS103", binding, f"{shown(binding)} matches the same as {others}", _key(view, binding), tuple(by)
+            "HS103",
+            binding,
+            f"{quote_binding(binding)} matches the same as {others}",
+            _key(view, binding),
+            tuple(by),
         )
     code = "HS104" if len(by) == 1 else "HS105"
     together = "" if len(by) == 1 else " together"
-    return Finding(code, binding, f"{shown(binding)} is covered by {others}{together}", _key(view, binding), tuple(by))
+    return Finding(
+        code, binding, f"{quote_binding(binding)} is covered by {others}{together}", _key(view, binding), tuple(by)
+    )
 
 
-def _told(binding: Binding) -> str:
-    return f"'{binding.routing_key}'" if not binding.arguments else shown(binding)
+def _quote(binding: Binding) -> str:
+    return f"'{binding.routing_key}'" if not binding.arguments else quote_binding(binding)
 
 
 def _key(view: TopologyView, binding: Binding) -> str | None:
-    """A shortest key that it matches; None where more than the key decides."""
+    """Return a shortest key that the binding matches; None where not the key alone decides."""
     pattern = view.pattern_of(binding)
     if pattern is not None and pattern.literal:
         return binding.routing_key
@@ -149,11 +156,11 @@ def _key(view: TopologyView, binding: Binding) -> str | None:
 
 
 class _Unknown(Exception):
-    """Raised where more than the key decides."""
+    """Raised where not the key alone decides."""
 
 
-class _Ways:
-    """Ways over bindings, from one exchange over others to a destination."""
+class _Paths:
+    """Paths over bindings, from one exchange over others to a destination."""
 
     def __init__(self, view: TopologyView, gone: set[Binding]) -> None:
         self._view = view
@@ -163,7 +170,7 @@ class _Ways:
         self._patterns: dict[Binding, Pattern] = {}
         self._left = TOTAL
         self.skipped = 0
-        """Number of bindings that were not looked at, since all steps were used up."""
+        """Number of bindings that were not looked at, because all steps were used up."""
         self._edges = {
             name: [binding.destination.name for binding in bindings]
             for name, bindings in view.onwards.items()
@@ -171,7 +178,7 @@ class _Ways:
         }
 
     def covered(self, exchange: str) -> Iterator[Finding]:
-        """The bindings from the exchange that another way makes needless."""
+        """Yield the bindings from an exchange whose messages all get to their destination on another path."""
         downstream = reach(self._edges, self._edges[exchange]) - {exchange}
         for binding in self._view.bindings_from(exchange):
             if binding in self._gone or binding.destination == ("exchange", exchange):
@@ -186,23 +193,23 @@ class _Ways:
                 region = (self._pattern(binding),)
                 lost = self._lost_without(binding, binding.destination, region, (), used, budget)
             except OutOfBudget:
-                yield Finding("HS190", binding, f"whether other ways cover {shown(binding)} is undecided")
+                yield Finding("HS190", binding, f"whether other ways cover {quote_binding(binding)} is undecided")
                 continue
             finally:
                 self._spent(budget)
             if lost is None:
                 self._gone.add(binding)
-                over = several(dict.fromkeys(step.source for step in used if step.source != exchange))
-                message = f"all that {shown(binding)} matches gets there over {over}, too"
+                over = list_names(dict.fromkeys(step.source for step in used if step.source != exchange))
+                message = f"all that {quote_binding(binding)} matches gets there over {over}, too"
                 yield Finding("HS106", binding, message, _key(self._view, binding), tuple(used))
 
     def needless(self, exchange: str) -> Iterator[Finding]:
-        """The bindings from it to other exchanges that bring no key to any queue."""
+        """Yield the bindings from an exchange to others that bring no queue a message it would not get anyway."""
         if self._view.alternate_of(exchange) is not None:
-            return  # of which a binding takes messages, even one that brings them nowhere: HS303 tells that
+            return  # any binding keeps messages from the alternate, even one that leads nowhere: HS303 reports that
         for binding in self._view.onwards[exchange]:
             target = binding.destination.name
-            # What ends in a dead end is told of that; what comes back, of the circle.
+            # HS202 reports dead ends, HS207 bindings of an exchange to itself.
             if binding in self._gone or target == exchange or target not in self._view.exits:
                 continue
             budget = self._budget()
@@ -211,14 +218,14 @@ class _Ways:
             silent = True
             used: dict[Binding, None] = {}
             try:
-                for queue, region in self._fruits(target, (self._pattern(binding),), exchange, budget):
+                for queue, region in self._queues_reached(target, (self._pattern(binding),), exchange, budget):
                     silent = False
                     if self._lost_without(binding, queue, region, (), used, budget) is not None:
                         break
                 else:
                     self._gone.add(binding)
                     anyway = "" if silent else " that does not have it anyway"
-                    message = f"{shown(binding)} brings nothing to any queue{anyway}"
+                    message = f"{quote_binding(binding)} brings nothing to any queue{anyway}"
                     yield Finding("HS111", binding, message, _key(self._view, binding), tuple(used))
             except (OutOfBudget, _Unknown):
                 continue
@@ -235,10 +242,10 @@ class _Ways:
     def _spent(self, budget: Budget) -> None:
         self._left -= min(STEPS, self._left) - max(budget.left, 0)
 
-    def _fruits(
+    def _queues_reached(
         self, exchange: str, region: tuple[Pattern, ...], source: str, budget: Budget
     ) -> Iterator[tuple[Destination, tuple[Pattern, ...]]]:
-        """The queues that an exchange passes such keys on to, each with the patterns of keys that it gets.
+        """Yield the queues to which an exchange passes such keys on, each with the patterns that the keys match.
 
         Depth first, in a loop: exchanges can stand one behind another beyond Python's stack.
         """
@@ -299,7 +306,11 @@ class _Ways:
         used: dict[Binding, None],
         budget: Budget,
     ) -> str | None:
-        """A key of all these and none of those that gets from the binding's exchange to the goal by it only."""
+        """Return a key of a region that gets to the goal over this binding only; None if there is none.
+
+        The region are the keys that match all of ``all_of`` and none of ``none_of``. ``used`` collects the bindings of
+        the other paths. Where a key has another path, the search goes on with the keys that miss a binding of it.
+        """
         pending = [iter([(all_of, none_of)])]
         while pending:
             region = next(pending[-1], None)
@@ -309,32 +320,32 @@ class _Ways:
             key = shortest_key(AMQP, *region, budget)
             if key is None:
                 continue
-            way = self._way(binding, goal, key, budget)
-            if way is None:
+            path = self._find_path(binding, goal, key, budget)
+            if path is None:
                 return key
-            used.update(dict.fromkeys(way))
-            pending.append(self._off(way, *region))
+            used.update(dict.fromkeys(path))
+            pending.append(self._regions_off(path, *region))
         return None
 
-    def _off(
-        self, way: Sequence[Binding], all_of: tuple[Pattern, ...], none_of: tuple[Pattern, ...]
+    def _regions_off(
+        self, path: Sequence[Binding], all_of: tuple[Pattern, ...], none_of: tuple[Pattern, ...]
     ) -> Iterator[tuple[tuple[Pattern, ...], tuple[Pattern, ...]]]:
-        """The keys that miss a step of the way: the first one, or the second one but not the first, and so on."""
-        for step in way:
+        """Yield the regions of keys that miss a binding: the first one, or the second one but not the first, and so on."""
+        for step in path:
             pattern = self._view.pattern_of(step)
             if pattern is not None and pattern != EVERYTHING and pattern not in all_of:
                 yield all_of, (*none_of, pattern)
                 all_of = (*all_of, pattern)
 
-    def _way(self, binding: Binding, goal: Destination, key: str, budget: Budget) -> list[Binding] | None:
-        """The shortest way, without the binding and those found needless, that the key takes to the goal."""
+    def _find_path(self, binding: Binding, goal: Destination, key: str, budget: Budget) -> list[Binding] | None:
+        """Return the shortest path of a key to the goal, without this binding and those reported."""
         came: dict[str, Binding | None] = {binding.source: None}
         pending = [binding.source]
         exchanges = self._view.topology.exchanges
         for name in pending:
             budget.spend(1)
             for step in self._view.matched(name, key):
-                # Most are neither and need not be compared with those that are gone.
+                # Most lead neither to the goal nor to a new exchange: a look into those gone would cost more.
                 there = step.destination == goal
                 kind, onwards = step.destination
                 if not there and (kind == "queue" or onwards in came or onwards not in exchanges):

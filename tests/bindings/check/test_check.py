@@ -117,7 +117,7 @@ def test_every_rule_has_a_case() -> None:
     assert {*WRITTEN, *MADE, OF_FILES} == set(RULES)
     for rule in RULES.values():
         assert rule.severity in SEVERITIES
-        assert rule.says.endswith((".", ")"))
+        assert rule.meaning.endswith((".", ")"))
         assert not rule.way_out.endswith(".")
 
 
