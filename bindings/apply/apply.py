@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from bindings.analysis.crawl import Deadline
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live
-from bindings.diff.planning.plan import Plan, keeping, plan
+from bindings.diff.planning.plan import Plan, keep_extras, make_plan
 from bindings.diff.planning.step import Step
 from exchange.errors import HashstarError
 from exchange.topology.topology import Topology
@@ -35,7 +35,7 @@ class LivePlan(NamedTuple):
 
     def left_over(self, live: Live) -> Sequence[Step]:
         """Return the steps from what the broker has now to ``after``. Raises InputError if it cannot be read."""
-        return plan(live.topology(self.wanted), self.after).steps
+        return make_plan(live.topology(self.wanted), self.after).steps
 
 
 def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: float = PLANNING_SECONDS) -> LivePlan:
@@ -46,8 +46,8 @@ def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: floa
     """
     wanted = live.as_declared(wanted)
     before = live.topology(wanted)
-    after = wanted if prune else keeping(before, wanted)
-    return LivePlan(plan(before, after, deadline=Deadline(seconds)), wanted, before, after)
+    after = wanted if prune else keep_extras(before, wanted)
+    return LivePlan(make_plan(before, after, deadline=Deadline(seconds)), wanted, before, after)
 
 
 class Stopped(HashstarError):

@@ -17,7 +17,7 @@ from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
 from bindings.commands.messages import fail, warn
 from bindings.diff.comparison.compare import compare
-from bindings.diff.planning.plan import Plan, reserved
+from bindings.diff.planning.plan import Plan, is_reserved
 from bindings.diff.planning.step import Step
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.sources.open import Source, open_source
@@ -148,8 +148,8 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
 def _show_unknown(before: Topology, wanted: Topology) -> None:
     """Tell what --prune would delete."""
     counts = {
-        "exchanges": len([name for name in before.exchanges if name not in wanted.exchanges and not reserved(name)]),
-        "queues": len([name for name in before.queues if name not in wanted.queues and not reserved(name)]),
+        "exchanges": len([name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]),
+        "queues": len([name for name in before.queues if name not in wanted.queues and not is_reserved(name)]),
         "bindings": len([binding for binding in before.bindings if binding not in wanted.bindings]),
         "policies": len([name for name in before.policies if name not in wanted.policies]),
     }

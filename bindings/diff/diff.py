@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bindings.analysis.crawl import Deadline
 from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.meaning import Meaning
-from bindings.diff.planning.plan import Plan, plan
+from bindings.diff.planning.plan import Plan, make_plan
 from exchange.entities.entities import Queue
 from exchange.topology.topology import Topology
 
@@ -67,5 +67,5 @@ def diff(
     """
     new = new.with_profile(old.profile)
     deadline = Deadline(seconds)
-    steps = plan(old, new, deadline=deadline.share(PLAN_SHARE))
+    steps = make_plan(old, new, deadline=deadline.share(PLAN_SHARE))
     return Diff(steps, compare(old, new, deadline=deadline, progress=progress))

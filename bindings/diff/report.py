@@ -11,7 +11,7 @@ from bindings.diff.comparison.meaning import Choice, Effect, Meaning, Undecided
 from bindings.diff.comparison.partitions import PartitionChange
 from bindings.diff.comparison.terms import Term
 from bindings.diff.planning.plan import Plan
-from bindings.diff.planning.step import named
+from bindings.diff.planning.step import describe_part
 from exchange.field_json import message_to_json
 from exchange.message import Message
 from exchange.notation import write_table
@@ -30,15 +30,15 @@ def plan_lines(todo: Plan) -> Iterator[str]:
         yield f"  ? {step}"
         yield f"      ! the broker would refuse: {error}"
     for part in todo.left_alone:
-        yield f"  left alone, as it is the broker's own or an exclusive queue's: {named(part)}"
+        yield f"  left alone, as it is the broker's own or an exclusive queue's: {describe_part(part)}"
 
 
 def plan_to_json(todo: Plan) -> dict[str, Any]:
     """The same as JSON values."""
     return {
-        "steps": [{"verb": step.verb, "part": named(step.part), "danger": step.danger} for step in todo.steps],
+        "steps": [{"verb": step.verb, "part": describe_part(step.part), "danger": step.danger} for step in todo.steps],
         "refused": [{"step": str(step), "error": str(error)} for step, error in todo.refused],
-        "left_alone": [named(part) for part in todo.left_alone],
+        "left_alone": [describe_part(part) for part in todo.left_alone],
     }
 
 

@@ -42,13 +42,13 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/diff/test_plan_order.py bindings/diff/test_plan.py",
         (
             "only the next exchanges below are looked at",
-            "told = changes.get(name, Kind.NOTHING) | below.get(name, Kind.NOTHING)",
-            "told = changes.get(name, Kind.NOTHING)",
+            "handed_up = changes.get(name, Change.NOTHING) | below.get(name, Change.NOTHING)",
+            "handed_up = changes.get(name, Change.NOTHING)",
         ),
         (
             "an alternate that turns below a change is not looked at",
-            ", (Kind.SWITCHES, ANY), (ANY, Kind.SWITCHES))",
-            ", (Kind.SWITCHES, ANY))",
+            ", (Change.SWITCHES, ANY), (ANY, Change.SWITCHES))",
+            ", (Change.SWITCHES, ANY))",
         ),
     ),
     *of(

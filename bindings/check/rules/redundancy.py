@@ -330,7 +330,7 @@ class _Paths:
     def _regions_off(
         self, path: Sequence[Binding], all_of: tuple[Pattern, ...], none_of: tuple[Pattern, ...]
     ) -> Iterator[tuple[tuple[Pattern, ...], tuple[Pattern, ...]]]:
-        """Yield the regions of keys that miss a binding: the first one, or the second one but not the first, and so on."""
+        """Yield the regions of keys that miss the first binding, the second one but not the first, and so on."""
         for step in path:
             pattern = self._view.pattern_of(step)
             if pattern is not None and pattern != EVERYTHING and pattern not in all_of:

@@ -1,8 +1,8 @@
-"""The order of a plan's steps: what is new first, what goes last, and in between whatever is tangled, with care.
+"""Order the steps of a plan: what is new first, what goes last, and in between, with care, what is tangled.
 
-Declarations come first. New bindings follow, those downstream before those upstream, so that a way is complete when it
-opens; then policies that turn alternate exchanges; then what must be replaced; then bindings go, those upstream first,
-so that a way is closed before it crumbles; queues and exchanges go last.
+Declarations come first. New bindings follow, those downstream before those upstream, so that a path is complete when it
+opens; then policies that turn alternate exchanges; then parts that must be replaced; then bindings are removed, those
+upstream first, so that a path is closed before its end is removed; queues and exchanges go last.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Final
 
 from bindings.analysis.crawl import Deadline
 from bindings.analysis.graph import Graph
-from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, marked
+from bindings.diff.planning.rehearsal import Rehearsal, TooMuch, mark
 from bindings.diff.planning.step import State, Step, Unit
-from bindings.diff.planning.tangles import Kind, tangled
+from bindings.diff.planning.tangles import Change, find_tangled
+from exchange.display import list_some
 from exchange.entities.entities import (
     Binding,
     Destination,
@@ -30,7 +31,7 @@ from exchange.entities.entities import (
 from exchange.kinds import Decider, Unknown, kind_of
 from exchange.topology.topology import Topology
 
-__all__ = ["Difference", "end_of", "in_safe_order"]
+__all__ = ["Difference", "end_of", "order_safely"]
 
 
 KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
@@ -38,35 +39,35 @@ KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with eac
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is to be done, in no order. What is replaced is not among what is new or goes; its bindings are, if new."""
+    """What is to be done, in no order. Parts to replace are neither new nor gone; their new bindings are."""
 
     new: Collection[Exchange | Queue]
     gone: Collection[Exchange | Queue]
     replaced: Collection[tuple[Exchange | Queue, Exchange | Queue]]
-    """As it is and as it is to be."""
+    """Each part as it is and as it is to be."""
     bound: Collection[Binding]
     unbound: Collection[Binding]
     set: Collection[Policy]
     cleared: Collection[Policy]
 
 
-def in_safe_order(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
-    """Return the steps in the order to carry them out; those that do harm in every order tried say so.
+def order_safely(before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> list[Unit]:
+    """Return the steps in the order to carry them out; those that do harm in every order tried are marked.
 
     After the deadline no order is tried: steps that may do harm are marked as not looked at.
     """
     order = _Order(before, after, difference, deadline)
-    careful = tangled(order.graph, order.changes())
+    careful = find_tangled(order.graph, order.changes())
     first, middle, last = order.phases()
     if careful:
-        first, middle, last, core = order.apart(careful, first, middle, last)
+        first, middle, last, core = order.separate(careful, first, middle, last)
         closing = [unit for unit in middle if _closes(unit)]
         opening = [unit for unit in middle if not _closes(unit)]
         state = State(before)
         for unit in (*first, *opening):
             state.carry_out(unit, after, [])
-        middle = [*opening, *order.in_order(careful, state, core), *closing]
-    return [order.told(unit) for unit in (*first, *middle, *last)]
+        middle = [*opening, *order.order_careful(careful, state, core), *closing]
+    return [order.mark_hashes(unit) for unit in (*first, *middle, *last)]
 
 
 def _closes(unit: Unit) -> bool:
@@ -74,7 +75,7 @@ def _closes(unit: Unit) -> bool:
 
 
 class _Order:
-    """What is known of the exchanges that change and of those they hand messages to."""
+    """The exchanges that change, and those to which they hand messages."""
 
     def __init__(self, before: Topology, after: Topology, difference: Difference, deadline: Deadline) -> None:
         self._deadline: Final = deadline
@@ -99,13 +100,13 @@ class _Order:
         }
 
     def phases(self) -> tuple[list[Unit], list[Unit], list[Unit]]:
-        """What comes first, what in between, what last: see the module."""
+        """Return what comes first, what in between and what last: see the module."""
         todo = self._todo
         first: list[Unit] = []
         turning: list[Unit] = []
         for added, policies in ((True, todo.set), (False, todo.cleared)):
             for policy in policies:
-                turns = _turns(policy.name, self._before, self._after)
+                turns = _may_turn_alternates(policy.name, self._before, self._after)
                 (turning if turns else first).append((Step(added, policy),))
         first += [(Step(True, part),) for part in todo.new]
         swaps, swapped = self._swaps()
@@ -151,19 +152,19 @@ class _Order:
             why = KEYS_MOVE.format(name)
         return (*(Step(False, binding, why) for binding in old), *(Step(True, binding, why) for binding in new))
 
-    def changes(self) -> dict[str, Kind]:
-        """How each exchange changes."""
-        changes: dict[str, Kind] = {}
+    def changes(self) -> dict[str, Change]:
+        """Return exchange -> how it changes."""
+        changes: dict[str, Change] = {}
 
-        def told(name: str, kind: Kind) -> None:
-            changes[name] = changes.get(name, Kind.NOTHING) | kind
+        def add(name: str, kind: Change) -> None:
+            changes[name] = changes.get(name, Change.NOTHING) | kind
 
-        for kind, bindings in ((Kind.GAINS, self._todo.bound), (Kind.LOSES, self._todo.unbound)):
+        for kind, bindings in ((Change.GAINS, self._todo.bound), (Change.LOSES, self._todo.unbound)):
             for binding in bindings:
-                told(binding.source, kind)
+                add(binding.source, kind)
         for end in self._replaced:
             if end.kind == "exchange":
-                told(end.name, Kind.GAINS | Kind.LOSES | Kind.SWITCHES)
+                add(end.name, Change.GAINS | Change.LOSES | Change.SWITCHES)
         handing = {
             binding.source
             for binding in (*self._todo.bound, *self._todo.unbound)
@@ -173,17 +174,17 @@ class _Order:
             values = [alternates.get(name) for alternates in self._alternates]
             if name in self._before.exchanges and name in self._after.exchanges:
                 if name in changes or len(set(values)) > 1:
-                    told(name, Kind.SWITCHES)
+                    add(name, Change.SWITCHES)
                     if name in handing or not {*values} <= {values[0], values[-1]}:
-                        told(name, Kind.FORKS)
+                        add(name, Change.FORKS)
             elif name in self._left_open() or name in self.graph.downstream(self.graph.next.get(name, ())):
-                told(name, Kind.SWITCHES | Kind.FORKS)  # messages come to it before it is complete
+                add(name, Change.SWITCHES | Change.FORKS)  # messages come to it before it is complete
         return changes
 
-    def apart(
+    def separate(
         self, careful: set[str], first: list[Unit], middle: list[Unit], last: list[Unit]
     ) -> tuple[list[Unit], list[Unit], list[Unit], list[Unit]]:
-        """The same three without what concerns the careful exchanges, and that in the usual order."""
+        """Return the three phases without the units that concern careful exchanges, and these, in the usual order."""
         open_ends = self._left_open() & careful
         core: list[Unit] = []
         rest: list[list[Unit]] = []
@@ -193,25 +194,24 @@ class _Order:
                 (core if any(self._concerns(step, concerns) for step in unit) else rest[-1]).append(unit)
         return rest[0], rest[1], rest[2], core
 
-    def in_order(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
-        """The units that concern the careful exchanges, in a safe order if one is found, else marked."""
+    def order_careful(self, careful: set[str], state: State, core: list[Unit]) -> list[Unit]:
+        """Return the units that concern careful exchanges, in a safe order if there is one, else marked."""
         entries = self.graph.upstream(careful)
         try:
             rehearsal = Rehearsal(self._before, self._after, self.graph.downstream(entries), entries, self._deadline)
         except TooMuch as error:
-            names = sorted(careful)
-            shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            why = f"{self._fate(careful)} meanwhile: {shown} change and hand messages on, and {error}"
-            return [marked(unit, why) for unit in core]
+            names = list_some(list(map(repr, sorted(careful))), 3)
+            why = f"{self._risk(careful)} meanwhile: {names} change and hand messages on, and {error}"
+            return [mark(unit, why) for unit in core]
         try:
             ordered = rehearsal.safe_order(state, core)
         except TooMuch:
             ordered = None
         return list(rehearsal.least_bad_order(state, core)) if ordered is None else ordered
 
-    def _fate(self, careful: set[str]) -> str:
-        """What may happen to messages in the usual order."""
-        switch = any(Kind.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
+    def _risk(self, careful: set[str]) -> str:
+        """Return in words what may happen to messages in the usual order."""
+        switch = any(Change.SWITCHES in kind for name, kind in self.changes().items() if name in careful)
         passed = self.graph.downstream(self.graph.upstream(careful))
         exchanges = [*self._before.exchanges.values(), *self._after.exchanges.values()]
         additive = all(kind_of(exchange).decider.has_conditions for exchange in exchanges if exchange.name in passed)
@@ -219,20 +219,20 @@ class _Order:
             return "messages may reach other queues, though none is lost,"
         return "messages may be lost or reach other queues"
 
-    def told(self, unit: Unit) -> Unit:
-        """The unit, marked where keys move or nobody knows where they go."""
+    def mark_hashes(self, unit: Unit) -> Unit:
+        """Return the unit, marked where keys move to other queues, or may, since the exchange's type is unknown."""
         for step in unit:
             if isinstance(step.part, Binding):
                 name = step.part.source
                 if name in self._rehashed:
-                    return marked(unit, KEYS_MOVE.format(name))
+                    return mark(unit, KEYS_MOVE.format(name))
                 exchange = self._before.exchanges.get(name)
                 if exchange is not None and kind_of(exchange) is Unknown:
-                    return marked(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
+                    return mark(unit, f"exchange {name!r} is of a type unknown here, and so is what messages do")
         return unit
 
     def _left_open(self) -> set[str]:
-        """Names of alternate exchanges that are, before or after, no exchange's."""
+        """Return the names of alternate exchanges that do not exist before, or after."""
         return {
             name
             for topology in (self._before, self._after)
@@ -255,7 +255,7 @@ class _Order:
         return sorted(plain, key=lambda binding: self._numbers.get(binding.source, 0), reverse=not downstream_first)
 
     def _replacement(self, old: Exchange | Queue, new: Exchange | Queue) -> Unit:
-        """Delete, declare, and bind what is to be bound to it or from it: what it feeds before what feeds it."""
+        """Return the steps that delete a part, declare it, and bind it: first bindings from it, then bindings to it."""
         end = end_of(old)
         bindings = dict.fromkeys(self._after.bindings_to(end))
         if isinstance(old, Exchange):
@@ -274,7 +274,7 @@ def _deletion(part: Exchange | Queue) -> Step:
 
 
 def end_of(part: Exchange | Queue) -> Destination:
-    """The exchange or queue as bindings name it."""
+    """Return an exchange or queue as bindings name it."""
     return Destination("queue" if isinstance(part, Queue) else "exchange", part.name)
 
 
@@ -283,19 +283,19 @@ def _source(binding: Binding) -> Destination:
 
 
 def _alternates(topology: Topology) -> dict[str, str]:
-    """Exchange -> its alternate, where both exist."""
-    found = {}
+    """Return exchange -> its alternate, where both exist."""
+    alternates = {}
     for exchange in topology.exchanges.values():
         alternate = alternate_exchange(exchange, topology.policies)
         if alternate is not None and alternate in topology.exchanges:
-            found[exchange.name] = alternate
-    return found
+            alternates[exchange.name] = alternate
+    return alternates
 
 
 def _between(before: Topology, after: Topology, difference: Difference) -> Iterator[dict[str, str]]:
-    """Yield alternates so that each exchange has once every one that it may have while policies are set and cleared.
+    """Yield assignments of alternates in which each exchange has, in turn, every one it may have on the way.
 
-    In whatever order, as tangled exchanges have an order of their own, and while what goes is still there.
+    Policies may be set and cleared in any order, since tangled exchanges have an order of their own.
     """
     exchanges = {**before.exchanges, **after.exchanges}
     versions: dict[str, list[Policy | None]] = {name: [policy] for name, policy in before.policies.items()}
@@ -303,9 +303,9 @@ def _between(before: Topology, after: Topology, difference: Difference) -> Itera
         versions.setdefault(policy.name, [None]).append(policy)
     for policy in difference.cleared:
         versions[policy.name].append(None)
-    found = {name: _possible_alternates(exchange, versions) for name, exchange in exchanges.items()}
-    for turn in range(max(map(len, found.values()), default=0)):
-        alternates = {name: values[min(turn, len(values) - 1)] for name, values in found.items()}
+    possible = {name: _possible_alternates(exchange, versions) for name, exchange in exchanges.items()}
+    for turn in range(max(map(len, possible.values()), default=0)):
+        alternates = {name: values[min(turn, len(values) - 1)] for name, values in possible.items()}
         yield {
             name: alternate
             for name, alternate in alternates.items()
@@ -319,13 +319,14 @@ def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[P
         [policy if policy is not None and policy.applies_to_exchange(exchange.name) else None for policy in known]
         for known in versions.values()
     ]
-    # The least that each policy can do is not to apply, or else to apply with its lowest priority.
+    # A policy counts if it applies in some version, and no other one must have a higher priority: the least of a policy
+    # is its lowest priority, or none where it does not apply in some version.
     least = [min([-inf if policy is None else policy.priority for policy in known]) for known in applying]
     possible = [alternate_exchange(exchange, {})] if set(least) <= {-inf} else []
-    for place, known in enumerate(applying):
+    for number, known in enumerate(applying):
         if not any(known):
             continue
-        most = max([priority for at, priority in enumerate(least) if at != place], default=-inf)
+        most = max([priority for at, priority in enumerate(least) if at != number], default=-inf)
         possible += [
             alternate_exchange(exchange, {policy.name: policy})
             for policy in known
@@ -334,8 +335,8 @@ def _possible_alternates(exchange: Exchange, versions: Mapping[str, Collection[P
     return list(dict.fromkeys(possible))
 
 
-def _turns(name: str, before: Topology, after: Topology) -> bool:
-    """Whether the policy of this name may decide about an alternate exchange, before or after."""
+def _may_turn_alternates(name: str, before: Topology, after: Topology) -> bool:
+    """Return whether the policy of this name may decide about an alternate exchange, before or after."""
     both = (before.policies, after.policies)
     ours = [policies[name] for policies in both if name in policies]
     others = [policy for policies in both for policy in policies.values() if "alternate-exchange" in policy.definition]

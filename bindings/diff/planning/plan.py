@@ -1,9 +1,9 @@
-"""What to do on a broker so that one topology becomes another, in an order that loses no message on the way.
+"""The plan: the steps on a broker that make one topology of another, in an order that loses no message on the way.
 
 Invariant: the steps, carried out one by one on the first topology, end at the second, no step is refused, and a step
 after which a message goes nowhere that both topologies route, or goes to a queue that neither sends it to, says so in
-its ``danger``. Meant are messages to exchanges that both topologies have, with one routing key; how that is made sure
-is told in `bindings.diff.planning.tangles`. A plan is a value: nothing is carried out.
+its ``danger``. This holds for messages with one routing key to exchanges that both topologies have;
+`bindings.diff.planning.tangles` explains how it is ensured. A plan is a value: nothing is carried out.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bindings.analysis.crawl import Deadline
-from bindings.diff.planning.order import Difference, end_of, in_safe_order
+from bindings.diff.planning.order import Difference, end_of, order_safely
 from bindings.diff.planning.step import Part, State, Step
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import BrokerError
 from exchange.field_values import INTEGER_TYPES, type_and_value
 from exchange.topology.topology import Topology
 
-__all__ = ["Plan", "Step", "keeping", "plan", "reserved"]
+__all__ = ["Plan", "Step", "is_reserved", "keep_extras", "make_plan"]
 
 FLOATS: Final = frozenset({"float", "double"})
 
@@ -31,39 +31,39 @@ class Plan:
 
     steps: tuple[Step, ...]
     refused: tuple[tuple[Step, BrokerError], ...] = ()
-    """What the second topology has and a broker would refuse, with its answer: the plan does without."""
+    """Steps to what the second topology has and a broker would refuse, with its answer: the plan leaves them out."""
     left_alone: tuple[Part, ...] = ()
-    """What differs and is not ours: what is named amq. something, and bindings of that and of exclusive queues."""
+    """Parts that differ and are not changed: those named amq.*, and bindings of these and of exclusive queues."""
     replaced: tuple[Exchange | Queue, ...] = ()
-    """What a broker cannot change, as it is to be: deleted, with messages and consumers, and declared again."""
+    """Parts that a broker cannot change, as they are to be: they are deleted, messages included, and declared again."""
 
     @property
     def dangerous(self) -> bool:
-        """Whether a step is."""
+        """Whether some step may lose messages or lead them astray."""
         return any(step.danger for step in self.steps)
 
 
-def plan(before: Topology, after: Topology, *, deadline: Deadline | None = None) -> Plan:
+def make_plan(before: Topology, after: Topology, *, deadline: Deadline | None = None) -> Plan:
     """Return the plan from one topology to another, under the rules of the first one's profile.
 
     A safe order of tangled steps is searched until the ``deadline``; those not looked at then are marked as dangerous.
 
-    What makes no difference to a broker is none: how queues are partitioned, the width of an integer among the
-    arguments of an exchange or queue, the argument x-queue-type where it says classic.
+    What makes no difference to a broker is ignored: how queues are partitioned, the width of an integer among the
+    arguments of an exchange or queue, the argument x-queue-type with the value classic.
     """
     after = after.with_profile(before.profile)
     difference, left_alone = _difference(before, after)
     state = State(before)
     steps: list[Step] = []
     refused: list[tuple[Step, BrokerError]] = []
-    for unit in in_safe_order(before, after, difference, deadline or Deadline()):
+    for unit in order_safely(before, after, difference, deadline or Deadline()):
         steps += state.carry_out(unit, after, refused)
     replaced = tuple(new for _, new in difference.replaced)
     return Plan(tuple(steps), tuple(refused), left_alone, replaced)
 
 
-def keeping(before: Topology, after: Topology) -> Topology:
-    """The second topology and all that only the first one has: what is to be where nothing is to be deleted."""
+def keep_extras(before: Topology, after: Topology) -> Topology:
+    """Return the second topology with all that only the first one has: the goal where nothing may be deleted."""
     return Topology(
         {**before.exchanges, **after.exchanges}.values(),
         {**before.queues, **after.queues}.values(),
@@ -77,8 +77,8 @@ def keeping(before: Topology, after: Topology) -> Topology:
     )
 
 
-def reserved(name: str) -> bool:
-    """Whether an exchange or queue of this name is the broker's own: the default exchange, amq. something."""
+def is_reserved(name: str) -> bool:
+    """Return whether an exchange or queue of this name is the broker's own: the default exchange, amq.*."""
     return not name or name.startswith("amq.")
 
 
@@ -94,7 +94,7 @@ def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Pa
             old, part = olds.get(name), news.get(name)
             if old is not None and part is not None and _same(old, part):
                 continue
-            if reserved(name):
+            if is_reserved(name):
                 left_alone += [one for one in (old, part) if one is not None]
             elif old is not None and part is not None:
                 replaced.append((old, part))
@@ -108,20 +108,20 @@ def _difference(before: Topology, after: Topology) -> tuple[Difference, tuple[Pa
     for binding in before.bindings:
         if binding not in after.bindings:
             ends = {Destination("exchange", binding.source), binding.destination}
-            theirs = ends & alone or _of_hidden_queue(binding, before)
-            (left_alone if theirs else unbound).append(binding)
+            keep = ends & alone or _of_hidden_queue(binding, before)
+            (left_alone if keep else unbound).append(binding)
     set_ = [policy for policy in after.policies.values() if before.policies.get(policy.name) != policy]
     cleared = [policy for policy in before.policies.values() if policy.name not in after.policies]
     return Difference(new, gone, replaced, bound, unbound, set_, cleared), tuple(left_alone)
 
 
 def _of_hidden_queue(binding: Binding, topology: Topology) -> bool:
-    """Whether it is an exclusive queue's: from 4.0 on, RabbitMQ exports those bindings, and the queues never."""
+    """Return whether a binding is of an exclusive queue: RabbitMQ 4.0+ exports such bindings without the queue."""
     return binding.destination.kind == "queue" and binding.destination.name not in topology.queues
 
 
 def _same(old: Exchange | Queue, new: Exchange | Queue) -> bool:
-    """Whether a broker holds them for the same."""
+    """Return whether a broker takes both for the same."""
     if isinstance(old, Queue) and isinstance(new, Queue):
         flags = (old.durable, old.auto_delete) == (new.durable, new.auto_delete)
     else:

@@ -1,4 +1,4 @@
-"""Steps tried out in one order after another, on one message of each kind, until no message goes astray.
+"""Try steps in one order after another, on one message of each class, until no message goes astray.
 
 Only for what is tangled (see `bindings.diff.planning.tangles`), and not for types of exchange that hash, choose at
 random or are unknown. A message with CC or BCC has several keys and is not looked at. Which conditions on headers hold
@@ -29,35 +29,35 @@ MOST_STATES: Final = 4_000
 MOST_PATTERNS: Final = 4_000
 MOST_CONDITIONS: Final = 6
 MOST_ROUTES: Final = 400_000
-"""Bounds of what is looked at: a minute in the worst case, if no deadline comes before."""
+"""Maximum numbers of what is looked at: a minute in the worst case, if no deadline comes before."""
 ROUTES_PER_LOOK: Final = 256
 """Number of messages routed between two looks at the clock."""
 
 
 class TooMuch(Exception):
-    """There is too much to try; the message says what."""
+    """Raised where there is too much to try; the message explains what."""
 
 
 class Astray(NamedTuple):
-    """A message that goes where neither topology sends it, or nowhere though both route it: then there is no queue."""
+    """A message that goes where neither topology sends it, or nowhere though both route it: ``queue`` is None then."""
 
     exchange: str
     key: str
     has_headers: bool
-    """Whether some headers are needed for it."""
+    """Whether it needs some headers."""
     queue: str | None
 
     def __str__(self) -> str:
-        what = "is unroutable" if self.queue is None else f"goes to queue {self.queue!r}"
+        fate = "is unroutable" if self.queue is None else f"goes to queue {self.queue!r}"
         headers = ", with some headers," if self.has_headers else ""
-        return f"{self.key!r} to exchange {self.exchange!r}{headers} {what} meanwhile"
+        return f"{self.key!r} to exchange {self.exchange!r}{headers} {fate} meanwhile"
 
 
 Messages = frozenset[Astray]
 
 
 class Rehearsal:
-    """What may happen to messages on the way from one topology to another, in some of their exchanges.
+    """What may happen to messages in some exchanges on the way from one topology to another.
 
     Raises TooMuch when that cannot be looked at as a whole, or not before the deadline.
     """
@@ -107,39 +107,40 @@ class Rehearsal:
         self._ends: Final = list(zip(self._routes(before), self._routes(after), strict=True))
 
     def safe_order(self, state: State, units: Sequence[Unit]) -> list[Unit] | None:
-        """The units in an order in which no message goes astray but by those that are dangerous anyway.
+        """Return the units in an order in which no message goes astray, except in units that are dangerous anyway.
 
-        None when there is none. Raises TooMuch when that is not known.
+        Depth first over the sets of units left: what a set leaves to do does not depend on the order of those done, so
+        no set is tried twice. None when there is no such order. Raises TooMuch when that is not known.
         """
         self._require(len(units))
         everything = (1 << len(units)) - 1
         seen = {everything}
-        way: list[int] = []
+        order: list[int] = []
         trail = [(state, self.astray(state), everything, iter(range(len(units))))]
         while trail:
             here, known, left, candidates = trail[-1]
             if not left:
-                return [units[index] for index in way]
+                return [units[index] for index in order]
             for index in candidates:
                 rest = left & ~(1 << index)
                 if rest in seen:
                     continue
-                tried = self._tried(here, known, units[index])
+                tried = self._try(here, known, units[index])
                 if tried is not None:
                     seen.add(rest)
-                    way.append(index)
+                    order.append(index)
                     trail.append((*tried, rest, iter(range(len(units)))))
                     break
             else:
                 trail.pop()
-                if way:
-                    way.pop()
+                if order:
+                    order.pop()
         return None
 
     def least_bad_order(self, state: State, units: Sequence[Unit]) -> Iterator[Unit]:
-        """The units in an order in which each does as little harm as may be, the steps that do some marked.
+        """Yield the units in an order in which each does as little harm as possible, marked where they do some.
 
-        When there is too much to try, the rest as it is given, all marked.
+        When there is too much to try, the rest follows as it was given, all marked.
         """
         self._left = MOST_ROUTES
         left = list(units)
@@ -148,23 +149,23 @@ class Rehearsal:
             try:
                 best = self._best(here, known, left)
             except TooMuch as error:
-                yield from (marked(unit, f"not looked at any more: {error}") for unit in left)
+                yield from (mark(unit, f"not looked at any more: {error}") for unit in left)
                 return
             unit, following, harm = best
             left.remove(unit)
             here, known = following
-            yield marked(unit, str(min(harm, key=_plainness))) if harm else unit
+            yield mark(unit, str(min(harm, key=_plainness))) if harm else unit
 
     def astray(self, state: State) -> Messages:
-        """The messages that go astray in this state."""
-        found = set()
+        """Return the messages that go astray in this state."""
+        messages = set()
         routes = self._routes(state.topology)
         for message, (first, last), queues in zip(self._messages, self._ends, routes, strict=True):
             if first and last and not queues:
-                found.add(Astray(message.exchange, message.routing_key, bool(message.headers), None))
+                messages.add(Astray(message.exchange, message.routing_key, bool(message.headers), None))
             for queue in queues - first - last:
-                found.add(Astray(message.exchange, message.routing_key, bool(message.headers), queue))
-        return frozenset(found)
+                messages.add(Astray(message.exchange, message.routing_key, bool(message.headers), queue))
+        return frozenset(messages)
 
     def _best(
         self, here: State, known: Messages, left: Sequence[Unit]
@@ -186,7 +187,7 @@ class Rehearsal:
             raise TooMuch("a broker would refuse some of them")
         return best
 
-    def _tried(self, here: State, known: Messages, unit: Unit) -> tuple[State, Messages] | None:
+    def _try(self, here: State, known: Messages, unit: Unit) -> tuple[State, Messages] | None:
         following = here.copy()
         refused: list[tuple[Step, BrokerError]] = []
         done = following.carry_out(unit, self._after, refused)
@@ -205,7 +206,7 @@ class Rehearsal:
         part = Topology(
             [topology.exchanges[name] for name in names],
             topology.queues.values(),
-            [self._simplified(binding) for name in names for binding in topology.bindings_from(name)],
+            [self._simplify(binding) for name in names for binding in topology.bindings_from(name)],
             topology.policies.values(),
             vhost=topology.vhost,
             profile=topology.profile,
@@ -222,11 +223,12 @@ class Rehearsal:
         return routes
 
     def _headers(self) -> list[dict[str, bool]]:
-        """Headers for each choice of the conditions of headers exchanges: at least all that can hold together."""
+        """Return headers for each subset of the conditions: at least for all that can hold together."""
         names = list(self._conditions.values())
         return [dict.fromkeys(chosen, True) for size in range(len(names) + 1) for chosen in combinations(names, size)]
 
-    def _simplified(self, binding: Binding) -> Binding:
+    def _simplify(self, binding: Binding) -> Binding:
+        """Return the binding with one header in place of its condition, so that conditions are independent."""
         name = self._conditions.get(binding.arguments)
         return binding if name is None else binding._replace(arguments=FieldTable({name: True}))
 
@@ -240,13 +242,13 @@ class Rehearsal:
             raise TooMuch(f"{len(self._messages):,} kinds of messages pass them")
 
 
-def marked(unit: Unit, danger: str) -> Unit:
-    """The unit with the reason given where its steps have none."""
+def mark(unit: Unit, danger: str) -> Unit:
+    """Return the unit with this danger where its steps have none."""
     return tuple([step if step.danger else step._replace(danger=danger) for step in unit])
 
 
 def _cost(harm: Messages) -> tuple[int, int]:
-    """A lost message is worse than any number of messages too many."""
+    """Return the sort key of harm: one lost message is worse than any number of messages too many."""
     return sum(message.queue is None for message in harm), len(harm)
 
 

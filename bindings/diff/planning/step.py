@@ -13,7 +13,7 @@ from exchange.notation import write_arguments
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
-__all__ = ["Part", "State", "Step", "Unit", "named"]
+__all__ = ["Part", "State", "Step", "Unit", "describe_part"]
 
 Part: TypeAlias = Exchange | Queue | Binding | Policy
 
@@ -31,22 +31,22 @@ class Step(NamedTuple):
     added: bool
     part: Part
     danger: str | None = None
-    """Why messages may be lost or go astray by this step, though neither topology wants it; None where they do not."""
+    """Why this step may lose messages or lead them to wrong queues; None where it does not."""
     in_use: bool = False
-    """An exchange is deleted although it has bindings; otherwise it must have none."""
+    """Whether an exchange is deleted although it has bindings; otherwise it must have none."""
 
     @property
     def verb(self) -> str:
-        """declare, bind or set; delete, unbind or clear."""
+        """The verb for a user: declare, bind or set; delete, unbind or clear."""
         return VERBS[type(self.part)][self.added]
 
     def __str__(self) -> str:
         kind = f" ({self.part.type})" if isinstance(self.part, Exchange | Queue) and self.added else ""
-        return f"{self.verb} {named(self.part)}{kind}"
+        return f"{self.verb} {describe_part(self.part)}{kind}"
 
 
-def named(part: Part) -> str:
-    """The part as texts call it."""
+def describe_part(part: Part) -> str:
+    """Return ``queue 'q'`` or ``exchange 'x' 'key' -> queue 'q'``."""
     if isinstance(part, Binding):
         arguments = f" {write_arguments(part.arguments)}" if part.arguments else ""
         return f"exchange {part.source!r} {part.routing_key!r}{arguments} -> {part.destination}"
@@ -70,18 +70,18 @@ class State:
         return Topology.of_tables(self._tables.copy(), self._host.vhost, self._host.profile)
 
     def copy(self) -> State:
-        """The same state, to be changed apart."""
+        """Return a copy: changes of one do not show in the other."""
         return State(Topology.of_tables(self._tables, self._host.vhost, self._host.profile))
 
     def apply(self, step: Step) -> list[Change]:
-        """Carry the step out; what came of it, nothing perhaps. Raises the BrokerError that a broker answers with."""
+        """Carry out a step and return the changes, perhaps none. Raises the BrokerError that a broker answers with."""
         changes = self._changes(step)
         for change in changes:
             self._tables.apply(change)
         return changes
 
     def carry_out(self, unit: Unit, wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
-        """Carry out steps that belong together; those that change something, and those a broker would refuse apart.
+        """Carry out steps that belong together and return those that change something; refused ones go to ``refused``.
 
         When an auto-delete exchange that is wanted goes with its last binding, it is declared again at once.
         """
@@ -104,10 +104,10 @@ class State:
             if changes:
                 done.append(step)
             gone += [change for change in changes if not change.added]
-        return done + self._restored([*[change.part for change in gone], *later], wanted, refused)
+        return done + self._restore([*[change.part for change in gone], *later], wanted, refused)
 
-    def _restored(self, parts: list[Part], wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
-        # The parts are those that went, and bindings that could not be made as an end of theirs had gone.
+    def _restore(self, parts: list[Part], wanted: Topology, refused: list[tuple[Step, BrokerError]]) -> list[Step]:
+        # The parts are those that went, and bindings that could not be made because one of their ends had gone.
         exchanges = [part for part in parts if isinstance(part, Exchange) and wanted.exchanges.get(part.name) == part]
         if not exchanges:
             return []
@@ -125,7 +125,7 @@ class State:
         return done
 
     def _comes_later(self, step: Step, unit: Unit, wanted: Topology) -> bool:
-        """Whether it is to bind what went along and is replaced after this, and bound then."""
+        """Return whether a step binds a part that the unit removed and that a later unit declares and binds."""
         part = step.part
         if not (isinstance(part, Binding) and step.added and len(unit) > 1) or self._has_ends(part):
             return False
@@ -133,7 +133,7 @@ class State:
         return part.source in wanted.exchanges and part.destination.name in names
 
     def _has_ends(self, binding: Binding) -> bool:
-        """Not if one of them is to be replaced, and bound then."""
+        """Return whether both ends of a binding exist now."""
         return binding.source in self._tables.exchanges and self._tables.exists(binding.destination)
 
     def _changes(self, step: Step) -> list[Change]:

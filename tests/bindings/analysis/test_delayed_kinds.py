@@ -17,8 +17,8 @@ from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
 from bindings.counts.verification import judged
 from bindings.diff.comparison.compare import compare
-from bindings.diff.planning.plan import plan
-from bindings.diff.planning.step import named
+from bindings.diff.planning.plan import make_plan
+from bindings.diff.planning.step import describe_part
 from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
 from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies
@@ -60,8 +60,8 @@ def test_a_delayed_random_exchange_with_too_many_bindings_is_undecided_and_no_br
 @pytest.mark.parametrize("type_", ["x-consistent-hash", "x-modulus-hash"])
 def test_a_plan_that_rebinds_a_delayed_hashing_exchange_warns_that_keys_move(type_: str) -> None:
     """With each of the steps, as for one without a delay."""
-    steps = plan(delayed(many(type_, 4, 2)), delayed(many(type_, 4, 4))).steps
-    assert steps == plan(many(type_, 4, 2), many(type_, 4, 4)).steps
+    steps = make_plan(delayed(many(type_, 4, 2)), delayed(many(type_, 4, 4))).steps
+    assert steps == make_plan(many(type_, 4, 2), many(type_, 4, 4)).steps
     assert [step.danger is not None and "keys move" in step.danger for step in steps] == [True, True]
 
 
@@ -103,8 +103,8 @@ def test_a_delay_changes_no_finding_but_what_brokers_refuse(seed: int) -> None:
 def steps_of(before: Topology, after: Topology) -> list[tuple[str, str, str]]:
     """The steps of a plan with their dangers, without the types of exchanges."""
     return [
-        (step.verb, named(step.part), re.sub(r"is of type [\w-]+", "is of a type", step.danger or ""))
-        for step in plan(before, after).steps
+        (step.verb, describe_part(step.part), re.sub(r"is of type [\w-]+", "is of a type", step.danger or ""))
+        for step in make_plan(before, after).steps
     ]
 
 

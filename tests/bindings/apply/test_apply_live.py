@@ -26,7 +26,7 @@ from bindings.apply.amqp import Connection
 from bindings.apply.broker import Broker
 from bindings.apply.live import Live, name_of_arguments
 from bindings.commands import apply as command
-from bindings.diff.planning.plan import plan
+from bindings.diff.planning.plan import make_plan
 from bindings.sources.definitions import Definitions
 from bindings.sources.management import Management
 from exchange import Binding, Exchange, Policy, Queue, Topology
@@ -121,7 +121,7 @@ def test_the_broker_has_what_was_wanted(place: Place) -> None:
             result = place.run(wanted, *everything)
             assert result.exit_code == 0, f"seed {seed}: {result.output}"
             there = place.topology(wanted)
-            assert not plan(there, wanted).steps, f"seed {seed}: {result.output}"
+            assert not make_plan(there, wanted).steps, f"seed {seed}: {result.output}"
             assert set(there.bindings) == set(wanted.bindings)
             assert there.policies == wanted.policies
             steps += len(re.findall(r"^  [+-] ", result.output, re.MULTILINE))
@@ -196,7 +196,7 @@ def test_it_stops_where_somebody_else_declared_something_else(place: Place, monk
     assert result.exit_code == 1
     assert "cannot be changed in place: queue 'q3'; --replace" in result.output
     assert place.run(wanted, "--yes", "--replace").exit_code == 0
-    assert not plan(place.topology(wanted), wanted).steps
+    assert not make_plan(place.topology(wanted), wanted).steps
 
 
 @pytest.mark.live
@@ -307,7 +307,7 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     assert there + 1 - done in (0, 1)
     result = place.run(wanted, "--yes")
     assert result.exit_code == 0
-    assert not plan(place.topology(wanted), wanted).steps
+    assert not make_plan(place.topology(wanted), wanted).steps
 
 
 @pytest.mark.live

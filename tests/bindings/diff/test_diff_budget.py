@@ -18,7 +18,7 @@ from bindings.diff.comparison.compare import compare
 from bindings.diff.comparison.conditions import Condition
 from bindings.diff.comparison.inquiry import OUT_OF_BUDGET
 from bindings.diff.comparison.routes import Way, widest
-from bindings.diff.planning.plan import plan
+from bindings.diff.planning.plan import make_plan
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.patterns.pattern import Pattern
 from tests.bindings.diff.test_diff_meaning import KEYS, check, pair
@@ -174,7 +174,7 @@ def test_a_mesh_of_24_exchanges_ends_with_its_budget() -> None:
     for effect in told.effects:
         reached = [effect.queue in _queues(router, effect.witness) for router in routers]
         assert reached == [not effect.gained, effect.gained]
-    steps = plan(before, after, deadline=Deadline(20, Ticks())).steps
+    steps = make_plan(before, after, deadline=Deadline(20, Ticks())).steps
     differing = len(set(before.bindings) ^ set(after.bindings))
     assert len(steps) == differing
     assert any(step.danger and "time" in step.danger for step in steps)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.key_classes import key_classes
-from bindings.diff.planning.plan import Plan, keeping, plan
+from bindings.diff.planning.plan import Plan, keep_extras, make_plan
 from bindings.diff.planning.step import State, Step
 from exchange import Binding, Exchange, Message, Pattern, Policy, Queue, Router, Topology
 from exchange.field_values import Typed
@@ -53,13 +53,13 @@ def test_no_step_loses_or_misleads_a_message_unless_it_says_so(types: tuple[str,
 def test_the_steps_end_at_the_second_topology_and_then_nothing_is_left_to_do(seed: int) -> None:
     """Carried out on a topology by its own rules; the plan from the result is empty."""
     before, after = pairs.pair(Random(seed), (*pairs.TYPES, "x-consistent-hash"))
-    result = plan(before, after)
+    result = make_plan(before, after)
     state = State(before)
     for step in result.steps:
         state.apply(step)
     if not result.refused:
         assert state.topology == after
-    assert not plan(state.topology, after).steps
+    assert not make_plan(state.topology, after).steps
 
 
 @settings(max_examples=200, deadline=None)
@@ -67,7 +67,7 @@ def test_the_steps_end_at_the_second_topology_and_then_nothing_is_left_to_do(see
 def test_keeping_deletes_nothing(seed: int) -> None:
     """What only the first topology has stays, and all that the second has comes."""
     before, after = pairs.pair(Random(seed))
-    result = plan(before, keeping(before, after))
+    result = make_plan(before, keep_extras(before, after))
     if not result.replaced:
         assert all(step.added for step in result.steps)
 
@@ -77,7 +77,7 @@ def test_hardly_any_change_is_called_dangerous_that_is_not() -> None:
     steps = needless = 0
     for seed in range(600):
         before, after = pairs.pair(Random(seed), auto_delete=False)
-        result = plan(before, after)
+        result = make_plan(before, after)
         steps += len(result.steps)
         if not any(step.danger and "cannot be changed" not in step.danger for step in result.steps):
             continue
@@ -107,7 +107,7 @@ def test_new_ways_open_from_their_end_and_old_ones_close_from_their_beginning() 
         Binding.to_exchange("in", "a", "#"),
         Binding.to_queue("a", "q", "#"),
     ]
-    assert shown(plan(with_parts(Topology(), entry, queue, *old), with_parts(Topology(), entry, queue, *new))) == [
+    assert shown(make_plan(with_parts(Topology(), entry, queue, *old), with_parts(Topology(), entry, queue, *new))) == [
         "declare exchange 'a' (topic)",
         "bind exchange 'a' '#' -> queue 'q'",
         "bind exchange 'in' '#' -> exchange 'a'",
@@ -127,7 +127,7 @@ def test_what_is_tangled_gets_an_order_of_its_own() -> None:
         Binding.to_queue("next", "old"),
         Binding.to_queue("next", "new"),
     )
-    assert shown(plan(before, after)) == [
+    assert shown(make_plan(before, after)) == [
         "bind exchange 'in' 'a.#' -> exchange 'next'",
         "unbind exchange 'in' '#' -> exchange 'next'",
         "bind exchange 'next' '' -> queue 'new'",
@@ -145,7 +145,7 @@ def test_where_no_order_is_safe_the_plan_says_what_happens_to_which_message() ->
         Binding.to_queue("last", "lost"),
     )
     new = Exchange("new", "fanout", arguments={"alternate-exchange": "last"})
-    result = plan(before, with_parts(before, new, Binding.to_queue("new", "q")))
+    result = make_plan(before, with_parts(before, new, Binding.to_queue("new", "q")))
     assert [(str(step), step.danger) for step in result.steps] == [
         ("declare exchange 'new' (fanout)", "'' to exchange 'in' goes to queue 'lost' meanwhile"),
         ("bind exchange 'new' '' -> queue 'q'", None),
@@ -157,7 +157,7 @@ def test_what_cannot_be_changed_is_replaced_and_that_is_dangerous() -> None:
     queue, binding = Queue("q"), Binding.to_queue("x", "q", "a")
     before = with_parts(Topology(), Exchange("x", "direct"), queue, binding)
     after = with_parts(before, Exchange("x", "topic"))
-    result = plan(before, after)
+    result = make_plan(before, after)
     assert shown(result) == [
         "delete exchange 'x' !",
         "declare exchange 'x' (topic) !",
@@ -174,16 +174,16 @@ def test_an_alternate_exchange_changes_by_policy_but_not_by_argument() -> None:
         Topology(), Exchange("x", "topic"), Exchange("rest", "fanout"), Queue("q"), Binding.to_queue("rest", "q")
     )
     policy = Policy("p", "^x$", {"alternate-exchange": "rest"}, "exchanges")
-    assert shown(plan(bare, with_parts(bare, policy))) == ["set policy 'p'"]
+    assert shown(make_plan(bare, with_parts(bare, policy))) == ["set policy 'p'"]
     by_argument = with_parts(bare, Exchange("x", "topic", arguments={"alternate-exchange": "rest"}))
-    assert [part.name for part in plan(bare, by_argument).replaced] == ["x"]
+    assert [part.name for part in make_plan(bare, by_argument).replaced] == ["x"]
 
 
 def test_a_queue_that_is_deleted_loses_its_messages() -> None:
     """Which is dangerous, whatever is bound to it; its bindings go first, so that it can be drained."""
     before = with_parts(Topology(), Exchange("x", "topic"), Queue("q"), Binding.to_queue("x", "q", "a"))
     after = with_parts(Topology(), Exchange("x", "topic"))
-    assert shown(plan(before, after)) == ["unbind exchange 'x' 'a' -> queue 'q'", "delete queue 'q' !"]
+    assert shown(make_plan(before, after)) == ["unbind exchange 'x' 'a' -> queue 'q'", "delete queue 'q' !"]
 
 
 def test_an_auto_delete_exchange_that_should_stay_comes_back() -> None:
@@ -195,7 +195,7 @@ def test_an_auto_delete_exchange_that_should_stay_comes_back() -> None:
         Queue("q"),
         Binding.to_exchange("in", "x"),
     )
-    result = plan(with_parts(common, Binding.to_queue("x", "q", "a")), common)
+    result = make_plan(with_parts(common, Binding.to_queue("x", "q", "a")), common)
     assert shown(result) == [
         "unbind exchange 'x' 'a' -> queue 'q' !",
         "declare exchange 'x' (topic) !",
@@ -211,7 +211,7 @@ def test_what_goes_along_with_what_is_replaced_comes_back() -> None:
         with_parts(Topology(), Exchange("z", kind), Exchange("x", kind, auto_delete=True), upper, *bindings)
         for kind in ("topic", "direct")
     )
-    result = plan(before, after)
+    result = make_plan(before, after)
     state = State(before)
     for step in result.steps:
         state.apply(step)
@@ -224,7 +224,7 @@ def test_an_auto_delete_exchange_that_should_go_needs_no_deletion() -> None:
     """It goes with its last binding."""
     after = with_parts(Topology(), Queue("q"))
     before = with_parts(after, Exchange("x", "topic", auto_delete=True), Binding.to_queue("x", "q", "a"))
-    assert shown(plan(before, after)) == ["unbind exchange 'x' 'a' -> queue 'q'"]
+    assert shown(make_plan(before, after)) == ["unbind exchange 'x' 'a' -> queue 'q'"]
 
 
 def test_what_the_broker_named_is_left_alone() -> None:
@@ -234,10 +234,10 @@ def test_what_the_broker_named_is_left_alone() -> None:
         Binding.to_queue("amq.topic", "amq.gen-1", "b"),
     )  # fmt: skip
     plain = with_parts(Topology(), Exchange("x", "topic"))
-    result = plan(generated, plain)
+    result = make_plan(generated, plain)
     assert not result.steps
     assert len(result.left_alone) == 3
-    wanted = plan(plain, generated)
+    wanted = make_plan(plain, generated)
     assert [str(error)[:13] for _, error in wanted.refused] == ["404 NOT_FOUND"] * 2
 
 
@@ -245,8 +245,8 @@ def test_bindings_of_exclusive_queues_are_left_alone() -> None:
     """RabbitMQ exports them without their queues."""
     after = with_parts(Topology(), Exchange("x", "topic"))
     before = with_parts(after, Binding.to_queue("x", "exclusive", "a"))
-    for wanted in (after, keeping(before, after)):
-        result = plan(before, wanted)
+    for wanted in (after, keep_extras(before, after)):
+        result = make_plan(before, wanted)
         assert not result.steps
         assert not result.refused
         assert len(result.left_alone) == 1
@@ -265,15 +265,15 @@ def test_what_makes_no_difference_to_a_broker_is_no_step() -> None:
         Queue("q", arguments={"x-max-length": Typed("short", 5)}),
         quorum,
     )
-    assert not plan(before, after).steps
-    assert [part.name for part in plan(before, with_parts(after, Queue("quorum"))).replaced] == ["quorum"]
-    assert plan(before, with_parts(after, Queue("q", arguments={"x-max-length": 6}))).replaced
+    assert not make_plan(before, after).steps
+    assert [part.name for part in make_plan(before, with_parts(after, Queue("quorum"))).replaced] == ["quorum"]
+    assert make_plan(before, with_parts(after, Queue("q", arguments={"x-max-length": 6}))).replaced
 
 
 def test_what_a_broker_would_refuse_is_no_step_but_told() -> None:
     """With its own words."""
     binding = Binding.to_queue("x", "nowhere", "a")
-    result = plan(Topology(), with_parts(Topology(), Exchange("x", "topic"), binding))
+    result = make_plan(Topology(), with_parts(Topology(), Exchange("x", "topic"), binding))
     assert shown(result) == ["declare exchange 'x' (topic)"]
     assert [(step, str(error)) for step, error in result.refused] == [
         (Step(True, binding), "404 NOT_FOUND - no queue 'nowhere' in vhost '/'")
@@ -289,9 +289,9 @@ def test_keys_that_move_between_queues_are_told() -> None:
         Binding.to_queue("h", "a", "1"),
     )
     one = with_parts(before, Binding.to_queue("h", "b", "1"))
-    assert not plan(before, one).dangerous
+    assert not make_plan(before, one).dangerous
     two = with_parts(one, Binding.to_queue("h", "c", "1"))
-    assert all("keys move" in str(step.danger) for step in plan(before, two).steps)
+    assert all("keys move" in str(step.danger) for step in make_plan(before, two).steps)
 
 
 def test_too_much_to_look_at_is_called_dangerous_and_told() -> None:
@@ -299,7 +299,7 @@ def test_too_much_to_look_at_is_called_dangerous_and_told() -> None:
     common = with_parts(Topology(), Exchange("in", "topic"), Exchange("r", "x-random"), Queue("a"), Queue("b"))
     before = with_parts(common, Binding.to_exchange("in", "r", "x"), Binding.to_queue("r", "a"))
     after = with_parts(common, Binding.to_exchange("in", "r", "y"), Binding.to_queue("r", "b"))
-    dangers = {step.danger for step in plan(before, after).steps}
+    dangers = {step.danger for step in make_plan(before, after).steps}
     why = "'in', 'r' change and hand messages on, and exchange 'r' is of type x-random"
     assert dangers == {f"messages may be lost or reach other queues meanwhile: {why}"}
 
@@ -350,7 +350,7 @@ def test_what_is_bound_in_the_place_of_another_binding_has_effect_in_the_end(typ
     rng = Random(seed)
     before, after = hashing(rng, type_), hashing(rng, type_)
     router, wanted = Router(before), Router(after)
-    for step in plan(before, after).steps:
+    for step in make_plan(before, after).steps:
         assert isinstance(step.part, Binding)
         (router.bind if step.added else router.unbind)(step.part)
     assert router.topology == after
@@ -370,11 +370,11 @@ def test_a_binding_that_replaces_another_says_that_messages_miss_it_meanwhile() 
         binding = Binding.to_queue("x", "q", "k", {"rjms_erlang_selector": selector})
         return Topology([Exchange("x", "x-jms-topic", auto_delete=auto_delete)], [Queue("q")], [binding])
 
-    steps = plan(bound("true.", auto_delete=False), bound("false.", auto_delete=False)).steps
+    steps = make_plan(bound("true.", auto_delete=False), bound("false.", auto_delete=False)).steps
     assert [(step.added, step.danger) for step in steps] == [
         (added, "messages miss queue 'q' between these steps: exchange 'x' keeps one such binding")
         for added in (False, True)
     ]
-    steps = plan(bound("true.", auto_delete=True), bound("false.", auto_delete=True)).steps
+    steps = make_plan(bound("true.", auto_delete=True), bound("false.", auto_delete=True)).steps
     assert [step.added for step in steps] == [True, False]
     assert all(step.danger is not None and "no effect" in step.danger for step in steps)

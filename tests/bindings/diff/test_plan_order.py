@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bindings.analysis.graph import Graph
-from bindings.diff.planning.plan import Plan, plan
-from bindings.diff.planning.tangles import Kind, tangled
+from bindings.diff.planning.plan import Plan, make_plan
+from bindings.diff.planning.tangles import Change, find_tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from tests.support.bindings import pairs
 
@@ -33,17 +33,17 @@ def turning(alternate: str | None, *bindings: Binding, pattern: str = "^x", kind
 
 def test_a_new_binding_is_there_before_a_policy_turns_the_alternate_of_its_exchange() -> None:
     """In between its key would go to the new alternate, where it went neither before nor is to go."""
-    result = plan(turning("a"), turning("b", A("x0", "q2", "k")))
+    result = make_plan(turning("a"), turning("b", A("x0", "q2", "k")))
     assert shown(result) == ["bind exchange 'x0' 'k' -> queue 'q2'", "set policy 'p'"]
 
 
 def test_an_old_binding_goes_after_a_policy_has_turned_the_alternate_of_its_exchange() -> None:
-    result = plan(turning("a", A("x0", "q2", "k")), turning("b"))
+    result = make_plan(turning("a", A("x0", "q2", "k")), turning("b"))
     assert shown(result) == ["set policy 'p'", "unbind exchange 'x0' 'k' -> queue 'q2'"]
 
 
 def test_a_policy_is_cleared_after_the_new_binding_is_there() -> None:
-    result = plan(turning("a"), turning(None, A("x0", "q2", "k")))
+    result = make_plan(turning("a"), turning(None, A("x0", "q2", "k")))
     assert shown(result) == ["bind exchange 'x0' 'k' -> queue 'q2'", "clear policy 'p'"]
 
 
@@ -83,7 +83,7 @@ def test_more_than_one_new_binding_of_a_ring_moves_keys(count: int) -> None:
         [Exchange("h", "x-consistent-hash")], before.queues.values(),
         [*before.bindings, *(A("h", f"q{n}", "1") for n in range(1, count + 1))],
     )  # fmt: skip
-    assert plan(before, after).dangerous == (count > 1)
+    assert make_plan(before, after).dangerous == (count > 1)
 
 
 def test_what_replaces_an_exchange_feeds_others_before_it_is_fed() -> None:
@@ -92,7 +92,7 @@ def test_what_replaces_an_exchange_feeds_others_before_it_is_fed() -> None:
         Topology([Exchange("in", "direct"), Exchange("x", kind)], [Queue("q")], bindings)
         for kind in ("direct", "topic")
     )
-    assert shown(plan(before, after)) == [
+    assert shown(make_plan(before, after)) == [
         "delete exchange 'x' !",
         "declare exchange 'x' (topic) !",
         "bind exchange 'x' 'a' -> queue 'q' !",
@@ -110,22 +110,22 @@ def graph(*ways: tuple[str, str]) -> Graph:
 @pytest.mark.parametrize(
     ("above", "below", "together"),
     [
-        (Kind.GAINS, Kind.GAINS, False),
-        (Kind.LOSES, Kind.LOSES, False),
-        (Kind.GAINS, Kind.LOSES, True),
-        (Kind.LOSES, Kind.GAINS, True),
-        (Kind.SWITCHES, Kind.GAINS, True),
-        (Kind.GAINS, Kind.SWITCHES, True),
-        (Kind.LOSES, Kind.SWITCHES, True),
-        (Kind.SWITCHES, Kind.SWITCHES, True),
+        (Change.GAINS, Change.GAINS, False),
+        (Change.LOSES, Change.LOSES, False),
+        (Change.GAINS, Change.LOSES, True),
+        (Change.LOSES, Change.GAINS, True),
+        (Change.SWITCHES, Change.GAINS, True),
+        (Change.GAINS, Change.SWITCHES, True),
+        (Change.LOSES, Change.SWITCHES, True),
+        (Change.SWITCHES, Change.SWITCHES, True),
     ],
 )
 @pytest.mark.parametrize("between", [[], ["m"], ["m", "n"]])
 def test_changes_of_different_kinds_on_one_way_are_looked_at_together(
-    above: Kind, below: Kind, together: bool, between: list[str]
+    above: Change, below: Change, together: bool, between: list[str]
 ) -> None:
     """However many exchanges that do not change are between."""
     stops = ["above", *between, "below"]
     ways = graph(*itertools.pairwise(stops), ("below", "elsewhere"))
-    assert tangled(ways, {"above": above, "below": below}) == ({"above", "below"} if together else set())
-    assert tangled(graph(("above", "other")), {"above": above, "below": below}) == set()
+    assert find_tangled(ways, {"above": above, "below": below}) == ({"above", "below"} if together else set())
+    assert find_tangled(graph(("above", "other")), {"above": above, "below": below}) == set()

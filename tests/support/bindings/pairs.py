@@ -12,7 +12,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from bindings.diff.planning.plan import plan
+from bindings.diff.planning.plan import make_plan
 from bindings.diff.planning.step import State
 from exchange import Binding, Destination, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.errors import BrokerError
@@ -161,7 +161,7 @@ def carry_out(before: Topology, after: Topology) -> Topology:
     """Carry out the plan, and return where it ends; no step sends messages astray unless it is called dangerous."""
     state, astray_in = State(before), astray_between(before, after)
     known: set[Astray] = set()
-    for step in plan(before, after).steps:
+    for step in make_plan(before, after).steps:
         assert state.apply(step), f"{step} changes nothing"
         astray = astray_in(state.topology)
         assert astray <= known or step.danger, f"{step} is not called dangerous: {astray - known}"
