@@ -10,4 +10,4 @@ __all__ = ["fail", "show_status", "warn"]
 
 def warn(source: Source) -> None:
     """Print what RabbitMQ would read otherwise in the source, and what routing cannot follow."""
-    show_warnings(source.name, [str(warning) for warning in source.warnings])
+    show_warnings(source.name, source.warnings)

@@ -75,7 +75,7 @@ def failing(extra: str = "") -> Iterator[None]:
         fail(InputError(f"this needs {error.name}: pip install 'hashstar[{extra}]'"))
 
 
-def show_warnings(name: str, warnings: Sequence[str]) -> None:
+def show_warnings(name: str, warnings: Sequence[object]) -> None:
     """Print the first `WARNINGS` warnings about a file to standard error, and the number of the others."""
     for warning in warnings[:WARNINGS]:
         echo_line(f"{name}: warning: {warning}", err=True)
