@@ -26,8 +26,8 @@ from exchange.notation import write_encoded_arguments
 __all__ = ["REPORTER", "build_page", "report_in", "to_html"]
 
 SCRIPTS: Final = (
-    "dom", "data", "bars", "table", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary", "coverage",
-    "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
+    "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow", "summary",
+    "coverage", "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",
 )  # fmt: skip
 """The modules of the page's script, in the order in which they are joined."""
 

@@ -89,37 +89,16 @@ function hotKeys(hot, all) {
   return el(
     'div',
     {},
-    el(
-      'table',
-      { class: 'small' },
-      el(
-        'thead',
-        {},
-        el(
-          'tr',
-          {},
-          el('th', { scope: 'col' }, 'hottest keys'),
-          partitions ? el('th', { scope: 'col', class: 'figure' }, 'partition') : null,
-          el('th', { scope: 'col', class: 'figure' }, 'messages'),
-          el('th', { scope: 'col', class: 'figure' }, 'share'),
-        ),
-      ),
-      el(
-        'tbody',
-        {},
-        hot.keys
-          .slice(0, 10)
-          .map((key) =>
-            el(
-              'tr',
-              {},
-              el('td', {}, keyed(key.key)),
-              partitions ? el('td', { class: 'figure' }, key.partition === null ? '–' : count(key.partition)) : null,
-              el('td', { class: 'figure' }, atLeast(key.messages, hot.error)),
-              el('td', { class: 'figure' }, all ? percent(Math.min(1, key.messages / all)) : '–'),
-            ),
-          ),
-      ),
+    smallTable(
+      ['hottest keys', partitions ? '>partition' : null, '>messages', '>share'],
+      hot.keys
+        .slice(0, 10)
+        .map((key) => [
+          keyed(key.key),
+          count(key.partition),
+          atLeast(key.messages, hot.error),
+          all ? percent(Math.min(1, key.messages / all)) : '–',
+        ]),
     ),
     hot.error
       ? el('p', { class: 'note' }, 'Approximate: a true count is up to ' + count(hot.error) + ' higher.')

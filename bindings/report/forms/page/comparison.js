@@ -40,6 +40,7 @@ function comparisonSection(report) {
 function changedQueues(all) {
   const rows = all.filter((row) => row.lost || row.gained || row.unsure || row.status !== 'kept');
   if (!rows.length) return null;
+  const column = columnsOf(rows);
   return [
     el('h3', {}, 'By queue'),
     makeTable({
@@ -58,13 +59,7 @@ function changedQueues(all) {
             rows[at].status === 'kept' ? null : [' ', el('span', { class: 'soft' }, rows[at].status)],
           ],
         },
-        {
-          id: 'before',
-          label: 'Gets now',
-          figure: true,
-          value: (at) => rows[at].before,
-          cell: (at) => count(rows[at].before),
-        },
+        column.figure('before', 'Gets now'),
         {
           id: 'lost',
           label: 'Loses',
@@ -87,13 +82,7 @@ function changedQueues(all) {
           value: (at) => rows[at].unsure,
           cell: (at) => (rows[at].unsure ? count(rows[at].unsure) : ''),
         },
-        {
-          id: 'after',
-          label: 'Would get',
-          figure: true,
-          value: (at) => rows[at].after,
-          cell: (at) => count(rows[at].after),
-        },
+        column.figure('after', 'Would get'),
       ],
     }),
   ];
@@ -192,6 +181,7 @@ function changeOf(change) {
 
 function changedBindings(rows) {
   if (!rows.length) return null;
+  const column = columnsOf(rows);
   return [
     el('h3', {}, 'By binding'),
     makeTable({
@@ -207,38 +197,16 @@ function changedBindings(rows) {
           value: (at) => rows[at].change,
           cell: (at) => el('span', { class: rows[at].change === 'added' ? 'pass' : 'fail' }, rows[at].change),
         },
-        { id: 'source', label: 'Source', value: (at) => rows[at].source, cell: (at) => named(rows[at].source, 60) },
+        column.name('source', 'Source', 60),
         {
           id: 'key',
           label: 'Binding key',
           value: (at) => rows[at].routing_key,
           cell: (at) => pattern(rows[at].routing_key, 90),
         },
-        {
-          id: 'destination',
-          label: 'Destination',
-          value: (at) => rows[at].destination,
-          cell: (at) => [
-            rows[at].destination_type === 'exchange' ? el('span', { class: 'soft' }, 'exchange ') : null,
-            named(rows[at].destination, 60),
-          ],
-        },
-        {
-          id: 'messages',
-          label: 'Messages',
-          title: 'That match it',
-          figure: true,
-          value: (at) => rows[at].messages,
-          cell: (at) => count(rows[at].messages),
-        },
-        {
-          id: 'elsewhere',
-          label: 'Go elsewhere',
-          title: 'Of these: with none the binding makes no difference',
-          figure: true,
-          value: (at) => rows[at].elsewhere,
-          cell: (at) => count(rows[at].elsewhere),
-        },
+        column.destination(),
+        column.figure('messages', 'Messages', { title: 'That match it' }),
+        column.figure('elsewhere', 'Go elsewhere', { title: 'Of these: with none the binding makes no difference' }),
       ],
     }),
   ];
@@ -283,32 +251,14 @@ function movesTable(flows) {
   const moves = flows.filter((flow) => flow.before !== flow.after).sort((a, b) => b.messages - a.messages);
   if (!moves.length) return null;
   return [
-    el(
-      'table',
-      { class: 'small' },
-      el(
-        'thead',
-        {},
-        el(
-          'tr',
-          {},
-          ['from', 'to', 'messages'].map((word) => el('th', { scope: 'col', class: 'figure' }, word)),
-        ),
-      ),
-      el(
-        'tbody',
-        {},
-        moves.slice(0, 8).map((move) =>
-          el(
-            'tr',
-            {},
-            [move.before, move.after].map((name) =>
-              el('td', { class: 'figure' }, name === null ? '–' : nameText(name, 40)),
-            ),
-            el('td', { class: 'figure' }, count(move.messages)),
-          ),
-        ),
-      ),
+    smallTable(
+      ['>from', '>to', '>messages'],
+      moves
+        .slice(0, 8)
+        .map((move) => [
+          ...[move.before, move.after].map((name) => (name === null ? '–' : nameText(name, 40))),
+          count(move.messages),
+        ]),
     ),
     moves.length > 8 ? el('p', { class: 'note' }, 'and ' + plural(moves.length - 8, 'smaller move') + '.') : null,
   ];

@@ -5,6 +5,7 @@ function exchangesSection(report) {
     (row) => row.published || row.through || row.bindings.all || (!/^amq\./.test(row.exchange) && row.exchange !== ''),
   );
   if (!rows.length) return null;
+  const column = columnsOf(rows);
   const table = makeTable({
     id: 'exchanges',
     caption: 'exchanges',
@@ -54,37 +55,14 @@ function exchangesSection(report) {
             ? meter(fateParts(rows[at]), 'Messages published')
             : el('span', { class: 'none' }, 'nothing published'),
       },
-      {
-        id: 'routed',
-        label: 'Routed',
+      column.figure('routed', 'Routed', {
         title: 'Of the messages published here, those that a queue got',
-        figure: true,
-        value: (at) => rows[at].message_coverage,
-        cell: (at) => percent(rows[at].message_coverage),
-      },
-      {
-        id: 'published',
-        label: 'Published',
-        figure: true,
-        value: (at) => rows[at].published,
-        cell: (at) => count(rows[at].published),
-      },
-      {
-        id: 'through',
-        label: 'Through',
-        title: 'Published here, or come from other exchanges',
-        figure: true,
-        value: (at) => rows[at].through,
-        cell: (at) => count(rows[at].through),
-      },
-      {
-        id: 'keys',
-        label: 'Keys',
-        title: 'Different routing keys, approximately',
-        figure: true,
-        value: (at) => rows[at].distinct_keys,
-        cell: (at) => about(rows[at].distinct_keys),
-      },
+        field: 'message_coverage',
+        cell: percent,
+      }),
+      column.figure('published', 'Published'),
+      column.figure('through', 'Through', { title: 'Published here, or come from other exchanges' }),
+      column.keys(),
     ],
     detail: (at) => exchangeDetail(report, rows[at]),
   });
@@ -115,43 +93,20 @@ function fanOut(row) {
   const all = sumBy(row.fan_out, 'messages');
   const shown = row.fan_out.slice(0, 12);
   const rest = row.fan_out.slice(12);
-  const line = (label, messages, lost) =>
-    el(
-      'tr',
-      {},
-      el('td', { class: 'figure' }, label),
-      el(
-        'td',
-        { style: { width: '60%' } },
-        el('span', {
-          class: lost ? 'lost' : 'routed',
-          style: { display: 'block', height: '9px', width: Math.max(0.5, (100 * messages) / all) + '%' },
-        }),
-      ),
-      el('td', { class: 'figure' }, count(messages)),
-      el('td', { class: 'figure' }, percent(messages / all)),
-    );
-  return el(
-    'table',
-    { class: 'small' },
-    el(
-      'thead',
-      {},
-      el(
-        'tr',
-        {},
-        ['queues', '', 'messages', 'share'].map((word) =>
-          el('th', { scope: 'col', class: word ? 'figure' : null }, word),
-        ),
-      ),
-    ),
-    el(
-      'tbody',
-      {},
-      shown.map((each) => line(count(each.queues), each.messages, each.queues === 0)),
-      rest.length ? line('more', sumBy(rest, 'messages'), false) : null,
-    ),
-  );
+  const line = (label, messages, lost) => [
+    label,
+    el('span', {
+      class: lost ? 'lost' : 'routed',
+      style: { display: 'block', height: '9px', width: Math.max(0.5, (100 * messages) / all) + '%' },
+    }),
+    count(messages),
+    percent(messages / all),
+  ];
+  const lines = shown.map((each) => line(count(each.queues), each.messages, each.queues === 0));
+  if (rest.length) lines.push(line('more', sumBy(rest, 'messages'), false));
+  const table = smallTable(['>queues', '', '>messages', '>share'], lines);
+  for (const row of table.tBodies[0].rows) row.cells[1].style.width = '60%';
+  return table;
 }
 
 let written = {}; // number of a binding -> its arguments in the notation of .bindings files
@@ -162,6 +117,7 @@ function argumentsText(row) {
 
 function bindingsSection(report, begin) {
   const rows = report.bindings;
+  const column = columnsOf(rows);
   const error = report.approximate.distinct_keys;
   const is = (state) => (at) => rows[at].state === state;
   const findings = new Map();
@@ -189,7 +145,7 @@ function bindingsSection(report, begin) {
     text: (at) =>
       rows[at].source + ' ' + rows[at].routing_key + ' ' + rows[at].destination + ' ' + argumentsText(rows[at]),
     columns: [
-      { id: 'source', label: 'Source', value: (at) => rows[at].source, cell: (at) => named(rows[at].source, 60) },
+      column.name('source', 'Source', 60),
       {
         id: 'key',
         label: 'Binding key',
@@ -199,67 +155,20 @@ function bindingsSection(report, begin) {
           argumentsText(rows[at]) ? el('div', { class: 'soft name' }, shortened(argumentsText(rows[at]), 80)) : null,
         ],
       },
-      {
-        id: 'destination',
-        label: 'Destination',
-        value: (at) => rows[at].destination,
-        cell: (at) => [
-          rows[at].destination_type === 'exchange' ? el('span', { class: 'soft' }, 'exchange ') : null,
-          named(rows[at].destination, 60),
-        ],
-      },
+      column.destination(),
       {
         id: 'state',
         label: 'State',
         value: (at) => STATES.findIndex(([id]) => id === rows[at].state),
         cell: (at) => stateTag(rows[at].state),
       },
-      {
-        id: 'messages',
-        label: 'Messages',
-        title: 'That matched it',
-        figure: true,
-        value: (at) => rows[at].messages || rows[at].possible / 1e9,
-        cell: (at) =>
-          rows[at].possible
-            ? [
-                count(rows[at].messages),
-                el('span', { class: 'soft', title: 'if chance will have it so' }, ' + ', count(rows[at].possible), '?'),
-              ]
-            : count(rows[at].messages),
-      },
-      {
-        id: 'only',
-        label: 'Only by it',
-        title: 'Messages that would not have reached its destination without it',
-        figure: true,
-        value: (at) => rows[at].only,
-        cell: (at) => count(rows[at].only),
-      },
-      {
-        id: 'share',
-        label: 'Share',
-        title: 'Of all that its destination got',
-        figure: true,
-        value: (at) => rows[at].share,
-        cell: (at) => shareBar(rows[at].share),
-      },
-      {
-        id: 'keys',
-        label: 'Keys',
-        title: 'Different routing keys, ± ' + percent(error),
-        figure: true,
-        value: (at) => rows[at].distinct_keys,
-        cell: (at) => about(rows[at].distinct_keys),
-      },
-      {
-        id: 'exposure',
-        label: 'Exposure',
+      column.messages('That matched it'),
+      column.figure('only', 'Only by it', { title: 'Messages that would not have reached its destination without it' }),
+      column.figure('share', 'Share', { title: 'Of all that its destination got', cell: shareBar }),
+      column.keys(error),
+      column.figure('exposure', 'Exposure', {
         title: 'Messages that went through its source, and so had the chance to match',
-        figure: true,
-        value: (at) => rows[at].exposure,
-        cell: (at) => count(rows[at].exposure),
-      },
+      }),
       {
         id: 'bound',
         label: 'At most',
@@ -269,13 +178,7 @@ function bindingsSection(report, begin) {
         value: (at) => rows[at].bound,
         cell: (at) => (rows[at].bound === null ? '' : bounded(rows[at].bound)),
       },
-      {
-        id: 'last',
-        label: 'Last seen',
-        first: 'down',
-        value: (at) => instant(rows[at].last),
-        cell: (at) => when(rows[at].last),
-      },
+      column.time('last', 'Last seen'),
     ],
     detail: (at) => bindingDetail(rows[at], findings.get(rows[at].number) || [], error),
   });
@@ -302,7 +205,7 @@ function bindingDetail(row, findings, error) {
       [
         'messages',
         count(row.messages),
-        row.possible ? ' and up to ' + count(row.possible) + ' more, as chance will have it' : null,
+        row.possible ? ' and up to ' + count(row.possible) + ' more, depending on a random choice' : null,
       ],
       [
         'only by it',

@@ -10,6 +10,7 @@ const SEVERITIES = ['note', 'warning', 'error'];
 function findingsSection(report) {
   const rows = report.findings;
   if (!rows.length) return el('p', { class: 'none' }, 'The check of the topology found nothing.');
+  const column = columnsOf(rows);
   const filters = [
     ...Object.entries(EVIDENCE).map(([id, [word, says]]) => ({
       id,
@@ -65,14 +66,7 @@ function findingsSection(report) {
         value: (at) => rows[at].evidence || '',
         cell: (at) => evidenceOf(rows[at]),
       },
-      {
-        id: 'messages',
-        label: 'Messages',
-        title: 'That its part got',
-        figure: true,
-        value: (at) => rows[at].messages,
-        cell: (at) => count(rows[at].messages),
-      },
+      column.figure('messages', 'Messages', { title: 'That its part got' }),
     ],
     detail: (at) => [
       el('p', {}, visible(rows[at].says)),

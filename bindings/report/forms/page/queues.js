@@ -3,6 +3,7 @@
 function queuesSection(report) {
   const rows = report.queues;
   if (!rows.length) return null;
+  const column = columnsOf(rows);
   return makeTable({
     id: 'queues',
     caption: 'queues',
@@ -21,43 +22,13 @@ function queuesSection(report) {
         value: (at) => rows[at].queue,
         cell: (at) => [named(rows[at].queue), ' ', el('span', { class: 'soft' }, rows[at].type)],
       },
-      {
-        id: 'messages',
-        label: 'Messages',
-        figure: true,
-        value: (at) => rows[at].messages,
-        cell: (at) =>
-          rows[at].possible
-            ? [
-                count(rows[at].messages),
-                el('span', { class: 'soft', title: 'if chance will have it so' }, ' + ', count(rows[at].possible), '?'),
-              ]
-            : count(rows[at].messages),
-      },
-      {
-        id: 'share',
-        label: 'Share of all',
-        title: 'Of all messages, those it got',
-        figure: true,
-        value: (at) => rows[at].share,
-        cell: (at) => shareBar(rows[at].share),
-      },
-      {
-        id: 'keys',
-        label: 'Keys',
-        title: 'Different routing keys, approximately',
-        figure: true,
-        value: (at) => rows[at].distinct_keys,
-        cell: (at) => about(rows[at].distinct_keys),
-      },
-      {
-        id: 'avoided',
-        label: 'Duplicates avoided',
+      column.messages(),
+      column.figure('share', 'Share of all', { title: 'Of all messages, those it got', cell: shareBar }),
+      column.keys(),
+      column.figure('avoided', 'Duplicates avoided', {
         title: 'Copies it did not get, because the message was there already by another binding',
-        figure: true,
-        value: (at) => rows[at].duplicates_avoided,
-        cell: (at) => count(rows[at].duplicates_avoided),
-      },
+        field: 'duplicates_avoided',
+      }),
       {
         id: 'skew',
         label: 'Max / mean',
@@ -66,14 +37,8 @@ function queuesSection(report) {
         value: (at) => (rows[at].skew ? rows[at].skew.max_to_mean : null),
         cell: (at) => (rows[at].skew ? THREE.format(rows[at].skew.max_to_mean) : ''),
       },
-      { id: 'first', label: 'First seen', value: (at) => instant(rows[at].first), cell: (at) => when(rows[at].first) },
-      {
-        id: 'last',
-        label: 'Last seen',
-        first: 'down',
-        value: (at) => instant(rows[at].last),
-        cell: (at) => when(rows[at].last),
-      },
+      column.time('first', 'First seen'),
+      column.time('last', 'Last seen'),
     ],
     detail: (at) => queueDetail(report, rows[at]),
   });
@@ -90,37 +55,16 @@ function queueDetail(report, row) {
       'div',
       {},
       into.length
-        ? el(
-            'table',
-            { class: 'small' },
-            el(
-              'thead',
-              {},
-              el(
-                'tr',
-                {},
-                el('th', { scope: 'col' }, 'by'),
-                el('th', { scope: 'col' }, 'binding key'),
-                el('th', { scope: 'col', class: 'figure' }, 'messages'),
-                el('th', { scope: 'col' }, ''),
-              ),
-            ),
-            el(
-              'tbody',
-              {},
-              into
-                .slice(0, 12)
-                .map((binding) =>
-                  el(
-                    'tr',
-                    {},
-                    el('td', {}, named(binding.source, 40)),
-                    el('td', {}, pattern(binding.routing_key, 60)),
-                    el('td', { class: 'figure' }, count(binding.messages)),
-                    el('td', {}, stateTag(binding.state)),
-                  ),
-                ),
-            ),
+        ? smallTable(
+            ['by', 'binding key', '>messages', ''],
+            into
+              .slice(0, 12)
+              .map((binding) => [
+                named(binding.source, 40),
+                pattern(binding.routing_key, 60),
+                count(binding.messages),
+                stateTag(binding.state),
+              ]),
           )
         : el('p', { class: 'none' }, 'No binding leads here.'),
       into.length > 12

@@ -105,88 +105,52 @@ function trustSection(report) {
       ),
     ),
     el('h3', {}, 'Records'),
-    el(
-      'table',
-      { class: 'small' },
-      el(
-        'tbody',
-        {},
-        el('tr', {}, el('td', {}, 'read'), el('td', { class: 'figure' }, count(records.read))),
-        el('tr', {}, el('td', {}, 'counted'), el('td', { class: 'figure' }, count(records.counted))),
-        records.skipped.map((each) =>
-          el(
-            'tr',
-            {},
-            el('td', {}, 'skipped: ', visible(each.reason)),
-            el('td', { class: 'figure' }, count(each.records)),
-          ),
-        ),
-        records.bad.map((each) =>
-          el(
-            'tr',
-            {},
-            el(
-              'td',
-              {},
-              el('span', { class: 'fail' }, 'bad: '),
-              visible(each.reason),
-              el(
-                'ul',
-                {},
-                each.samples.map((bad) =>
-                  el(
-                    'li',
-                    {},
-                    place(bad.source, bad.offset),
-                    ' ',
-                    el('span', { class: 'sample' }, shortened(bad.sample, 200)),
-                  ),
-                ),
-              ),
-            ),
-            el('td', { class: 'figure' }, count(each.records)),
-          ),
-        ),
-      ),
+    smallTable(
+      ['', '>'],
+      [
+        ['read', count(records.read)],
+        ['counted', count(records.counted)],
+        ...records.skipped.map((each) => [['skipped: ', visible(each.reason)], count(each.records)]),
+        ...records.bad.map((each) => [
+          [el('span', { class: 'fail' }, 'bad: '), visible(each.reason), samplesOf(each)],
+          count(each.records),
+        ]),
+      ],
     ),
     ignored.length
       ? [
           el('h3', {}, 'Ignore list'),
-          el(
-            'table',
-            { class: 'small' },
-            el(
-              'thead',
-              {},
-              el(
-                'tr',
-                {},
-                ['source', 'key', 'destination', 'reason', 'until', 'bindings', 'hit'].map((word, at) =>
-                  el('th', { scope: 'col', class: at > 4 ? 'figure' : null }, word),
-                ),
-              ),
-            ),
-            el(
-              'tbody',
-              {},
-              ignored
-                .slice(0, 500)
-                .map((each) =>
-                  el(
-                    'tr',
-                    {},
-                    el('td', {}, named(each.source)),
-                    el('td', {}, keyed(each.pattern)),
-                    el('td', {}, named(each.destination)),
-                    el('td', {}, visible(each.reason)),
-                    el('td', {}, each.until, each.expired ? el('span', { class: 'fail' }, ' expired') : null),
-                    el('td', { class: 'figure' }, count(each.bindings)),
-                    el('td', { class: 'figure' }, count(each.hit)),
-                  ),
-                ),
-            ),
+          smallTable(
+            ['source', 'key', 'destination', 'reason', 'until', '>bindings', '>hit'],
+            ignored
+              .slice(0, 500)
+              .map((each) => [
+                named(each.source),
+                keyed(each.pattern),
+                named(each.destination),
+                visible(each.reason),
+                [each.until, each.expired ? el('span', { class: 'fail' }, ' expired') : null],
+                count(each.bindings),
+                count(each.hit),
+              ]),
           ),
         ]
       : null,
   ];
+}
+
+function samplesOf(bad) {
+  return el(
+    'ul',
+    {},
+    bad.samples.map((sample) =>
+      el(
+        'li',
+        {},
+        place(sample.source, sample.offset),
+        ' ',
+        el('span', { class: 'sample' }, shortened(sample.sample, 200)),
+      ),
+    ),
+  );
 }

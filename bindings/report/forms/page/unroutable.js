@@ -9,41 +9,19 @@ function unroutableSection(report) {
     return el('p', { class: 'none' }, 'Every message that was counted reached a queue, or may have.');
   const types = new Map(report.exchanges.map((row) => [row.exchange, row.type]));
   const all = sumBy(report.unroutable, 'messages');
-  const groups = el(
-    'table',
-    { class: 'small' },
-    el(
-      'thead',
-      {},
-      el(
-        'tr',
-        {},
-        ['published to', 'what becomes of them', 'messages', 'share', 'first', 'last', 'some keys'].map((word, at) =>
-          el('th', { scope: 'col', class: at === 2 || at === 3 ? 'figure' : null }, word),
-        ),
-      ),
-    ),
-    el(
-      'tbody',
-      {},
-      report.unroutable.slice(0, 50).map((group) =>
-        el(
-          'tr',
-          {},
-          el('td', {}, named(group.exchange)),
-          el('td', {}, group.refused ? el('code', {}, visible(group.refused)) : 'dropped, or returned if mandatory'),
-          el('td', { class: 'figure' }, count(group.messages)),
-          el('td', { class: 'figure' }, percent(group.messages / all)),
-          el('td', {}, when(group.first)),
-          el('td', {}, when(group.last)),
-          el(
-            'td',
-            {},
-            group.sample.slice(0, 3).map((key, at) => [at ? ', ' : '', keyed(key, 50)]),
-          ),
-        ),
-      ),
-    ),
+  const groups = smallTable(
+    ['published to', 'what becomes of them', '>messages', '>share', 'first', 'last', 'some keys'],
+    report.unroutable
+      .slice(0, 50)
+      .map((group) => [
+        named(group.exchange),
+        group.refused ? el('code', {}, visible(group.refused)) : 'dropped, or returned if mandatory',
+        count(group.messages),
+        percent(group.messages / all),
+        when(group.first),
+        when(group.last),
+        group.sample.slice(0, 3).map((key, at) => [at ? ', ' : '', keyed(key, 50)]),
+      ]),
   );
   const table = makeTable({
     id: 'unroutable',

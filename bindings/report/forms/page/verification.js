@@ -4,6 +4,7 @@ function verificationSection(report) {
   const found = report.verification;
   if (!found) return null;
   const rows = found.differences || [];
+  const column = columnsOf(rows);
   if (!found.compared) {
     return [el('p', {}, 'Nothing could be compared: of no message does the archive know where the broker put it.')];
   }
@@ -35,12 +36,7 @@ function verificationSection(report) {
               ' ',
             ),
           columns: [
-            {
-              id: 'exchange',
-              label: 'Exchange',
-              value: (at) => rows[at].exchange,
-              cell: (at) => named(rows[at].exchange),
-            },
+            column.name('exchange', 'Exchange'),
             {
               id: 'what',
               label: 'What the broker did',
@@ -48,21 +44,9 @@ function verificationSection(report) {
               value: (at) => names(rows[at].missing).length,
               cell: (at) => difference(rows[at]),
             },
-            {
-              id: 'messages',
-              label: 'Messages',
-              figure: true,
-              value: (at) => rows[at].messages,
-              cell: (at) => count(rows[at].messages),
-            },
-            { id: 'first', label: 'First', value: (at) => instant(rows[at].first), cell: (at) => when(rows[at].first) },
-            {
-              id: 'last',
-              label: 'Last',
-              first: 'down',
-              value: (at) => instant(rows[at].last),
-              cell: (at) => when(rows[at].last),
-            },
+            column.figure('messages', 'Messages'),
+            column.time('first', 'First'),
+            column.time('last', 'Last'),
             {
               id: 'witness',
               label: 'Witness',
@@ -113,38 +97,14 @@ function difference(row) {
 }
 
 function witnesses(list) {
-  return el(
-    'table',
-    { class: 'small' },
-    el(
-      'thead',
-      {},
-      el(
-        'tr',
-        {},
-        ['routing key', 'headers', 'the broker put it in', 'where it lies'].map((word) =>
-          el('th', { scope: 'col' }, word),
-        ),
-      ),
-    ),
-    el(
-      'tbody',
-      {},
-      names(list).map((each) =>
-        el(
-          'tr',
-          {},
-          el('td', {}, keyed(each.message.routing_key)),
-          el(
-            'td',
-            {},
-            el('code', {}, each.message.headers ? shortened(JSON.stringify(each.message.headers), 200) : ''),
-          ),
-          el('td', {}, each.routed_queues ? listed(each.routed_queues, 4) : ''),
-          el('td', {}, place(each.source, each.offset)),
-        ),
-      ),
-    ),
+  return smallTable(
+    ['routing key', 'headers', 'the broker put it in', 'position'],
+    names(list).map((each) => [
+      keyed(each.message.routing_key),
+      el('code', {}, each.message.headers ? shortened(JSON.stringify(each.message.headers), 200) : ''),
+      each.routed_queues ? listed(each.routed_queues, 4) : '',
+      place(each.source, each.offset),
+    ]),
   );
 }
 
@@ -161,16 +121,9 @@ function strangers(list, error) {
     'details',
     {},
     el('summary', {}, 'Queues that the topology does not have'),
-    el(
-      'table',
-      { class: 'small' },
-      el(
-        'tbody',
-        {},
-        list.map((each) =>
-          el('tr', {}, el('td', {}, named(each.queue)), el('td', { class: 'figure' }, atLeast(each.messages, error))),
-        ),
-      ),
+    smallTable(
+      ['', '>'],
+      list.map((each) => [named(each.queue), atLeast(each.messages, error)]),
     ),
   );
 }
