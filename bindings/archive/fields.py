@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -158,6 +158,14 @@ class TableBuilder:
             self._keys += table
             self._types += [field[0] for field in fields]
             self._values += [field[1] for field in fields]
+        self._ends.append(len(self._keys))
+
+    def add_encoded(self, fields: Iterable[tuple[str, str, str | None]]) -> None:
+        """Add one more row of fields that are encoded: each a name, a type and a text."""
+        for name, kind, text in fields:
+            self._keys.append(name)
+            self._types.append(kind)
+            self._values.append(text)
         self._ends.append(len(self._keys))
 
     def undo(self) -> None:

@@ -38,6 +38,7 @@ from exchange.message import Message
 
 __all__ = [
     "SCHEMA",
+    "ListBuilder",
     "Record",
     "Rows",
     "build_batch",
@@ -110,13 +111,13 @@ class Rows:
         self._vhosts: list[str | None] = []
         self._exchanges: list[str] = []
         self._keys: list[str] = []
-        self._cc = _ListBuilder()
-        self._bcc = _ListBuilder()
+        self._cc = ListBuilder()
+        self._bcc = ListBuilder()
         self._headers = TableBuilder()
         self._properties = TableBuilder()
         self._bodies: list[bytes | None] = []
         self._sizes: list[int | None] = []
-        self._routed = _ListBuilder()
+        self._routed = ListBuilder()
         self._sources: list[str] | None = None
         self._offsets: list[int] = []
         self._bytes = 0
@@ -214,7 +215,7 @@ _MAKERS: Final[dict[str, Any]] = {
 """Column -> how it is built from rows."""
 
 
-class _ListBuilder:
+class ListBuilder:
     """A column of lists of texts that is built row by row."""
 
     def __init__(self) -> None:
@@ -222,11 +223,13 @@ class _ListBuilder:
         self._texts: list[str] = []
 
     def add(self, texts: Sequence[str] | None) -> None:
+        """Add a row."""
         self._starts.append(None if texts is None else len(self._texts))
         if texts:
             self._texts += texts
 
     def array(self) -> pa.ListArray:
+        """Return the column."""
         ends = pa.array([*self._starts, len(self._texts)], pa.int32())
         return pa.ListArray.from_arrays(ends, to_text_array(self._texts))
 

@@ -16,7 +16,7 @@ from typing import Final
 from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
-from bridge.endpoints import dead_letter_target_of, source_of, target_of
+from bridge.endpoints import build_dead_letter_target, build_source, build_target
 from bridge.pump.filtering import filter_of
 from bridge.pump.loops import dead_letter_loop, feedback, near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
@@ -116,7 +116,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         ignored = frozenset(table.texts("ignore", ()))
     with mistakes.collect():
         dead = table.maybe_table(DEAD_LETTERS)
-        dead_letters = None if dead is None else dead_letter_target_of(dead)
+        dead_letters = None if dead is None else build_dead_letter_target(dead)
     with mistakes.collect():
         http = _http(table, worker or 1)
     has_coverage = table.flag("coverage", default=False)
@@ -189,7 +189,7 @@ def _read_targets(
                 raise table.error(
                     f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them"
                 )
-            named[name], queues = target_of(name, each)
+            named[name], queues = build_target(name, each)
             for queue in queues:
                 with mistakes.collect(queue):
                     if topology is not None and queue not in topology.queues:
@@ -320,7 +320,7 @@ def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -
     own_policy = table.maybe_table("policy")
     own = policy if own_policy is None else _policy(own_policy, policy)
     wanted = filter_of(table)
-    source = source_of(name, table, own)
+    source = build_source(name, table, own)
     return Inlet(source, exchange, routing_key, own, wanted)
 
 

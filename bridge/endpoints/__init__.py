@@ -1,8 +1,9 @@
-"""What messages are read from and written to, a module each; `bridge.endpoint` says what is asked of them.
+"""Sources and targets, a folder for each system; `bridge.endpoint` is their contract.
 
-The scheme of a URL says which; its module is imported then, so that nobody needs the client of a system that he does
-not use. A module has ``source(name, url, table, policy)``, ``target(name, url, table)``, which also gives the queues of
-the topology that it is for, and ``dead_letter_target(name, url, table)``; each takes what it knows from the table.
+The scheme of a URL chooses the folder, whose ``config`` is imported only then: the clients of systems that a bridge
+does not use need not be installed. ``config`` has ``source(name, url, table, policy)``, ``target(name, url, table)``,
+which also returns the queues of the topology that it is for, and ``dead_letter_target(name, url, table)``; each reads
+its keys from the table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bridge.endpoint import Source, Target
 from bridge.pump.policy import Policy
 from bridge.table import Table
 
-__all__ = ["SCHEMES", "dead_letter_target_of", "source_of", "target_of"]
+__all__ = ["SCHEMES", "build_dead_letter_target", "build_source", "build_target"]
 
 SCHEMES: Final = {
     "amqp": "rabbitmq",
@@ -24,7 +25,7 @@ SCHEMES: Final = {
     "rocketmq": "rocketmq",
     "archive": "archive",
 }
-"""Scheme -> the module of its endpoints."""
+"""Scheme -> folder of its endpoints."""
 
 NEEDS: Final = {
     "rabbitmq": "hashstar[rabbitmq]",
@@ -32,20 +33,20 @@ NEEDS: Final = {
     "rocketmq": "hashstar[rocketmq]",
     "archive": "hashstar[audit]",
 }
-"""Module -> what must be installed."""
+"""Folder -> extra that must be installed."""
 
 
-def source_of(name: str, table: Table, policy: Policy) -> Source:
-    """The source that a table describes. Raises InputError."""
-    url, module = _module(table)
+def build_source(name: str, table: Table, policy: Policy) -> Source:
+    """Build the source that a table describes. Raises InputError."""
+    url, module = _import_config(table)
     source = cast(Source, module.source(name, url, table, policy))
     table.refuse_unread()
     return source
 
 
-def target_of(name: str, table: Table) -> tuple[Target, Collection[str]]:
-    """The target that a table describes, and the queues it is for. Raises InputError."""
-    url, module = _module(table)
+def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
+    """Build the target that a table describes, and return it with its queues. Raises InputError."""
+    url, module = _import_config(table)
     target, queues = module.target(name, url, table)
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
@@ -53,15 +54,15 @@ def target_of(name: str, table: Table) -> tuple[Target, Collection[str]]:
     return target, queues
 
 
-def dead_letter_target_of(table: Table) -> Target:
-    """The target of dead letters that a table describes. Raises InputError."""
-    url, module = _module(table)
+def build_dead_letter_target(table: Table) -> Target:
+    """Build the target of dead letters that a table describes. Raises InputError."""
+    url, module = _import_config(table)
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
     table.refuse_unread()
     return target
 
 
-def _module(table: Table) -> tuple[str, Any]:
+def _import_config(table: Table) -> tuple[str, Any]:
     url = table.text("url")
     scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)

@@ -32,7 +32,7 @@ from bindings.archive.rocketmq.inspection import inspect_store
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import open_store
 from bindings.archive.times import parse_time, parse_time_text
-from bridge.endpoints.archive.rows import restored
+from bridge.endpoints.archive.rows import restore_message
 from exchange.erlang_parser import parse
 from exchange.errors import HashstarError, InputError
 from exchange.field_values import FieldTable
@@ -153,7 +153,7 @@ def _written(whole: Read) -> None:
     """Each record that was read is a line of ours, and reads the same from it."""
     for record in whole.records[:20]:
         with suppress(HashstarError):
-            restored(record.message)
+            restore_message(record.message)
         line = encode_line(record)
         again = read(JsonLines(), [Split(str(write("again.jsonl", line)))])
         assert not again.bad, (record, again.bad)

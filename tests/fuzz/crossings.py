@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from bindings.archive.record import to_records
-from bridge.endpoints.archive.rows import restored, rows_of
+from bridge.endpoints.archive.rows import restore_message, to_rows
 from bridge.interop import Record, Unmappable, from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.rocketmq_guest import PRODUCER_PROPERTIES
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
@@ -84,9 +84,9 @@ def archived(data: bytes) -> None:
         "time": pa.array([0], pa.int64()), "exchange": pa.array(["e"]), "routing_key": pa.array(["k"]),
         "body": pa.array([body], pa.binary()), "source": pa.array(["s"]), "offset": pa.array([1], pa.int64()),
     }  # fmt: skip
-    (record,) = to_records(rows_of(pa.RecordBatch.from_pydict(columns)))
+    (record,) = to_records(to_rows(pa.RecordBatch.from_pydict(columns)))
     with suppress(HashstarError):
-        again = restored(record.message)
+        again = restore_message(record.message)
         assert again.body == body
         with suppress(ValueError, TypeError):
             content_of(again)

@@ -204,7 +204,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "damage in the midst of a spool counts as torn at its end",
-            "            other, torn = other + torn, 0",
+            "            damaged, torn = damaged + torn, 0",
             "            torn = 0",
         ),
     ),

@@ -1,1 +1,1 @@
-"""Archives as endpoints: a spool that is safe at once, parts of Parquet that anybody can read, and replays."""
+"""Archives as endpoints: a spool that is safe at once, parts of Parquet that any reader takes, and replays."""

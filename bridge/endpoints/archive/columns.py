@@ -14,50 +14,50 @@ from bridge.endpoint import Failure, Outgoing
 from bridge.endpoints.archive.spool import SPOOLED
 from exchange.amqp.lazy import content_of
 
-__all__ = ["FRAME_BYTES", "FRAME_ROWS", "Spooled", "folder_name", "microseconds", "spooled"]
+__all__ = ["FRAME_BYTES", "FRAME_ROWS", "PreparedBatch", "prepare_batch", "read_clock", "to_folder_name"]
 
 FRAME_BYTES: Final = 32 << 20
-"""What the bodies of a batch have together, about; a single body may have more."""
+"""Maximum size of the bodies of a batch together, in bytes, about; a single body may be larger."""
 FRAME_ROWS: Final = 4_096
-"""The messages of a batch, at most: while they are made ready, nothing else is done."""
+"""Maximum number of messages of a batch: the event loop does nothing else while they are prepared."""
 
 
-class Spooled(NamedTuple):
-    """Messages made ready, and those that cannot be."""
+class PreparedBatch(NamedTuple):
+    """Messages that can be appended to a spool, and those that cannot."""
 
     batch: pa.RecordBatch
     messages: Sequence[Outgoing]
-    """Those of the batch, in its order."""
+    """Messages of the batch, in its order."""
     refused: Sequence[tuple[Outgoing, Failure]]
 
 
-def microseconds() -> int:
-    """Since 1970, now."""
+def read_clock() -> int:
+    """Return the time now, in microseconds since 1970."""
     return time_ns() // 1_000
 
 
-def spooled(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> Spooled:
-    """A batch of these; ``folders`` maps the topology's queues to folders below the archive.
+def prepare_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> PreparedBatch:
+    """Make a batch of messages; ``folders`` maps the topology's queues to folders below the archive.
 
     Messages whose source does not know when they were published get the time ``now``, in microseconds since 1970. A
     message that cannot be written, for whatever reason that lies in it, is refused alone.
     """
     try:
-        return Spooled(_batch(messages, folders, now), messages, ())
+        return PreparedBatch(_make_batch(messages, folders, now), messages, ())
     except MemoryError:  # no fault of a message's
         raise
     except Exception:  # noqa: BLE001  publishers choose what is in a message, so there is no list of what it may raise
         refused: list[tuple[Outgoing, Failure]] = []
         taken = _sort_out(messages, folders, now, refused)
-        return Spooled(_batch(taken, folders, now), taken, refused)
+        return PreparedBatch(_make_batch(taken, folders, now), taken, refused)
 
 
 def _sort_out(
     messages: Sequence[Outgoing], folders: Mapping[str, str], now: int, refused: list[tuple[Outgoing, Failure]]
 ) -> list[Outgoing]:
-    """The messages of which a batch can be made; the others are added to ``refused``. By halves: few are refused."""
+    """Return the messages that a batch can hold; add the others to ``refused``. By halves, as few are refused."""
     try:
-        _batch(messages, folders, now)
+        _make_batch(messages, folders, now)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001  as above
@@ -72,11 +72,11 @@ def _sort_out(
     return list(messages)
 
 
-def _batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> pa.RecordBatch:
+def _make_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -> pa.RecordBatch:
     deliveries = [outgoing.delivery for outgoing in messages]
     bare = [outgoing.message for outgoing in messages]
     columns = [
-        to_text_array([_folder(outgoing, folders) for outgoing in messages]),
+        to_text_array([_folder_of(outgoing, folders) for outgoing in messages]),
         _integers([delivery.time or now for delivery in deliveries], now),
         to_text_array([message.exchange for message in bare]),
         to_text_array([message.routing_key for message in bare]),
@@ -90,14 +90,14 @@ def _batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: int) -
 
 
 def _integers(values: list[int], otherwise: int) -> pa.Int64Array:
-    """A column of them, with ``otherwise`` in the place of those of more than 64 bits."""
+    """Return a column of integers, with ``otherwise`` in the place of those of more than 64 bits."""
     try:
         return pa.array(values, pa.int64())
     except OverflowError:
         return pa.array([value if -(1 << 63) <= value < 1 << 63 else otherwise for value in values], pa.int64())
 
 
-def _folder(outgoing: Outgoing, folders: Mapping[str, str]) -> str:
+def _folder_of(outgoing: Outgoing, folders: Mapping[str, str]) -> str:
     folder = folders[outgoing.queue]
     placement = outgoing.placement
     if placement is None:
@@ -106,6 +106,6 @@ def _folder(outgoing: Outgoing, folders: Mapping[str, str]) -> str:
     return f"{folder}/partition={number}" if folder else f"partition={number}"
 
 
-def folder_name(name: str) -> str:
-    """A queue's name as a folder's, as Hive writes values: what paths cannot hold is written as in a URL."""
+def to_folder_name(name: str) -> str:
+    """Return a queue's name as a folder's, as Hive writes values: what paths cannot hold is escaped as in a URL."""
     return quote(name.encode("utf-8", "surrogateescape"), safe=" !#$&'()+,;@[]{}~")

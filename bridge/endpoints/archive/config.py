@@ -1,8 +1,8 @@
 """Archives: what `bindings.archive` reads is a source, a folder of our own Parquet a target.
 
-A target confirms when a message is synced to its spool; the spool becomes parts of the archive, which others see, when
-it is large or old enough, and when the bridge ends (`bridge.endpoints.archive.writing`). A source reads an archive from
-its beginning to its end, and goes on where it was left (`bridge.endpoints.archive.reading`).
+A target confirms a message when it is synced to the spool. A spool becomes parts of the archive, which others see, when
+it is large or old enough, and when the bridge ends (`writing`). A source reads an archive from its beginning to its
+end, and continues where the run before stopped (`reading`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bindings.archive.mapping import USUAL, FieldMapping
-from bridge.endpoints.archive.columns import folder_name
+from bridge.endpoints.archive.columns import to_folder_name
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Window
 from bridge.endpoints.archive.writing import ArchiveTarget
@@ -24,7 +24,7 @@ __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "ta
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
-    """The source of a configuration; see `bridge.endpoints`."""
+    """Build the source of a configuration; see `bridge.endpoints`."""
     path = _path(url, table)
     kept = table.maybe_text("state")
     beside = path.parent / f".{path.name}.{name}.replay.json"
@@ -43,7 +43,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
 
 
 def _mapping(table: Table) -> FieldMapping:
-    """What records of Kafka and RocketMQ are in AMQP: what the source gives all of its messages need not be in them."""
+    """Return how records of Kafka and RocketMQ become messages: the source may set their exchange and key."""
     exchange, routing_key = table.reread_text("exchange"), table.reread_text("routing_key")
     return FieldMapping(
         USUAL.exchange if exchange is None else f"={exchange}",
@@ -52,17 +52,19 @@ def _mapping(table: Table) -> FieldMapping:
 
 
 def target(name: str, url: str, table: Table) -> tuple[ArchiveTarget, list[str]]:
-    """The target of a configuration, and its queues; see `bridge.endpoints`."""
-    listed = table.is_list("queues")
-    told = table.mapping("queues", str if listed else _folder, f"a folder below the archive, {HERE!r} for itself")
-    folders = {queue: f"queue={folder_name(queue)}" for queue in told} if listed else told
+    """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
+    is_list = table.is_list("queues")
+    form = f"a folder below the archive, {HERE!r} for itself"
+    folders = table.mapping("queues", str if is_list else _parse_folder, form)
+    if is_list:
+        folders = {queue: f"queue={to_folder_name(queue)}" for queue in folders}
     for queue, folder in folders.items():
         _check_length(table, queue, folder, _path(url, table))
     return _target(name, url, table, folders), list(folders)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> ArchiveTarget:
-    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
     return _target(name, url, table, {"": ""})
 
 
@@ -79,32 +81,34 @@ def _target(name: str, url: str, table: Table, folders: MappingOf[str, str]) -> 
 
 HERE: Final = "."
 MOST_NAME: Final = 255
-"""Maximum number of bytes of a file's name, and below of a path, on the file systems that there are."""
+"""Maximum length of a file's name in common file systems, in bytes."""
 MOST_PATH: Final = 4_095
+"""Maximum length of a path, in bytes."""
 BELOW: Final = len("/partition=2147483647/day=2026-11-21/.part-20261121T000000.000000Z-0123ab-00000.parquet.part")
-"""What is below the folder of a queue, in bytes."""
+"""Length of the longest path below the folder of a queue, in bytes."""
 MAKING: Final = len("/.making-20261121T000000.000000Z-0123ab/")
+"""Length of the path of the hidden folder in which parts are made, in bytes."""
 
 
 def _check_length(table: Table, queue: str, folder: str, root: Path) -> None:
-    """Raise what refuses a configuration with a folder that no file system can make."""
+    """Raise InputError for a folder whose name or path is too long for any file system."""
     longest = max([len(os.fsencode(part)) for part in folder.split("/")], default=0)
     if longest > MOST_NAME:
         raise table.error(
             "queues",
-            f"the folder of queue {_shortened(queue)} has a name of {longest} bytes, and file systems take "
+            f"the folder of queue {_shorten(queue)} has a name of {longest} bytes, and file systems take "
             f'{MOST_NAME}; name a folder for it: queues = {{ "QUEUE" = "FOLDER" }}',
         )
     path = len(os.fsencode(root.absolute())) + MAKING + len(os.fsencode(folder)) + BELOW
     if path > MOST_PATH:
         raise table.error(
             "queues",
-            f"the files of queue {_shortened(queue)} have paths of {path} bytes, and systems take {MOST_PATH}; choose "
+            f"the files of queue {_shorten(queue)} have paths of {path} bytes, and systems take {MOST_PATH}; choose "
             "a shorter folder or url",
         )
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return repr(name if len(name) <= 40 else f"{name[:40]}...")
 
 
@@ -117,8 +121,8 @@ def _path(url: str, table: Table) -> Path:
     return table.resolve_path(path)
 
 
-def _folder(value: Any) -> str:
-    """A folder below the archive as a configuration has it. Raises ValueError."""
+def _parse_folder(value: Any) -> str:
+    """Return a folder below the archive from its form in a configuration. Raises ValueError."""
     if value == HERE:
         return ""
     if not isinstance(value, str) or not value or value.startswith("/") or "\0" in value:

@@ -1,8 +1,8 @@
-"""An archive as a source: its records as deliveries, and what is settled of them kept in a file.
+"""An archive as a source: its records as deliveries, and a file that keeps how far they are settled.
 
-All of it is one lane, as files are read one after the other; the records of the next chunk are made while those before
-are on their way: two chunks are in memory, each bounded by its number of records and by their bytes. A file is kept as
-settled as a whole when the last of its deliveries is.
+The archive is one lane, as its files are read one after the other. The records of the next chunk are made while those
+of the chunk before are under way: two chunks are in memory, each bounded by its number of records and by their bytes. A
+file counts as settled as a whole when the last of its deliveries is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, Settled, Window
-from bridge.endpoints.archive.rows import restored
+from bridge.endpoints.archive.rows import restore_message
 from bridge.interop import IDENTITY
 from exchange.errors import InputError
 
@@ -34,13 +34,13 @@ LOG: Final = logging.getLogger(__name__)
 class ArchiveSource(Source):
     """An archive: a file or folder of any format that `bindings.archive.formats.detect` knows.
 
-    ``speed`` None: as fast as it is taken; 1.0: as its times say, 10.0: ten times as fast; a record that is earlier
-    than the one before comes at once. ``follow``: it does not end, but goes on when there is more. ``settled`` is the
-    file that says how far it is settled, without which each replay begins at the beginning. Records of which the
-    archive has no body are given only ``without_bodies``. ``mapping`` says what records of Kafka and RocketMQ are in
-    AMQP. About ``chunk_bytes`` of bodies are made ready at once, and as much again waits.
+    ``speed`` None: as fast as messages are taken; 1.0: in the time that it took, 10.0: ten times as fast; a record with
+    an earlier time than the one before comes at once. ``follow``: it does not end, and continues when the archive
+    grows. ``settled`` is the file that keeps how far it is settled; without it each replay begins at the beginning.
+    Records without a body are given only ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP.
+    About ``chunk_bytes`` of bodies are prepared at once, and as much again waits.
 
-    ``unreadable`` and ``skipped`` count records by why they were not given.
+    ``unreadable`` and ``skipped`` count the records that were not given, by reason.
     """
 
     shared = False
@@ -77,21 +77,21 @@ class ArchiveSource(Source):
         self._loading: asyncio.Task[Item | None] | None = None
         self._ready: deque[Delivery] = deque()
         self._given = 0
-        """Deliveries of this lane, which are numbered from 1."""
+        """Number of deliveries of this lane; they are numbered from 1."""
         self._settled_number = 0
         self._read_to_end: deque[tuple[int, Done]] = deque()
         """Files, each with the number of its last delivery, that are not settled yet."""
         self._keeping: asyncio.Task[None] | None = None
         self._keep_now = asyncio.Event()
         self._began: tuple[float, int] | None = None
-        """A moment of the loop's clock, in seconds, and the time of the record that was given then."""
+        """Time of the first record by the loop's clock, in seconds, and by the record itself, in microseconds."""
 
     @property
     def places(self) -> frozenset[Place]:
         return frozenset([Place("archive", str(Path(self._path).absolute()), "archive")])
 
     def follows(self, folder: Path) -> bool:
-        """Whether it gives what is written to a folder while it reads."""
+        """Return whether it would read what is written to a folder."""
         path = Path(self._path).resolve()
         return self._follow and (path == folder or path in folder.parents or folder in path.parents)
 
@@ -101,34 +101,34 @@ class ArchiveSource(Source):
     async def open(self) -> None:
         self._lane += 1
         try:
-            await self._find()
+            await self._load_settled()
         except (OSError, InputError) as error:  # what a disk has may change at any time
             raise Disconnected(str(error)) from None
-        assert self._settled is not None  # noqa: S101  as found
+        assert self._settled is not None  # noqa: S101  as loaded
         self._replay = Replay(
             self._path, self._window, self._settled.files, grows=self._follow, mapping=self._mapping,
             chunk_bytes=self._chunk_bytes,
         )  # fmt: skip
-        self._items = self._replay.items()
+        self._items = self._replay.read_items()
         self._given = self._settled_number = 0
         self._began = None
         self._keep_now.clear()
 
-    async def _find(self) -> None:
-        """Look whether there is an archive, and how far it is settled. Raises OSError, InputError."""
+    async def _load_settled(self) -> None:
+        """Check that there is an archive, and read how far it is settled. Raises OSError, InputError."""
         if not await asyncio.to_thread(Path(self._path).exists):
             raise InputError(f"{self._path}: there is no such file or folder")
         if self._settled is None or self._settled_path is not None:
             self._settled = await asyncio.to_thread(Settled.read, self._settled_path)
         if self._settled.files:
             count = sum([records for records, _ in self._settled.files.values()])
-            LOG.info("%s: goes on behind %s records, as %s says", self.name, f"{count:,}", self._settled_path)
+            LOG.info("%s: continues after %s records, as %s says", self.name, f"{count:,}", self._settled_path)
         if not self._follow:
             await asyncio.to_thread(detect, self._path, self._mapping)  # raises if it is none
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Bytes of files that were read to their end, and of all files, as far as they are known."""
+        """Size of the files that were read to their end, and of all files that are known, in bytes."""
         return (0, 0) if self._replay is None else self._replay.progress
 
     async def read(self, limit: int) -> Sequence[Delivery]:
@@ -138,39 +138,39 @@ class ArchiveSource(Source):
                 self._take(item)
             elif isinstance(item, Done):
                 self._read_to_end.append((self._given, item))
-                self._note()
+                self._note_settled()
             elif self._follow:
                 await asyncio.sleep(LOOK_AGAIN)
             else:
-                self._note_nothing()
+                self._note_empty()
                 raise EndOfStream
         if self._speed is not None:
-            limit = await self._due(limit, self._speed)
+            limit = await self._wait_until_due(limit, self._speed)
         ready = self._ready
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
 
-    def _note_nothing(self) -> None:
-        """Count an archive that gave nothing, and nothing that could not be read, as one unreadable record."""
+    def _note_empty(self) -> None:
+        """Count an archive without any record, readable or not, as one unreadable record."""
         settled = self._settled.files.values() if self._settled is not None else ()
         if not (self._given or self.unreadable or self.skipped or any(records for records, _ in settled)):
-            self._leave_out(NOTHING, self._path)
+            self._leave_out(EMPTY, self._path)
 
     async def _next(self) -> Item | None:
-        """What the archive has next; None at its end. May be cancelled, losing nothing."""
+        """Return the next item of the archive; None at its end. May be cancelled, losing nothing."""
         if self._replay is None:
             raise Disconnected(f"{self.name}: closed")
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         try:
             item = await asyncio.shield(self._loading)
-        except Exception as error:  # a reader's own mistake is an end as others are
+        except Exception as error:  # a mistake of a format's reader ends the connection, too
             self._loading = None
             if not isinstance(error, (OSError, InputError)):
                 LOG.exception("%s: %s: cannot be read", self.name, self._path)
             raise Disconnected(f"{self._path}: cannot be read: {str(error) or type(error).__name__}") from None
         self._loading = None
         if item is None:
-            self._items = self._replay.items()
+            self._items = self._replay.read_items()
         else:
             self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
         return item
@@ -186,7 +186,7 @@ class ArchiveSource(Source):
                 self._leave_out(NO_BODY, f"{file} at {number}")
                 continue
             try:
-                message = restored(record.message)
+                message = restore_message(record.message)
                 carried = record.message.headers.get(IDENTITY)
             except Exception as error:  # noqa: BLE001  archives come from anywhere, and one record is to stop nothing
                 self._leave_out(f"cannot be restored: {str(error) or type(error).__name__}", f"{file} at {number}")
@@ -200,15 +200,15 @@ class ArchiveSource(Source):
                 )
             )  # fmt: skip
 
-    def _leave_out(self, reason: str, where: str) -> None:
-        """Count a record that cannot be given."""
+    def _leave_out(self, reason: str, origin: str) -> None:
+        """Count a record that cannot be given, and log the first few."""
         reason = reason if reason in self.unreadable or len(self.unreadable) < REASONS else OTHER
         self.unreadable[reason] += 1
-        if self.unreadable[reason] <= TOLD:
-            LOG.warning("%s: %s: %s: left out", self.name, where, reason)
+        if self.unreadable[reason] <= LOGGED:
+            LOG.warning("%s: %s: %s: left out", self.name, origin, reason)
 
-    async def _due(self, limit: int, speed: float) -> int:
-        """How many of those that are ready have their time; waits for the first."""
+    async def _wait_until_due(self, limit: int, speed: float) -> int:
+        """Wait until the first delivery that is ready is due, and return how many are."""
         loop, ready = asyncio.get_running_loop(), self._ready
         if self._began is None:
             first = next((delivery.time for delivery in ready if delivery.time is not None), None)
@@ -231,10 +231,10 @@ class ArchiveSource(Source):
             return
         self._settled_number, file, number = delivery.position
         self._settled.files[file] = number + 1, None
-        self._note()
+        self._note_settled()
 
-    def _note(self) -> None:
-        """Files whose last delivery is settled are settled; and it is kept how far that is, a moment later."""
+    def _note_settled(self) -> None:
+        """Note the files whose last delivery is settled, and write down a moment later how far the replay is."""
         assert self._settled is not None  # noqa: S101  it is open
         while self._read_to_end and self._read_to_end[0][0] <= self._settled_number:
             _, (file, records, size) = self._read_to_end.popleft()
@@ -253,7 +253,7 @@ class ArchiveSource(Source):
         assert self._settled is not None  # noqa: S101  it is open
         try:
             await asyncio.to_thread(self._settled.write, dict(self._settled.files))
-        except Exception as error:  # noqa: BLE001  a replay that cannot be taken up is better than one that stops
+        except Exception as error:  # noqa: BLE001  a replay that must begin anew is better than one that stops
             LOG.warning("%s: %s: cannot be written: %s", self.name, self._settled_path, error)
 
     async def close(self) -> None:
@@ -276,16 +276,16 @@ class ArchiveSource(Source):
             await self._write_settled()
 
 
-NOTHING: Final = "there are no records in it"
+EMPTY: Final = "there are no records in it"
 NO_BODY: Final = "the archive has no body of it, or only its beginning"
-TOLD: Final = 3
+LOGGED: Final = 3
 """Maximum number of unreadable records that are logged one by one, for each reason."""
 REASONS: Final = 100
-"""Maximum number of reasons that are counted apart: they are labels of a metric, and may quote what was read."""
+"""Maximum number of reasons counted separately: they are labels of a metric, and may quote what was read."""
 OTHER: Final = "for another reason"
 LOOK_AGAIN: Final = 0.25
-"""Seconds between looks for more."""
+"""Seconds between looks for new records."""
 KEEP_AFTER: Final = 0.1
-"""Seconds until it is kept how far a replay is settled."""
+"""Seconds until it is written down how far a replay is settled."""
 FIXED_BYTES: Final = 1_024
-"""What a delivery takes beside its body, about."""
+"""Memory that a delivery takes beside its body, in bytes, about."""

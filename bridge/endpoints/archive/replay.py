@@ -1,8 +1,8 @@
-"""Reading an archive as a stream that can be taken up again where it was left.
+"""Reads an archive as a stream that can be continued where it was left.
 
-The records of a file are counted from 0 as its format gives them, so a file and a number are a place, whatever the
-format. The files of an archive are read in the order of their names, which for our own is that of time within a folder.
-How far a replay is settled is kept in a small file, by file of the archive: `Settled`.
+The records of a file are counted from 0 as its format yields them, so a file and a number are a position, whatever the
+format. The files of an archive are read in the order of their names; for parts of our own, that is the order of time
+within a folder. How far a replay is settled is kept in a small file, for each file of the archive: `Settled`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from exchange.errors import InputError
 __all__ = ["Chunk", "Done", "Item", "Replay", "Settled", "Window"]
 
 ROWS: Final = 1_000
-"""Maximum number of records that are made at once."""
+"""Maximum number of records of a chunk."""
 CHUNK_BYTES: Final = 8 << 20
-"""Maximum size of their bodies, unless there is but one."""
+"""Maximum size of the bodies of a chunk, in bytes, unless it is a single record."""
 VERSION: Final = 1
+"""Version of the format of the file that `Settled` writes."""
 
 
 class Window(NamedTuple):
@@ -42,7 +43,7 @@ class Window(NamedTuple):
     until: int | None = None
 
     def has(self, time: int | None) -> bool:
-        """Whether a record of this time is wanted; one without a time only if there are no bounds."""
+        """Return whether a record of this time is wanted; one without a time is if there are no bounds."""
         if self.since is None and self.until is None:
             return True
         return (
@@ -53,22 +54,22 @@ class Window(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some records of a file."""
+    """Records of a file that follow each other."""
 
     file: str
     records: list[tuple[int, Record]]
-    """Those wanted, with their numbers in the file."""
+    """Records that are wanted, with their numbers in the file."""
     unreadable: list[Bad]
     skipped: list[Skipped]
 
 
 class Done(NamedTuple):
-    """A file was read to its end."""
+    """The end of a file, which was read up to here."""
 
     file: str
     records: int
     size: int
-    """Of the file as it was then, in bytes."""
+    """Size of the file at that moment, in bytes."""
 
 
 Item: TypeAlias = Chunk | Done
@@ -76,22 +77,22 @@ Item: TypeAlias = Chunk | Done
 
 @dataclass(slots=True, eq=False)
 class Settled:
-    """What is settled of an archive's files, kept at ``path``; without one, for as long as this lives."""
+    """How far each file of an archive is settled, kept at ``path``; without one, in memory only."""
 
     path: Path | None
     files: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """File, relative to the archive -> its records that are settled, and its size if those are all."""
+    """File, relative to the archive -> number of its records that are settled, and its size if those are all."""
 
     @classmethod
     def read(cls, path: Path | None) -> Settled:
-        """What was kept there, nothing if there is no such file. Raises InputError if it is something else."""
+        """Read the file, if there is one. Raises InputError if it is something else."""
         if path is None:
             return cls(None)
         try:
-            told = json.loads(path.read_text("utf-8"))
-            if told["version"] != VERSION:
+            saved = json.loads(path.read_text("utf-8"))
+            if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
-            return cls(path, {name: (int(n), size) for name, (n, size) in told["files"].items()})
+            return cls(path, {name: (int(n), size) for name, (n, size) in saved["files"].items()})
         except FileNotFoundError:
             return cls(path)
         except OSError as error:
@@ -100,7 +101,7 @@ class Settled:
             raise InputError(f"{path}: does not say how far a replay is; remove it to begin anew") from None
 
     def write(self, files: MappingOf[str, tuple[int, int | None]]) -> None:
-        """Keep these, all or nothing. Raises OSError."""
+        """Replace the file atomically. Raises OSError."""
         if self.path is None:
             return
         with replacing(self.path, durable=True) as file:
@@ -108,9 +109,9 @@ class Settled:
 
 
 class Replay:
-    """Gives the records of an archive behind what is settled, and again those of files that have grown or come since.
+    """Reads the records of an archive that are not settled, and later those of files that have grown or are new.
 
-    Everything here waits for the disk.
+    All methods wait for the disk.
     """
 
     def __init__(
@@ -128,30 +129,29 @@ class Replay:
         self._mapping = mapping
         self._chunk_bytes = chunk_bytes
         self._grows = grows
-        """Whether what is written by halves is left for later, and nothing at all is no error."""
+        """Whether the archive grows: incomplete records are left for later, and an empty folder is no error."""
         self._read: dict[str, tuple[int, int | None]] = dict(settled)
-        """File -> its records that were given, or need not be, and the file's size if it was read to its end."""
+        """File -> number of its records that were given or need not be, and its size if it was read to its end."""
         self._ends: dict[str, int] = {}
-        """File -> up to where it was complete, as its format counts, where this has read it from its beginning."""
-
+        """File -> where its complete records end, as its format counts; only files that this has read before."""
         self._sizes: dict[str, int] = {}
-        """Of all files, in bytes."""
-        self._told: set[str] = set()
-        """Files that are no archive, which each run counts once. One that grows may become an archive."""
+        """File -> its size, in bytes."""
+        self._reported: set[str] = set()
+        """Files that are no archive and were counted as such. One that grows may become an archive."""
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Bytes of files that were read to their end, and of all files."""
+        """Size of the files that were read to their end, and of all files, in bytes."""
         read = sum([size or 0 for _, size in list(self._read.values())])
         return read, max(read, sum(list(self._sizes.values())))
 
-    def items(self) -> Iterator[Item]:
-        """All that is there now and was not given yet. Raises InputError if that is no archive."""
-        archive = self._archive()
+    def read_items(self) -> Iterator[Item]:
+        """Yield all that is there now and was not yielded before. Raises InputError if that is no archive."""
+        archive = self._detect()
         files = archive.files
         for other in archive.others:
-            if other not in self._told:
-                self._told.add(other)
+            if other not in self._reported:
+                self._reported.add(other)
                 yield Chunk(self._relative(other), [], [Bad(other, 0, NOT_READ)], [])
         self._sizes = {file: Path(file).stat().st_size for file, _ in files}
         for file, form in files:
@@ -161,18 +161,18 @@ class Replay:
             if known == size and not form.in_place:
                 continue
             number = before if file in self._ends else 0
-            for split in self._splits(form, file):
+            for split in self._plan(form, file):
                 for item in form.read(split):
                     if isinstance(item, pa.RecordBatch):
                         yield from self._chunks(name, item, number, before)
                         number += item.num_rows
                         self._read[name] = max(number, before), None
                     elif number >= before:
-                        yield Chunk(name, [], *_troubles(item))
+                        yield Chunk(name, [], [item], []) if isinstance(item, Bad) else Chunk(name, [], [], [item])
             self._read[name] = max(number, before), size
             yield Done(name, max(number, before), size)
 
-    def _archive(self) -> Archive:
+    def _detect(self) -> Archive:
         if not self._grows:
             return detect(self._path, self._mapping)
         try:
@@ -185,7 +185,7 @@ class Replay:
     def _relative(self, file: str) -> str:
         return Path(file).name if file == self._path else os.path.relpath(file, self._path)
 
-    def _splits(self, form: Format, file: str) -> Sequence[Split]:
+    def _plan(self, form: Format, file: str) -> Sequence[Split]:
         if not self._grows:
             return form.plan(file)
         settled = form.plan_complete(file, self._ends.get(file, 0))
@@ -193,19 +193,19 @@ class Replay:
         return settled.splits
 
     def _chunks(self, name: str, batch: pa.RecordBatch, number: int, before: int) -> Iterator[Chunk]:
-        for start, end in _pieces(batch, max(before - number, 0), self._chunk_bytes):
+        for start, end in _cut(batch, max(before - number, 0), self._chunk_bytes):
             rows = batch.slice(start, end - start)
-            found, unreadable = [], []
-            for place, record in enumerate(to_records_or_bad(rows), number + start):
+            wanted, unreadable = [], []
+            for position, record in enumerate(to_records_or_bad(rows), number + start):
                 if isinstance(record, Bad):
                     unreadable.append(record)
                 elif self._window.has(record.time):
-                    found.append((place, record))
-            yield Chunk(name, found, unreadable, [])
+                    wanted.append((position, record))
+            yield Chunk(name, wanted, unreadable, [])
 
 
-def _pieces(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """The rows from one on, as ranges of at most `ROWS` rows and about so many bytes of bodies."""
+def _cut(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows from ``start`` on as ranges: at most `ROWS` rows, and about ``most_bytes`` of bodies."""
     ends = np.cumsum(pc.fill_null(pc.binary_length(batch.column("body")), 0).to_numpy(zero_copy_only=False))
     while start < batch.num_rows:
         before = ends[start - 1] if start else 0
@@ -213,7 +213,3 @@ def _pieces(batch: pa.RecordBatch, start: int, most_bytes: int) -> Iterator[tupl
         end = min(max(end, start + 1), start + ROWS, batch.num_rows)
         yield start, end
         start = end
-
-
-def _troubles(item: Bad | Skipped) -> tuple[list[Bad], list[Skipped]]:
-    return ([item], []) if isinstance(item, Bad) else ([], [item])

@@ -1,11 +1,11 @@
-"""From spools to the parts of an archive: rows of its schema, by folder and day, in Parquet.
+"""Turns spools into parts of an archive: Parquet files of its rows, by folder and day.
 
-Parts are made in a hidden folder, synced, and only then named, each after its spool: ``day=2026-11-21/part-TOKEN-00000
-.parquet``. The spool goes last. Whoever finds it again, because a crash came between, makes the same parts under the
-same names, and leaves those that are there as they are: no message is in two. A spool of which no parts can be made,
-whatever the disk does, stays where it is and is reported (`BadSpool`): it must not keep others from becoming parts.
+Parts are made in a hidden folder, synced, and only then given their names, each after its spool:
+``day=2026-11-21/part-TOKEN-00000.parquet``. The spool is removed last. If a crash comes between, the next run makes the
+same parts under the same names, and leaves those that exist as they are: no message is in two parts. A spool of which
+no parts can be made, whatever the disk does, stays where it is and is reported (`BadSpool`); the others become parts.
 
-It is done by a process beside the one that moves messages, which it would keep from its work (`Rotator`).
+A process of its own does it (`Rotator`), as it would keep the process that moves messages from its work.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from bindings.archive.names import unescape
 from bindings.archive.reading import Bias
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
 from bridge.endpoint import Disconnected
-from bridge.endpoints.archive.rows import rows_of
-from bridge.endpoints.archive.spool import DAMAGED, frames_of, locked, sync_folder, token_of
+from bridge.endpoints.archive.rows import to_rows
+from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, sync_folder, token_of
 from exchange.errors import InputError
 
 __all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
@@ -42,69 +42,74 @@ class BadSpool(Exception):
 
 
 class Rotated(NamedTuple):
-    """What became of a spool."""
+    """A spool that was turned into parts."""
 
     rows: int
     torn: int = 0
-    """Bytes at its end that were no whole batch."""
+    """Number of bytes at its end that were no whole batch."""
     damaged: int = 0
-    """Bytes in the midst of it that were no batch: the spool is kept, under another name."""
+    """Number of bytes before its end that were no batch: the spool is kept, under another name."""
 
 
 def rotate(path: Path, *, copies: bool = False) -> Rotated | None:
-    """Turn a spool into parts; None if it is somebody's, or gone. Raises OSError and InputError, leaving the spool.
+    """Turn a spool into parts; return None if it has an owner, or is gone. Raises OSError, InputError: the spool stays.
 
-    ``copies``: parts say that a message may be in them once for each of several queues.
+    With ``copies``, the parts note that a message may be in them once for each of several queues.
     """
-    file = locked(path)
+    file = lock_spool(path)
     if file is None:
         return None
     try:
-        return _rotated(path, file, copies)
+        return _rotate(path, file, copies)
     finally:
         os.close(file)
 
 
-def _rotated(path: Path, file: int, copies: bool) -> Rotated:
+def _rotate(path: Path, file: int, copies: bool) -> Rotated:
     root, token = path.parent, token_of(path)
     making = root / f".making-{token}"
     shutil.rmtree(making, ignore_errors=True)
     making.mkdir(PRIVATE_FOLDER)
     try:
-        told = _made(path, making, copies)
-        _named(making, root, token)
+        rotated = _write_parts(path, making, copies)
+        _name_parts(making, root, token)
     finally:
         shutil.rmtree(making, ignore_errors=True)
-    if told.damaged:
+    if rotated.damaged:
         path.rename(path.with_name(f"{DAMAGED}{token}.arrow"))
     else:
-        os.ftruncate(file, 0)  # for its writer, should he miss it: nobody took it away, its rows are parts
+        os.ftruncate(file, 0)  # by which its writer sees that it became parts, and was not just removed
         path.unlink()
     sync_folder(root)
-    return told
+    return rotated
 
 
-def _made(path: Path, making: Path, copies: bool) -> Rotated:
-    rows = other = torn = 0
+def _write_parts(path: Path, making: Path, copies: bool) -> Rotated:
+    """Write the rows of a spool to parts in a hidden folder."""
+    rows = damaged = torn = 0
     with ExitStack() as stack:
         writers: dict[str, ParquetWriter] = {}
-        for batch, size in frames_of(path):
+        for batch, size in read_frames(path):
             if batch is None:
                 torn = size
                 continue
-            other, torn = other + torn, 0
+            damaged, torn = damaged + torn, 0  # bytes that a whole batch follows are not torn, but damaged
             rows += batch.num_rows
-            for folder, made in _by_folder(batch):
+            for folder, own in _split_by_folder(batch):
                 writer = writers.get(folder)
                 if writer is None:
-                    made_there = ParquetWriter(making / folder, Bias.SURVIVORS, copies=copies)
-                    writer = writers[folder] = stack.enter_context(made_there)
-                writer.write(made)
-    return Rotated(rows, torn, other)
+                    new = ParquetWriter(making / folder, Bias.SURVIVORS, copies=copies)
+                    writer = writers[folder] = stack.enter_context(new)
+                writer.write(own)
+    return Rotated(rows, torn, damaged)
 
 
-def _named(making: Path, root: Path, token: str) -> None:
-    """Give all parts their names, when all of them are safe."""
+def _name_parts(making: Path, root: Path, token: str) -> None:
+    """Sync all parts, and only then give them their names.
+
+    A part that is there already was named before a crash, and has the same rows: it is not replaced, as a reader may
+    have it open.
+    """
     parts = sorted(making.rglob("*.parquet"))
     for part in parts:
         with part.open("rb") as file:
@@ -113,9 +118,9 @@ def _named(making: Path, root: Path, token: str) -> None:
     for part in parts:
         folder = root / part.parent.relative_to(making)
         make_folders(folder)
-        wanted = folder / f"part-{token}-{part.stem.removeprefix('part-')}.parquet"
-        if not wanted.exists():
-            part.rename(wanted)
+        path = folder / f"part-{token}-{part.stem.removeprefix('part-')}.parquet"
+        if not path.exists():
+            part.rename(path)
         while folder != root:
             folders[folder] = None
             folder = folder.parent
@@ -124,26 +129,26 @@ def _named(making: Path, root: Path, token: str) -> None:
     sync_folder(root)
 
 
-def _by_folder(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows for each folder, in their order."""
+def _split_by_folder(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield each folder with its rows, in their order."""
     folders = batch.column("folder")
     distinct = folders.unique().to_pylist()
     for folder in distinct:
         own = batch if len(distinct) == 1 else batch.filter(pc.equal(folders, folder))
-        yield unescape(folder), rows_of(own)
+        yield unescape(folder), to_rows(own)
 
 
 class Rotator:
-    """A process that rotates spools; ``rotate`` may be called again after it failed. ``copies`` as `rotate`."""
+    """A process that rotates spools; it is started again after it died. ``copies`` as for `rotate`."""
 
     def __init__(self, *, copies: bool = False) -> None:
         self._copies = copies
         self._process: asyncio.subprocess.Process | None = None
 
     async def rotate(self, path: Path) -> Rotated | None:
-        """As `rotate`; one at a time. Raises Disconnected, as nobody's disk is full for ever; BadSpool."""
+        """Rotate a spool as `rotate` does; one at a time. Raises BadSpool, or Disconnected for what may pass."""
         if self._process is None:
-            # Of a group of its own, as Ctrl-C is for the bridge, which drains first.
+            # In a process group of its own: Ctrl-C is for the bridge, which drains first.
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", __name__, stdin=PIPE, stdout=PIPE, start_new_session=True
             )
@@ -163,12 +168,12 @@ class Rotator:
         return None if answer["rotated"] is None else Rotated(*answer["rotated"])
 
     def kill(self) -> None:
-        """End the process whatever it does; the parts it was making are no part of the archive."""
+        """End the process at once; parts that it has not named yet stay hidden."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def close(self) -> None:
-        """End the process, when it has done what it was asked."""
+        """End the process when it is done with its spool."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -177,7 +182,7 @@ class Rotator:
 
 
 def main() -> None:
-    """Rotate the spools that are named on standard input, until it ends; answer each with a line."""
+    """Rotate the spools whose paths come on standard input; answer each with a line of JSON."""
     for line in sys.stdin.buffer:
         name, copies = json.loads(line)
         path = Path(os.fsdecode(name.encode("latin-1")))
@@ -186,19 +191,19 @@ def main() -> None:
             answer = {"rotated": rotate(path, copies=copies)}
         except InputError as error:
             answer = {"error": str(error), "bad": _is_bad(error)}
-        except Exception as error:  # noqa: BLE001  whoever asked tells it
+        except Exception as error:  # noqa: BLE001  the bridge reports it
             reason = str(error) or type(error).__name__
             answer = {"error": f"{path}: parts cannot be made of it: {reason}", "bad": _is_bad(error)}
         try:
             os.write(1, json.dumps(answer).encode() + b"\n")
-        except BrokenPipeError:  # whoever asked was killed
+        except BrokenPipeError:  # the bridge was killed
             return
 
 
 def _is_bad(error: BaseException | None) -> bool:
-    """Whether the spool is to blame and not the disk or the machine, of which another try may find more."""
+    """Return whether the spool is at fault, and not the disk or memory, which another try may find free."""
     while error is not None:
-        if isinstance(error, OSError):  # pyarrow raises it, too; a folder's name is of the spool
+        if isinstance(error, OSError):  # pyarrow raises it, too; the name of a folder comes from the spool
             return error.errno == errno.ENAMETOOLONG
         if isinstance(error, MemoryError):
             return False

@@ -1,16 +1,16 @@
-"""What was written to an archive and is no Parquet yet: a file of batches, each safe when it was synced.
+"""Messages written to an archive that are not Parquet yet: a file of batches, each safe once it is synced.
 
-A spool is hidden, ``.spool-TOKEN.arrow``; its batches are of `SPOOLED`, serialised by Arrow, each behind a length and a
-checksum. Messages stand in it nearly as they came, the content header undecoded: making rows of the archive's schema
-takes ten times as long, and is done later, elsewhere (`bridge.endpoints.archive.rotation`).
+A spool is hidden, ``.spool-TOKEN.arrow``. Its batches have the schema `SPOOLED`, serialised by Arrow, each after a
+length and a checksum. Messages are in it nearly as they came, with the content header undecoded: making rows of the
+archive's schema takes ten times as long, and is done later, by another process (`rotation`).
 
-Who writes a spool holds a lock on it for as long as it lives, so a spool that can be locked is nobody's: its writer has
-closed it, or is dead. Its name may be taken away, or the folder be moved: the file stays open until its rows are parts,
-so that they can still be had (`Spool.find`, `Spool.copy_to`). A spool that has become parts is emptied before it is
-removed, by which the two cases are distinguished.
+The writer of a spool holds a lock on it as long as it lives, so a spool that can be locked has no owner: its writer has
+closed it, or is dead. A spool may be removed, or its folder moved: the file stays open until its rows are parts, so
+that they can still be saved (`Spool.find`, `Spool.copy_to`). A spool that has become parts is emptied before it is
+removed, which distinguishes the two cases.
 
-A batch goes to the end of a spool only after all before it were synced. So what is torn at the end was promised to
-nobody, and what is damaged with whole batches behind it is no tear but damage.
+A batch is appended only after all before it were synced. So torn bytes at the end were never confirmed, and bytes that
+are no batch with whole batches behind them were damaged later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "frames_of", "locked", "spools_in", "sync_folder", "token_of"]
+__all__ = ["SPOOLED", "Frame", "Gone", "Spool", "find_spools", "lock_spool", "read_frames", "sync_folder", "token_of"]
 
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
@@ -42,17 +42,18 @@ SPOOLED: Final = pa.schema([
     pa.field("source", pa.string()),
     pa.field("offset", pa.int64()),
 ])  # fmt: skip
-"""A message and the folder that it is for; texts as `bindings.archive.names` writes them, ``content`` as AMQP does."""
+"""A message and its folder; texts as `bindings.archive.names` escapes them, ``content`` as in AMQP."""
 
 BEGIN: Final = b"hashstar spool 1\n"
 MARK: Final = b"\xf0bat"
 HEADER: Final = struct.Struct(">4sII")
-"""The mark, the length of the batch and its CRC-32."""
+"""Header of a frame: the mark, the length of the batch and its CRC-32."""
 PREFIX: Final = ".spool-"
 SUFFIX: Final = ".arrow"
 DAMAGED: Final = ".damaged-"
-"""In the place of the prefix, once what is whole of a spool is in the archive."""
+"""Prefix of a damaged spool whose whole batches are in the archive."""
 COPY_BYTES: Final = 1 << 20
+"""Number of bytes copied at once."""
 
 
 class Gone(Exception):
@@ -60,20 +61,21 @@ class Gone(Exception):
 
 
 class Frame(NamedTuple):
-    """What is at a place of a spool."""
+    """A batch of a spool, or bytes between two that are none."""
 
     batch: pa.RecordBatch | None
-    """None: bytes that are no batch."""
+    """None: the bytes are no batch."""
     size: int
+    """Number of its bytes in the spool."""
 
 
 class Spool:
-    """A spool that is being written. Everything here waits for the disk, and raises OSError."""
+    """A spool that is being written. All methods wait for the disk, and raise OSError."""
 
     def __init__(self, folder: Path) -> None:
-        self.path, self._file = _created(folder)
+        self.path, self._file = _create_file(folder)
         self.size = len(BEGIN)
-        """What is synced, in bytes."""
+        """Number of bytes that are synced."""
         self.rows = 0
         try:
             _write(self._file, [BEGIN])
@@ -84,9 +86,9 @@ class Spool:
             raise
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add a batch, and come back when it is safe; what fails leaves nothing behind, and ends the spool's use.
+        """Append a batch and sync it. After an error nothing of it is left, and the spool must not be used again.
 
-        Raises Gone, too: what is safe in a file that nobody finds is not in the archive.
+        Raises Gone, too: a batch in a file that is not in the folder any more is not in the archive.
         """
         data = batch.serialize()
         try:
@@ -94,8 +96,8 @@ class Spool:
             os.fdatasync(self._file)
             self.require_place()
         except (OSError, Gone):
-            # Whoever was not answered writes it again, elsewhere. After a failed sync nobody knows what is on the disk
-            # of the bytes that were not synced, and syncing again would lie about it.
+            # The messages are not confirmed and come again, into another spool. After a failed sync it is unknown
+            # which of the bytes are on the disk, and another sync may succeed although they are not.
             with suppress(OSError):
                 os.ftruncate(self._file, self.size)
             raise
@@ -103,7 +105,7 @@ class Spool:
         self.rows += batch.num_rows
 
     def is_in_place(self) -> bool:
-        """Whether its file is still the one at its path."""
+        """Return whether its file is still the one at its path."""
         return _is_at(self._file, self.path)
 
     def require_place(self) -> None:
@@ -112,14 +114,14 @@ class Spool:
             raise Gone(f"{self.path}: it, or its folder, was moved or removed")
 
     def is_lost(self) -> bool:
-        """Whether it has rows that are not at its path, and no parts were made of."""
+        """Return whether its rows are neither at its path nor in parts."""
         if self.is_in_place() or not os.fstat(self._file).st_size:
             return False
-        found = self.find()
-        return found is None or not found.name.startswith(DAMAGED)
+        path = self.find()
+        return path is None or not path.name.startswith(DAMAGED)
 
     def find(self) -> Path | None:
-        """Where its file is now; None if it has no name any more, or the system does not tell."""
+        """Return where its file is now; None if it has no name any more, or the system has no ``/proc``."""
         with suppress(OSError):
             path = Path(f"/proc/self/fd/{self._file}").readlink()
             if _is_at(self._file, path):
@@ -127,11 +129,11 @@ class Spool:
         return None
 
     def copy_to(self, folder: Path) -> Path:
-        """Write its rows into a new spool of this folder, for whoever finds it, and return its path."""
-        path, file = _created(folder)
+        """Copy it to a new spool in this folder, without an owner, and return its path."""
+        path, file = _create_file(folder)
         try:
-            for place in range(0, self.size, COPY_BYTES):
-                _write(file, [os.pread(self._file, min(COPY_BYTES, self.size - place), place)])
+            for start in range(0, self.size, COPY_BYTES):
+                _write(file, [os.pread(self._file, min(COPY_BYTES, self.size - start), start)])
             os.fsync(file)
             sync_folder(folder)
         except OSError:
@@ -143,7 +145,7 @@ class Spool:
         return path
 
     def release(self) -> None:
-        """Let it be turned into parts, by whoever; the file stays open."""
+        """Give up the lock, so that it can be turned into parts; the file stays open."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -151,13 +153,13 @@ class Spool:
         os.close(self._file)
 
     def discard(self) -> None:
-        """Close it and take it away, as nothing is in it."""
+        """Close and remove it; it must be empty."""
         with suppress(OSError):
             self.path.unlink()
         os.close(self._file)
 
 
-def _created(folder: Path) -> tuple[Path, int]:
+def _create_file(folder: Path) -> tuple[Path, int]:
     while True:
         path = folder / f"{PREFIX}{_new_token()}{SUFFIX}"
         try:
@@ -167,32 +169,32 @@ def _created(folder: Path) -> tuple[Path, int]:
         fcntl.flock(file, fcntl.LOCK_EX)
         if _is_at(file, path):
             return path, file
-        os.close(file)  # somebody who looks for what the dead left was faster, and took it away
+        os.close(file)  # another process locked it before us as one without an owner, and has removed it
 
 
 _last_moment = 0
 
 
 def _new_token() -> str:
-    """Unlike all others, and behind all that this process has made before in the order of names."""
-    global _last_moment  # noqa: PLW0603  a clock that is set back must not turn the order of parts round
+    """Return a token that is unique, and greater than all that this process made before, in the order of names."""
+    global _last_moment  # noqa: PLW0603  a clock that is set back must not reverse the order of parts
     _last_moment = max(time_ns() // 1_000, _last_moment + 1)
     moment = datetime.fromtimestamp(_last_moment / 1_000_000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}.{_last_moment % 1_000_000:06}Z-{token_hex(3)}"
 
 
 def token_of(path: Path) -> str:
-    """What a spool's name tells it apart by; the names of its parts have it."""
+    """Return the unique part of a spool's name; the names of its parts have it, too."""
     return path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
 
 
-def spools_in(folder: Path) -> list[Path]:
-    """The spools of a folder, the oldest first."""
+def find_spools(folder: Path) -> list[Path]:
+    """Return the spools of a folder, the oldest first."""
     return sorted(each for each in folder.iterdir() if each.name.startswith(PREFIX) and each.name.endswith(SUFFIX))
 
 
-def locked(path: Path) -> int | None:
-    """A descriptor of a spool that is nobody's, with its lock; None if it is somebody's, or gone. Raises OSError."""
+def lock_spool(path: Path) -> int | None:
+    """Lock a spool and return its descriptor; None if another process has the lock, or it is gone. Raises OSError."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -215,53 +217,54 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def frames_of(path: Path) -> Iterator[Frame]:
-    """What is in a spool, in its order; all of it, so that what is no batch has a size too."""
+def read_frames(path: Path) -> Iterator[Frame]:
+    """Yield all of a spool in its order: batches, and bytes that are none."""
     data = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
     view = memoryview(data)
-    place = len(BEGIN) if bytes(view[: len(BEGIN)]) == BEGIN else 0
-    while place < len(view):
-        size = _frame_at(view, place)
+    at = len(BEGIN) if bytes(view[: len(BEGIN)]) == BEGIN else 0
+    while at < len(view):
+        size = _batch_size_at(view, at)
         if size is None:
-            behind = _next_frame(view, place + 1)
-            yield Frame(None, behind - place)
-            place = behind
+            following = _find_frame(view, at + 1)
+            yield Frame(None, following - at)
+            at = following
         else:
-            batch = pa.ipc.read_record_batch(data.slice(place + HEADER.size, size), SPOOLED)
+            batch = pa.ipc.read_record_batch(data.slice(at + HEADER.size, size), SPOOLED)
             yield Frame(batch, HEADER.size + size)
-            place += HEADER.size + size
+            at += HEADER.size + size
 
 
-def _frame_at(view: memoryview, place: int) -> int | None:
-    if place + HEADER.size > len(view):
+def _batch_size_at(view: memoryview, at: int) -> int | None:
+    """Return the size of the batch whose frame begins here; None: there is no whole frame."""
+    if at + HEADER.size > len(view):
         return None
-    mark, size, check = HEADER.unpack_from(view, place)
-    start = place + HEADER.size
+    mark, size, check = HEADER.unpack_from(view, at)
+    start = at + HEADER.size
     if mark != MARK or start + size > len(view) or zlib.crc32(view[start : start + size]) != check:
         return None
     return int(size)
 
 
-def _next_frame(view: memoryview, place: int) -> int:
-    """Where the next whole batch begins, or the end."""
-    rest = view[place:].tobytes()
-    found = rest.find(MARK)
-    while found >= 0:
-        if _frame_at(view, place + found) is not None:
-            return place + found
-        found = rest.find(MARK, found + 1)
+def _find_frame(view: memoryview, start: int) -> int:
+    """Return where the next whole frame begins, or the end."""
+    rest = view[start:].tobytes()
+    at = rest.find(MARK)
+    while at >= 0:
+        if _batch_size_at(view, start + at) is not None:
+            return start + at
+        at = rest.find(MARK, at + 1)
     return len(view)
 
 
-def _write(file: int, parts: list[bytes | pa.Buffer]) -> None:
-    for part in parts:
-        view = memoryview(part)
+def _write(file: int, buffers: list[bytes | pa.Buffer]) -> None:
+    for buffer in buffers:
+        view = memoryview(buffer)
         while view:
             view = view[os.write(file, view) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe. Raises OSError."""
+    """Sync the names in a folder. Raises OSError."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)

@@ -1,13 +1,14 @@
-"""An archive as a target: confirmed when synced to a spool, seen by others as parts of Parquet.
+"""An archive as a target: messages are confirmed when synced to a spool, and visible to others as parts of Parquet.
 
-One task writes batches to a spool, all that came while the last one was synced; another has spools that are large or
-old enough turned into parts, by a process beside this one. A full disk is a lost connection: nothing is answered that
-is not synced, and opening it again begins with what spools there are. So is whatever else ends one of these tasks.
+One task writes batches to a spool: each has the messages that came while the batch before was synced. Another task has
+spools that are large or old enough turned into parts, by another process. A full disk is a lost connection: nothing is
+confirmed that is not synced, and opening the target again begins with the spools that are there. So is any other error
+that ends one of these tasks.
 
-Somebody may move or remove the folder, or a spool in it, while it is written. That is looked for at each sync, before
-anything is confirmed, and before a spool is given up; the file of a spool is open until its rows are parts. What was
-confirmed becomes parts where the folder is now, and a spool without a name is written once more, when the target is
-opened again. Both are logged.
+The folder, or a spool in it, may be moved or removed while it is written. That is looked for after each sync, before
+messages are confirmed, and before a spool is given up; the file of a spool is open until its rows are parts. Confirmed
+messages become parts where the folder is now; a spool that was removed is written again when the target is opened
+again. Both are logged.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from typing import Final
 
 from bridge.endpoint import Disconnected, Finding, Layout, Misfit, Outgoing, Place, Receiver, Target, disconnection
 from bridge.endpoints.archive.checking import check_target, make_folder
-from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, microseconds, spooled
+from bridge.endpoints.archive.columns import FRAME_BYTES, FRAME_ROWS, prepare_batch, read_clock
 from bridge.endpoints.archive.reading import ArchiveSource
 from bridge.endpoints.archive.rotation import BadSpool, Rotated, Rotator
-from bridge.endpoints.archive.spool import Gone, Spool, spools_in
+from bridge.endpoints.archive.spool import Gone, Spool, find_spools
 
 __all__ = ["ArchiveTarget"]
 
 LOG: Final = logging.getLogger(__name__)
 
 FEW: Final = 256
-"""Fewer messages than these wait for more, for as long as `ArchiveTarget` is told."""
+"""Number of messages below which a batch waits for more, up to ``gather_seconds`` of `ArchiveTarget`."""
 BEHIND: Final = 4
-"""So many spools may wait to become parts; then writing waits too."""
+"""Maximum number of spools that wait to become parts; then writing waits, too."""
 CLOSING: Final = 60.0
-"""Seconds that the last spool may take to become parts; else it is left to whoever opens the archive next."""
+"""Seconds that the last spool may take to become parts; else it does when the archive is opened next."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,13 +48,13 @@ class _Writing:
     receiver: Receiver
     rotator: Rotator
     waiting: deque[Outgoing] = field(default_factory=deque)
-    """Not in a spool yet."""
+    """Messages that are in no spool yet."""
     full: deque[Spool] = field(default_factory=deque)
-    """Spools that become parts, the oldest first; released, and their files open."""
+    """Spools that become parts, the oldest first; without a lock, and their files open."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """For who writes."""
+    """Wakes the task that writes."""
     handed_on: asyncio.Event = field(default_factory=asyncio.Event)
-    """For who rotates."""
+    """Wakes the task that rotates."""
     closing: bool = False
     trouble: Disconnected | None = None
     task: asyncio.Task[None] | None = None
@@ -65,7 +66,7 @@ class _Writing:
 
 
 class ArchiveTarget(Target):
-    """A folder. ``folders`` maps the topology's queues to folders below it, ``""`` being the folder itself.
+    """A folder. ``folders`` maps the topology's queues to folders below it; ``""`` is the folder itself.
 
     A spool is turned into parts when it has ``rotate_bytes``, or after ``rotate_seconds``. A few messages wait up to
     ``gather_seconds`` after the last sync for others to be synced with them.
@@ -80,7 +81,7 @@ class ArchiveTarget(Target):
         rotate_bytes: int = 128 << 20,
         rotate_seconds: float = 300.0,
         gather_seconds: float = 0.01,
-        clock: Callable[[], int] = microseconds,
+        clock: Callable[[], int] = read_clock,
     ) -> None:
         self.name = name
         self._root = root
@@ -91,7 +92,7 @@ class ArchiveTarget(Target):
         self._clock = clock
         self._state: _Writing | None = None
         self._lost: list[Spool] = []
-        """Spools of before that are not where they were, and of which no parts are made."""
+        """Spools that were moved or removed before they became parts."""
 
     @property
     def trouble(self) -> str | None:
@@ -105,7 +106,7 @@ class ArchiveTarget(Target):
         return frozenset([Place("archive", str(self._root.absolute()), "archive")])
 
     def meet(self, layout: Layout) -> None:
-        """Raises Misfit for a folder of which a source follows what is written."""
+        """Raise Misfit for a folder that a source of the bridge follows."""
         root = self._root.resolve()
         for source in layout.sources:
             if isinstance(source, ArchiveSource) and source.follows(root):
@@ -119,7 +120,7 @@ class ArchiveTarget(Target):
         try:
             await asyncio.to_thread(make_folder, self._root)
             await self._rescue(state.rotator)
-            for path in await asyncio.to_thread(spools_in, self._root):
+            for path in await asyncio.to_thread(find_spools, self._root):
                 await self._rotate(state.rotator, path)
             spool = await asyncio.to_thread(Spool, self._root)
         except Exception as error:  # noqa: BLE001  whatever it is, another try may find it gone
@@ -156,7 +157,7 @@ class ArchiveTarget(Target):
         try:
             try:
                 await self._write_all(state, spool)
-            except Exception as error:  # noqa: BLE001  an end that nobody hears of would be a target that hangs
+            except Exception as error:  # noqa: BLE001  if it were not reported, the target would hang
                 state.trouble = state.trouble or self._disconnected(error)
             state.closing = True
             state.handed_on.set()
@@ -180,7 +181,7 @@ class ArchiveTarget(Target):
             LOG.warning("%s: what is confirmed is in a spool, and becomes parts later: %s", self.name, state.trouble)
 
     async def _write_all(self, state: _Writing, spool: Spool) -> None:
-        """Until the target is closed; the last spool is handed on too. Raises OSError, Gone."""
+        """Write until the target is closed, and hand the last spool on. Raises OSError, Gone."""
         loop = asyncio.get_running_loop()
         begun = synced = loop.time()
         try:
@@ -195,7 +196,7 @@ class ArchiveTarget(Target):
                 if state.waiting:
                     synced = loop.time()
                     begun = begun if spool.rows else synced
-                    await self._write(state, spool, _some(state.waiting))
+                    await self._write(state, spool, _take_batch(state.waiting))
                 if spool.size >= self._rotate_bytes or (spool.rows and loop.time() - begun >= self._rotate_seconds):
                     following = await asyncio.to_thread(Spool, self._root)
                     _hand_on(state, spool)
@@ -207,13 +208,13 @@ class ArchiveTarget(Target):
             _hand_on(state, spool)
 
     async def _write(self, state: _Writing, spool: Spool, messages: Sequence[Outgoing]) -> None:
-        batch, written, refused = spooled(messages, self._folders, self._clock())
+        batch, written, refused = prepare_batch(messages, self._folders, self._clock())
         if written:
             appending = asyncio.ensure_future(asyncio.to_thread(spool.append, batch))
             try:
                 await asyncio.shield(appending)
             except asyncio.CancelledError:
-                await asyncio.wait([appending])  # it uses the file, which is closed next
+                await asyncio.wait([appending])  # its thread uses the file, which is closed next
                 raise
         if self._state is state:
             if written:
@@ -222,7 +223,7 @@ class ArchiveTarget(Target):
                 state.receiver.failed(outgoing, failure)
 
     async def _rotate_all(self, state: _Writing) -> None:
-        """Until nothing more is handed on."""
+        """Rotate spools until no more are handed on."""
         while state.trouble is None and (state.full or not state.closing):
             if not state.full:
                 state.handed_on.clear()
@@ -237,31 +238,31 @@ class ArchiveTarget(Target):
             state.news.set()
 
     async def _rotate_own(self, state: _Writing, spool: Spool) -> None:
-        """Make parts of a spool that this target wrote. Raises Gone where its rows are neither there nor parts."""
+        """Make parts of a spool that this target wrote. Raises Gone if its rows are neither there nor in parts."""
         rotated = await self._rotate(state.rotator, spool.path)
         if rotated is None and await asyncio.to_thread(spool.is_lost):
             raise Gone(f"{spool.path}: it, or its folder, was moved or removed")
 
     async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
         try:
-            told = await rotator.rotate(path)
+            rotated = await rotator.rotate(path)
         except BadSpool as error:
             LOG.error(  # noqa: TRY400
                 "%s: %s: it stays there, and is tried again when the target is opened: %s", self.name, path, error
             )
             return None
-        if told is not None and told.torn:
+        if rotated is not None and rotated.torn:
             LOG.info(
-                "%s: %s: the last %s bytes were written by halves and promised to nobody", self.name, path, told.torn
+                "%s: %s: the last %s bytes are no whole batch, and were never confirmed", self.name, path, rotated.torn
             )
-        if told is not None and told.damaged:
+        if rotated is not None and rotated.damaged:
             LOG.error(
-                "%s: %s: %s bytes of it are damaged; what is whole is in the archive", self.name, path, told.damaged
+                "%s: %s: %s bytes of it are damaged; what is whole is in the archive", self.name, path, rotated.damaged
             )
-        return told
+        return rotated
 
     async def _leave(self, state: _Writing) -> None:
-        """Close what did not become parts: it does when the target is opened again, by whomever."""
+        """Close spools that did not become parts, which they do when the archive is opened again; keep those lost."""
         while state.full:
             spool = state.full.popleft()
             if await asyncio.to_thread(spool.is_lost):
@@ -270,7 +271,7 @@ class ArchiveTarget(Target):
                 spool.close()
 
     async def _rescue_now(self) -> None:
-        """As `_rescue`, when the target may not be opened again; what fails is logged."""
+        """Rescue as `_rescue` when the target is closed, as it may not be opened again; log errors."""
         rotator = Rotator(copies=len(self._folders) > 1)
         try:
             await asyncio.to_thread(make_folder, self._root)
@@ -282,7 +283,7 @@ class ArchiveTarget(Target):
             await rotator.close()
 
     async def _rescue(self, rotator: Rotator) -> None:
-        """Save the rows of spools that were moved or removed. Raises OSError, and as `Rotator.rotate`."""
+        """Make parts of spools that were moved or removed. Raises OSError, and as `Rotator.rotate`."""
         while self._lost:
             spool = self._lost[0]
             path = await asyncio.to_thread(spool.find)
@@ -309,7 +310,7 @@ class ArchiveTarget(Target):
 
 
 def _hand_on(state: _Writing, spool: Spool) -> None:
-    """Release a spool, and have it become parts if something is in it."""
+    """Have a spool become parts; discard one that is empty."""
     if spool.rows:
         spool.release()
         state.full.append(spool)
@@ -318,8 +319,8 @@ def _hand_on(state: _Writing, spool: Spool) -> None:
         spool.discard()
 
 
-def _some(waiting: deque[Outgoing]) -> list[Outgoing]:
-    """What is written at once."""
+def _take_batch(waiting: deque[Outgoing]) -> list[Outgoing]:
+    """Take the messages of the next batch."""
     taken: list[Outgoing] = []
     size = 0
     while waiting and (size < FRAME_BYTES and len(taken) < FRAME_ROWS):

@@ -160,7 +160,7 @@ def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None
     assert sorted(int(body) for body in bodies_in(tmp_path / "out" / "some")) == list(range(1, 300, 5))
     assert {path.parts[-3] for path in parts_in(tmp_path / "out" / "some")} == {"partition=2"}
     again = ran("run", str(tmp_path / "bridge.toml"))
-    assert "goes on behind 300 records" in again.stderr
+    assert "continues after 300 records" in again.stderr
     assert len(bodies_in(tmp_path / "out")) == 360
 
 

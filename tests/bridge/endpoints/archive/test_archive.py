@@ -21,12 +21,12 @@ from bindings.archive.reading import Bias
 from bindings.archive.record import Record, Rows, build_batch, to_records
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Outgoing
 from bridge.endpoints.archive import spool as spool_module
-from bridge.endpoints.archive.columns import folder_name, spooled
+from bridge.endpoints.archive.columns import prepare_batch, to_folder_name
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.archive.replay import Window
 from bridge.endpoints.archive.rotation import rotate
-from bridge.endpoints.archive.rows import restored, rows_of
-from bridge.endpoints.archive.spool import Spool, frames_of, locked, spools_in
+from bridge.endpoints.archive.rows import restore_message, to_rows
+from bridge.endpoints.archive.spool import Spool, find_spools, lock_spool, read_frames
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -159,7 +159,7 @@ def test_the_rows_of_a_spool_are_those_that_the_messages_make(
     except (InputError, UnicodeEncodeError):
         return  # the next tests have those
     outgoing = Outgoing(message, Delivery(message, position=3, time=NOON, origin="somewhere"), "queue")
-    assert rows_of(spooled([outgoing], {"queue": ""}, 0).batch).equals(rows.batch())
+    assert to_rows(prepare_batch([outgoing], {"queue": ""}, 0).batch).equals(rows.batch())
 
 
 @settings(deadline=None, max_examples=60)
@@ -168,8 +168,8 @@ def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], p
     content = ContentHeader.of(headers or None, properties)
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message), "queue")
-    [record] = to_records(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
-    again = content_of(restored(record.message))
+    [record] = to_records(to_rows(prepare_batch([outgoing], {"queue": ""}, NOON).batch))
+    again = content_of(restore_message(record.message))
     assert again.properties() == properties
     assert type_and_value(again.headers()) == type_and_value(content.headers())
 
@@ -186,10 +186,10 @@ def test_what_comes_out_of_rows_is_sent_as_it_came_in(headers: dict[str, Any], p
 def test_headers_that_the_archive_cannot_hold_are_kept_as_bytes_and_restored(content: ContentHeader) -> None:
     message = message_of("e", "k", content, b"body")
     outgoing = Outgoing(message, Delivery(message, identity="id-1"), "queue")
-    [record] = to_records(rows_of(spooled([outgoing], {"queue": ""}, NOON).batch))
+    [record] = to_records(to_rows(prepare_batch([outgoing], {"queue": ""}, NOON).batch))
     assert record.message.headers["hashstar-reason"]
     assert record.message.headers["x-hashstar-id"] == "id-1"
-    again = restored(record.message)
+    again = restore_message(record.message)
     assert again.headers.content.raw == content.raw  # type: ignore[attr-defined]  # it is lazy
     assert again.body == b"body"
 
@@ -216,7 +216,7 @@ async def test_each_queue_and_partition_has_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_queue_of_any_name_is_a_folder_of_one_name() -> None:
-    assert [folder_name(name) for name in ("orders", "a/b", "ü=1", "50%", "x y")] == [
+    assert [to_folder_name(name) for name in ("orders", "a/b", "ü=1", "50%", "x y")] == [
         "orders", "a%2Fb", "%C3%BC%3D1", "50%25", "x y",
     ]  # fmt: skip
 
@@ -262,7 +262,7 @@ def spool_of(folder: Path, messages: Sequence[Message], batches: int = 3) -> Spo
     step = -(-len(messages) // batches)
     for n in range(0, len(messages), step):
         outgoing = [Outgoing(m, Delivery(m, time=NOON), "queue") for m in messages[n : n + step]]
-        spool.append(spooled(outgoing, {"queue": ""}, 0).batch)
+        spool.append(prepare_batch(outgoing, {"queue": ""}, 0).batch)
     return spool
 
 
@@ -272,7 +272,7 @@ def test_a_tail_that_is_torn_anywhere_is_dropped_and_all_before_it_is_there(tmp_
     spool = spool_of(whole, numbered(30))
     spool.close()
     data = spool.path.read_bytes()
-    sizes = [frame.size for frame in frames_of(spool.path)]
+    sizes = [frame.size for frame in read_frames(spool.path)]
     begin = len(data) - sum(sizes)
     for cut in {*range(0, len(data), 97), begin, begin + sizes[0], len(data) - 1, len(data)}:
         folder = tmp_path / f"cut-{cut}"
@@ -320,9 +320,9 @@ def test_a_crash_between_naming_the_parts_and_removing_the_spool_doubles_nothing
 
 def test_a_spool_that_is_somebodys_is_left_alone(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, numbered(3))
-    assert locked(spool.path) is None
+    assert lock_spool(spool.path) is None
     assert rotate(spool.path) is None
-    assert spools_in(tmp_path) == [spool.path]
+    assert find_spools(tmp_path) == [spool.path]
     spool.close()
     assert rotate(spool.path) is not None
     assert rotate(spool.path) is None
@@ -480,7 +480,7 @@ async def test_while_parts_cannot_be_made_the_target_is_not_open_and_the_spool_s
         with pytest.raises(Disconnected, match="day=2023-11-14"):
             await target.open(Told())
     await target.close()
-    assert len(spools_in(tmp_path)) == 1
+    assert len(find_spools(tmp_path)) == 1
     (tmp_path / "day=2023-11-14").unlink()
     await written_to(target, numbered(1))
     assert len(records_in(tmp_path)) == 4

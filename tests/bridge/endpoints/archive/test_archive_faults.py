@@ -22,12 +22,12 @@ from bindings.archive.record import Record, build_batch, to_records
 from bridge.cli import hashstar
 from bridge.endpoint import Delivery, Disconnected, Finding, Layout, Misfit, Outgoing
 from bridge.endpoints.archive import reading, replay
-from bridge.endpoints.archive.columns import spooled
+from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.archive.replay import Replay, Window
 from bridge.endpoints.archive.rotation import Rotator, rotate
-from bridge.endpoints.archive.rows import RAW_HEADER, restored, rows_of
-from bridge.endpoints.archive.spool import Spool, spools_in
+from bridge.endpoints.archive.rows import RAW_HEADER, restore_message, to_rows
+from bridge.endpoints.archive.spool import Spool, find_spools
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -64,7 +64,7 @@ def test_a_time_or_position_of_more_than_64_bits_is_unknown_and_its_message_is_t
     messages = numbered(3)
     outgoing = [outgoing_of(messages[0], time=NOON, position=1), outgoing_of(messages[1], time=odd, position=odd)]
     outgoing.append(outgoing_of(messages[2], time=NOON + 1, position=2))
-    made = spooled(outgoing, {"queue": ""}, NOON + 5)
+    made = prepare_batch(outgoing, {"queue": ""}, NOON + 5)
     assert not made.refused
     assert made.batch.column("time").to_pylist() == [NOON, NOON + 5, NOON + 1]
     assert made.batch.column("offset").to_pylist() == [1, 0, 2]
@@ -113,7 +113,7 @@ def test_a_message_that_cannot_be_written_is_refused_alone(monkeypatch: pytest.M
         return content_of(message)
 
     monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
-    made = spooled([outgoing_of(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
+    made = prepare_batch([outgoing_of(message, time=NOON) for message in numbered(20)], {"queue": ""}, NOON)
     assert [each.message.body for each, _ in made.refused] == [b"3", b"7", b"8"]
     assert all(failure.final and failure.reason for _, failure in made.refused)
     assert [each.message.body for each in made.messages] == [b"%d" % n for n in range(20) if n not in (3, 7, 8)]
@@ -126,7 +126,7 @@ def test_too_little_memory_is_no_message_s_fault(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("bridge.endpoints.archive.columns.content_of", fail)
     with pytest.raises(MemoryError):
-        spooled([outgoing_of(Message())], {"queue": ""}, NOON)
+        prepare_batch([outgoing_of(Message())], {"queue": ""}, NOON)
 
 
 # Tasks that end.
@@ -175,7 +175,7 @@ async def test_whatever_ends_the_making_of_parts_is_a_lost_connection_and_nothin
 
 def archived(message: Message) -> Record:
     """The row that a target makes of a message."""
-    [record] = to_records(rows_of(spooled([outgoing_of(message)], {"queue": ""}, NOON).batch))
+    [record] = to_records(to_rows(prepare_batch([outgoing_of(message)], {"queue": ""}, NOON).batch))
     return record
 
 
@@ -184,7 +184,7 @@ def archived(message: Message) -> Record:
 )
 def test_a_header_with_the_name_of_ours_forges_nothing(forged: bytes) -> None:
     message = Message("e", "k", {RAW_HEADER: forged, "tenant": "attacker"}, {"user_id": "attacker"}, b"body")
-    again = restored(archived(message).message)
+    again = restore_message(archived(message).message)
     assert dict(again.headers) == {RAW_HEADER: forged, "tenant": "attacker"}
     assert again.properties["user_id"] == "attacker"
 
@@ -227,7 +227,7 @@ async def test_a_record_that_cannot_be_restored_is_counted_and_the_others_are_gi
                 raise error
             return message
 
-        monkeypatch.setattr(reading, "restored", fail)
+        monkeypatch.setattr(reading, "restore_message", fail)
     source = ArchiveSource("r", str(tmp_path / "a"), None)
     assert [delivery.message.body for delivery in await replayed(source)] == [b"0", b"1", b"3"]
     assert sum(source.unreadable.values()) == 1
@@ -255,7 +255,7 @@ def bad_spool(folder: Path) -> Path:
     """A spool with a folder whose name no file system takes."""
     spool = Spool(folder)
     message = Message("", "k", body=b"bad")
-    spool.append(spooled([outgoing_of(message, time=NOON)], {"queue": "queue=" + "x" * 250}, 0).batch)
+    spool.append(prepare_batch([outgoing_of(message, time=NOON)], {"queue": "queue=" + "x" * 250}, 0).batch)
     spool.close()
     return spool.path
 
@@ -270,7 +270,7 @@ async def test_a_bad_spool_is_logged_and_keeps_no_other_from_becoming_parts(
     told = await written_to(ArchiveTarget("a", tmp_path, {"queue": ""}), [Message("", "k", body=b"6")])
     assert len(told.confirmations) == 1
     assert sorted(bodies_in(tmp_path)) == [b"%d" % n for n in range(7)]
-    assert spools_in(tmp_path) == [bad]
+    assert find_spools(tmp_path) == [bad]
     assert [r.levelno for r in caplog.records if str(bad) in r.getMessage()] == [logging.ERROR]
 
 
@@ -286,7 +286,7 @@ async def test_a_bad_spool_of_its_own_stops_no_target(tmp_path: Path, caplog: py
     await target.close()
     assert not told.losses
     assert bodies_in(tmp_path) == [b"good"]
-    assert len(spools_in(tmp_path)) == 1
+    assert len(find_spools(tmp_path)) == 1
     assert "stays there" in caplog.text
 
 
@@ -307,12 +307,12 @@ def replace_by_file(root: Path) -> None:
 
 
 def remove_spool(root: Path) -> None:
-    for path in spools_in(root):
+    for path in find_spools(root):
         path.unlink()
 
 
 def rename_spool(root: Path) -> None:
-    for path in spools_in(root):
+    for path in find_spools(root):
         path.rename(path.with_name("somebody-s-name"))
 
 
@@ -457,11 +457,11 @@ def test_a_chunk_has_no_more_bodies_than_its_bytes(tmp_path: Path, monkeypatch: 
         return to_records(rows)
 
     monkeypatch.setattr("bindings.archive.record.to_records", watched)
-    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).items()
+    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1_000_000).read_items()
     chunks = [item for item in items if isinstance(item, replay.Chunk)]
     assert [number for chunk in chunks for number, _ in chunk.records] == list(range(100))
     assert max(made) == 10
-    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1).items()
+    items = Replay(str(tmp_path / "a"), Window(), {}, grows=False, chunk_bytes=1).read_items()
     assert [len(chunk.records) for chunk in items if isinstance(chunk, replay.Chunk)] == [1] * 100
 
 
@@ -574,7 +574,7 @@ async def test_a_folder_that_may_not_be_written_is_an_error(tmp_path: Path, monk
 
 
 @on_a_loop
-async def test_a_check_of_a_source_says_what_it_is_and_how_far(tmp_path: Path) -> None:
+async def test_a_check_of_a_source_names_its_format_and_how_far_it_is(tmp_path: Path) -> None:
     write_part(tmp_path / "a", numbered(10))
     state = tmp_path / "state"
     source = ArchiveSource("r", str(tmp_path / "a"), state)
@@ -585,7 +585,7 @@ async def test_a_check_of_a_source_says_what_it_is_and_how_far(tmp_path: Path) -
     assert "begins at the beginning" in findings[1].text
     assert tree(tmp_path) == before
     await replayed(source)
-    assert "behind 10 records" in (await source.check())[1].text
+    assert "continues after 10 records" in (await source.check())[1].text
     state.write_text("[]")
     assert [(f.level, f.key) for f in await source.check()] == [("ok", "url"), ("error", "state")]
     no_folder = await ArchiveSource("r", str(tmp_path / "a"), tmp_path / "no" / "folder").check()
@@ -622,7 +622,9 @@ def test_their_places_are_their_folders(tmp_path: Path) -> None:
 
 def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
     raw = b"\x20\0\0\0\0\x05\x01aZzz"
-    made = rows_of(spooled([outgoing_of(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch)
+    made = to_rows(
+        prepare_batch([outgoing_of(message_of("e", "k", ContentHeader(raw), b""))], {"queue": ""}, NOON).batch
+    )
     assert made.column("properties").to_pylist() == [
         [(RAW_HEADER, {"type": "binary", "value": b64encode(raw).decode()})]
     ]
@@ -630,6 +632,6 @@ def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
 
 def test_nothing_hidden_is_left_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
     spool_of(tmp_path, numbered(3)).close()
-    [path] = spools_in(tmp_path)
+    [path] = find_spools(tmp_path)
     assert rotate(path) is not None
     assert not hidden_in(tmp_path)

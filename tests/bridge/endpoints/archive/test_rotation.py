@@ -11,9 +11,9 @@ import pytest
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.archive import spool as spool_module
-from bridge.endpoints.archive.columns import spooled
+from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.rotation import rotate
-from bridge.endpoints.archive.spool import Gone, Spool, frames_of, spools_in
+from bridge.endpoints.archive.spool import Gone, Spool, find_spools, read_frames
 from exchange import Message
 
 
@@ -22,7 +22,7 @@ def batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
     outgoing = [
         Outgoing(message, Delivery(message, position=n), queues[n % len(queues)]) for n, message in enumerate(messages)
     ]
-    return spooled(outgoing, {"a": "a", "b": "b"}, 1_700_000_000_000_000)[0]
+    return prepare_batch(outgoing, {"a": "a", "b": "b"}, 1_700_000_000_000_000)[0]
 
 
 def spool_in(folder: Path) -> Spool:
@@ -102,7 +102,7 @@ def test_what_is_damaged_in_the_midst_is_not_counted_as_torn_at_the_end(tmp_path
     spool = spool_in(tmp_path)
     spool.append(batch(b"5"))
     spool.close()
-    sizes = [frame.size for frame in frames_of(spool.path)]
+    sizes = [frame.size for frame in read_frames(spool.path)]
     data = bytearray(spool.path.read_bytes())
     start = len(data) - sum(sizes)
     data[start + sizes[0] + 20] ^= 0xFF
@@ -122,7 +122,7 @@ def test_what_could_not_be_synced_is_not_in_the_spool(tmp_path: Path, monkeypatc
     assert spool.path.stat().st_size == spool.size == size
     assert spool.rows == 4
     spool.close()
-    assert [frame.batch is not None for frame in frames_of(spool.path)] == [True, True]
+    assert [frame.batch is not None for frame in read_frames(spool.path)] == [True, True]
 
 
 def test_a_batch_in_a_spool_that_was_moved_is_not_taken_for_safe(tmp_path: Path) -> None:
@@ -141,6 +141,6 @@ def test_spools_are_in_the_order_in_which_they_were_made_whatever_the_clock_does
     monkeypatch.setattr(spool_module, "_last_moment", 0)
     monkeypatch.setattr(spool_module, "time_ns", lambda: next(times) * 1_000_000_000)
     spools = [Spool(tmp_path) for _ in range(5)]
-    assert spools_in(tmp_path) == [spool.path for spool in spools]
+    assert find_spools(tmp_path) == [spool.path for spool in spools]
     for spool in spools:
         spool.discard()
