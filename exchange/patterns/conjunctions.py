@@ -1,14 +1,15 @@
-"""Many conjunctions, one question: which of them does this message satisfy?
+"""Many conjunctions, searched for those that a message satisfies.
 
-A conjunction asks that some features have given values, or that they merely be there. A topic pattern is one for keys
-of a given length (its words at their places), a headers binding of kind ``all`` is one (its arguments); both kinds of
-exchange search here. To each conjunction belong values, and a search gives the values of all that are satisfied.
+A conjunction requires that some features have given values, or are just present. For keys of a given length, a topic
+pattern is one: its words at their positions. A headers binding of the mode ``all`` is one: its arguments. Both kinds of
+exchange search here. Each conjunction has values, and a search returns the values of all that are satisfied.
 
-A search answers a whole block of conjunctions at once: each is one bit, each feature knows the bits it does not rule
-out, and the answer takes as many operations on integers as the message has features. Where most conjunctions have
-words of their own, integers as wide as their number would take its square in memory; so a block of many conjunctions
-and many masks is split by the feature that divides it best, as often as needed, and those that do not ask for that
-feature's value stay together. A search then visits the few blocks that could hold an answer, however many there are.
+A search handles a block of conjunctions at once, with one bit for each. Each feature knows the bits that one of its
+values rules out, and the answer takes one operation on integers for each feature of the message. If most conjunctions
+have words of their own, these integers (masks) would take memory quadratic in the number of conjunctions. So a block
+with many conjunctions and many masks is split by the feature that divides it best, as often as needed; conjunctions
+that do not require a value of that feature stay together. A search then visits only the few blocks that may contain an
+answer, however many there are.
 
 Not safe for concurrent use: the owner holds a lock around every call.
 """
@@ -22,18 +23,18 @@ from typing import Final, Generic, TypeVar
 __all__ = ["PRESENT", "Conditions", "Conjunctions", "with_value", "without_value"]
 
 WIDTH: Final = 1024
-"""Conjunctions that a block may always have: Python's cost per operation vanishes beside the work on so many bits."""
+"""Number of conjunctions up to which a block is never split: Python's overhead is small beside the work on its bits."""
 
 MASKS: Final = 4096
-"""Masks that a wider block may have, which bounds the memory: 512 bytes for each of its conjunctions."""
+"""Maximum number of masks of a wider block. It bounds the memory: 512 bytes for each of its conjunctions."""
 
 WIDEST: Final = 16_384
-"""Conjunctions that no block may have if it can be split: operations on wider integers are not for nothing."""
+"""Maximum number of conjunctions of a block that can be split: operations on wider integers take too long."""
 
 FANOUT_BITS: Final = 6
 FANOUT: Final = 1 << FANOUT_BITS
-"""Children of a split block; values are spread over them by their hash, so a million distinct ones need 2,000 blocks
-and not a million."""
+"""Number of children of a split block. Values are distributed to them by their hash, so a million distinct values need
+2,000 blocks and not a million."""
 
 V = TypeVar("V", bound=Hashable)
 
@@ -44,14 +45,14 @@ class _Present:
 
 
 PRESENT: Final = _Present()
-"""Asked of a feature whose value does not matter."""
+"""The required value of a feature that must be present with any value."""
 
 Conditions = tuple[tuple[Hashable, Hashable], ...]
-"""Pairs of a feature and its value or ``PRESENT``, in an order of the owner's choice but always the same."""
+"""Pairs of a feature and its required value or ``PRESENT``. The owner must always give them in the same order."""
 
 
 def with_value(values: Collection[V], value: V) -> Collection[V]:
-    """``values`` and one more. A tuple while they are few, for memory; a dict's keys when many, for speed."""
+    """Return the values and one more: in a tuple while they are few, to save memory, else in a dict, for speed."""
     if isinstance(values, dict):
         values[value] = None
         return values
@@ -63,7 +64,7 @@ def with_value(values: Collection[V], value: V) -> Collection[V]:
 
 
 def without_value(values: Collection[V], value: V) -> Collection[V]:
-    """``values`` but one, which is there."""
+    """Return the values without one, which must be among them."""
     if isinstance(values, dict):
         del values[value]
         return values
@@ -73,17 +74,17 @@ def without_value(values: Collection[V], value: V) -> Collection[V]:
 class Conjunctions(Generic[V]):
     """A mutable map from conjunctions to values.
 
-    Adding and removing cost what the conjunction is long, apart from the occasional split. ``answers`` bounds the
-    answers that are remembered between changes: many messages have the same one.
+    Adding and removing take time linear in the length of the conjunction, apart from the occasional split. ``answers``
+    is the maximum number of answers kept between changes: many messages have the same one.
     """
 
     def __init__(self, *, answers: int = 0) -> None:
         self._root: _Block[V] | _Split[V] = _Block(None, 0)
         self._answers_size: Final = answers
-        self._answers: dict[int, tuple[V, ...]] = {}  # of a single block, by the bits that are left
+        self._answers: dict[int, tuple[V, ...]] = {}  # while there is only one block: satisfied bits -> values
 
     def add(self, conditions: Conditions, value: V) -> None:
-        """Give the conjunction one more value."""
+        """Add a value to the conjunction."""
         self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.add(conditions, value)
@@ -91,7 +92,7 @@ class Conjunctions(Generic[V]):
             self._split(block)
 
     def remove(self, conditions: Conditions, value: V) -> None:
-        """Take a value from the conjunction, and free the memory when it was the last."""
+        """Remove a value from the conjunction, and free the memory when it was the last."""
         self._answers.clear()
         block = self._leaf(self._root, conditions)
         block.remove(conditions, value)
@@ -106,13 +107,13 @@ class Conjunctions(Generic[V]):
         self._root = _Block(None, 0)
 
     def search(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> tuple[V, ...]:
-        """The values of all conjunctions that the features satisfy; a value of several appears several times.
+        """Return the values of all conjunctions that the features satisfy; a value of several of them several times.
 
-        ``shape`` stands for the set of features that are there: equal shapes must mean equal sets.
+        ``shape`` identifies the set of features that are present: equal shapes must mean equal sets.
         """
         node = self._root
         if isinstance(node, _Block):
-            left = node.satisfied(shape, features)
+            left = node.find_satisfied(shape, features)
             answer = self._answers.get(left)
             if answer is None:
                 answer = tuple(node.values_of(left))
@@ -127,9 +128,9 @@ class Conjunctions(Generic[V]):
         while stack:
             node = stack.pop()
             if isinstance(node, _Block):
-                found += node.values_of(node.satisfied(shape, known.items()))
+                found += node.values_of(node.find_satisfied(shape, known.items()))
             else:
-                stack += node.visited(known)
+                stack += node.children_for(known)
         return tuple(found)
 
     def _leaf(self, node: _Block[V] | _Split[V], conditions: Conditions) -> _Block[V]:
@@ -140,7 +141,7 @@ class Conjunctions(Generic[V]):
     def _split(self, block: _Block[V]) -> None:
         split = block.best_split()
         if split is None:
-            block.limit *= 2  # all alike: nothing to gain before there are many more
+            block.limit *= 2  # the conjunctions are too alike: do not try again before there are twice as many
             return
         for conditions, slot in block.slots.items():
             for value in block.values[slot]:
@@ -155,11 +156,15 @@ class Conjunctions(Generic[V]):
 
 
 _REST: Final = FANOUT
-"""The place of the conjunctions that do not ask for what a split goes by."""
+"""Place of the child with the conjunctions that do not require a value of the split's feature."""
 
 
 class _Split(Generic[V]):
-    """An inner node of the tree: conjunctions apart by the value they ask of one feature."""
+    """An inner node of the tree, which divides conjunctions by the value that they require of one feature.
+
+    Invariant: a conjunction is in the child at `place_of` of it, so a search need only visit that of the message's own
+    value, and the child at `_REST`.
+    """
 
     __slots__ = ("children", "depth", "feature", "parent", "place")
 
@@ -171,14 +176,14 @@ class _Split(Generic[V]):
         self.children: dict[int, _Block[V] | _Split[V]] = {}
 
     def place_of(self, conditions: Conditions) -> int:
-        """Which child the conjunction belongs to."""
+        """Return the place of the child to which the conjunction belongs."""
         for feature, value in conditions:
             if feature == self.feature and value is not PRESENT:
                 return self.spread(value)
         return _REST
 
-    def visited(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
-        """The children that may hold conjunctions that these features satisfy."""
+    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+        """Return the children that may contain conjunctions which these features satisfy."""
         if _REST in self.children:
             yield self.children[_REST]
         if self.feature in features:
@@ -187,7 +192,7 @@ class _Split(Generic[V]):
                 yield child
 
     def child(self, conditions: Conditions) -> _Block[V] | _Split[V]:
-        """The child that the conjunction belongs to, made if need be."""
+        """Return the child to which the conjunction belongs; make it if it is missing."""
         place = self.place_of(conditions)
         child = self.children.get(place)
         if child is None:
@@ -195,37 +200,41 @@ class _Split(Generic[V]):
         return child
 
     def spread(self, value: Hashable) -> int:
-        """A place for a value; other bits of its hash at each depth, so that a feature can be split by again."""
+        """Return the place of a value. Each depth uses other bits of its hash, so a feature can split again below."""
         return (hash(value) >> (self.depth * FANOUT_BITS)) % FANOUT
 
 
 class _SplitByName(_Split[V]):
-    """Conjunctions apart by the first feature they ask for: for blocks of ever so many features."""
+    """An inner node that divides conjunctions by the first feature they require: for blocks of very many features."""
 
     __slots__ = ()
 
     def place_of(self, conditions: Conditions) -> int:
         return self.spread(conditions[0][0]) if conditions else _REST
 
-    def visited(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
+    def children_for(self, features: dict[Hashable, Hashable]) -> Iterator[_Block[V] | _Split[V]]:
         places = {_REST, *map(self.spread, features)}
         return (self.children[place] for place in places & self.children.keys())
 
 
 class _Feature:
-    """What a block knows of one feature, as bits of its slots."""
+    """The requirements of a block's conjunctions on one feature; each integer is a set of slots, as bits."""
 
     __slots__ = ("asked", "equal", "ruled_out", "valued")
 
     def __init__(self) -> None:
-        self.asked = 0  # those that ask for it, and so are ruled out where it is absent
-        self.valued = 0  # those of them that ask for a value
-        self.equal: dict[Hashable, int] = {}  # those of them that ask for this value
-        self.ruled_out: dict[Hashable, int] = {}  # valued without equal[value], remembered between changes
+        self.asked = 0  # slots that require the feature, and so are ruled out if it is absent
+        self.valued = 0  # those of them that require a value of it
+        self.equal: dict[Hashable, int] = {}  # value -> slots that require this value
+        self.ruled_out: dict[Hashable, int] = {}  # value -> valued without equal[value]; a cache, cleared by changes
 
 
 class _Block(Generic[V]):
-    """A leaf of the tree: conjunctions side by side, one bit each."""
+    """A leaf of the tree: conjunctions with one bit each, the number of which is the slot.
+
+    Invariants: bit ``slot`` of ``_live`` is set for exactly the slots in ``slots``; a freed slot has its bit cleared in
+    all masks before it is used again. Every change clears the caches that the new bit could make wrong.
+    """
 
     __slots__ = ("_features", "_free", "_lacking", "_live", "_masks", "limit", "parent", "place", "slots", "values")
 
@@ -237,9 +246,9 @@ class _Block(Generic[V]):
         self.values: list[Collection[V]] = []
         self._free: list[int] = []
         self._live = 0
-        self._masks = 0  # how many integers the features hold
+        self._masks = 0  # number of integers in the features
         self._features: dict[Hashable, _Feature] = {}
-        self._lacking: dict[Hashable, int] = {}  # per shape: those that ask for a feature that is not there
+        self._lacking: dict[Hashable, int] = {}  # shape -> slots that require an absent feature; a cache
 
     def add(self, conditions: Conditions, value: V) -> None:
         slot = self.slots.get(conditions)
@@ -296,12 +305,12 @@ class _Block(Generic[V]):
         self._lacking.clear()
 
     def too_wide(self) -> bool:
-        """Whether it should be split."""
+        """Return whether the block should be split."""
         width = len(self.slots)
         return width > self.limit and (self._masks > MASKS or width > WIDEST)
 
-    def satisfied(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> int:
-        """The conjunctions that the features satisfy, as bits."""
+    def find_satisfied(self, shape: Hashable, features: Iterable[tuple[Hashable, Hashable]]) -> int:
+        """Return the slots of the conjunctions that the features satisfy, as bits: all that nothing rules out."""
         ruled_out = self._lacking.get(shape)
         if ruled_out is None:
             given = dict(features)
@@ -320,7 +329,7 @@ class _Block(Generic[V]):
         return self._live ^ ruled_out
 
     def values_of(self, bits: int) -> list[V]:
-        """The values of these conjunctions."""
+        """Return the values of the conjunctions in these slots."""
         values = self.values
         found: list[V] = []
         while bits:
@@ -340,14 +349,14 @@ class _Block(Generic[V]):
         return lacking
 
     def best_split(self) -> _Split[V] | None:
-        """A way to split whose largest part is much smaller than the whole, the smallest there is; None without one."""
-        ways: list[_Split[V]] = [_Split(self.parent, self.place, name) for name in self._features]
+        """Return the split whose largest child is smallest; None if none has less than three quarters of the block."""
+        candidates: list[_Split[V]] = [_Split(self.parent, self.place, name) for name in self._features]
         if len(self._features) > FANOUT:
-            ways = [_SplitByName(self.parent, self.place, None)]
+            candidates = [_SplitByName(self.parent, self.place, None)]
         best, best_size = None, len(self.slots) * 3 // 4
-        for way in ways:
-            sizes = Counter(map(way.place_of, self.slots))
+        for split in candidates:
+            sizes = Counter(map(split.place_of, self.slots))
             size = max(sizes.values())
             if size < best_size:
-                best, best_size = way, size
+                best, best_size = split, size
         return best

@@ -1,17 +1,19 @@
-"""Many patterns, one question: whose patterns match this key?
+"""The matcher: many patterns, searched by one key.
 
-Two structures share the patterns, by what they look like once runs of wildcards are brought into order:
+Each pattern is in one of two structures:
 
-* without a wildcard: a dict from key to values;
-* with wildcards: an index for each length of key that occurs, up to a length, and one for all longer keys.
+* without a wildcard: in a dict from key to values;
+* with wildcards: in an index for each length of key that occurs, up to `LONGEST`, and in one for all longer keys. There
+  runs of wildcards are brought into one order first.
 
-Nothing in them grows with more than the patterns, and no search backtracks; why these structures and not a trie or an
-automaton: docs/decisions/0002-matcher.md.
+Memory grows with the patterns only, and no search backtracks. docs/decisions/0002-matcher.md explains why these
+structures were chosen, and not a trie or an automaton.
 
-Bounded caches stand before them: of keys, and of keys with every word that no pattern names replaced by None, so that
-keys with an id in them share an entry; and keys with the same answer share that. ``match`` is the first cache's own
-lookup, as fast as a dict. A change drops what it may have changed. Looking at a cache needs no lock; everything else
-holds it, so that no match ever sees half a change, nor does a result from before a change enter a cache after it.
+Bounded caches are in front of them. The first is by key. The second is by signature, the key with None for every word
+that no pattern names: keys that differ only in an id share an entry. Keys with the same answer share the tuple.
+``match`` is the lookup of the first cache, as fast as a dict. A change drops the entries that it may affect. Reading a
+cache needs no lock; all else holds it. So no match sees half a change, and no result from before a change enters a
+cache after it.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ V = TypeVar("V", bound=Hashable)
 class Matcher(Generic[V]):
     """A mutable map from patterns to values, searched by key.
 
-    ``bind`` and ``unbind`` cost what the pattern is long and return the memory. ``match(key)`` gives a tuple of
-    the values of all patterns that match the key, each value once, in no particular order. ``cache`` bounds the
-    remembered keys; 0 remembers nothing. ``distinct`` is the owner's promise that no value is bound under two
-    patterns, which saves comparing values. Safe to use from several threads.
+    ``bind`` and ``unbind`` take time linear in the length of the pattern; ``unbind`` frees the memory. ``match(key)``
+    returns a tuple of the values of all patterns that match the key, each value once, in no particular order. ``cache``
+    is the maximum number of entries of each cache; 0 disables caching. ``distinct`` is the owner's promise that no
+    value is bound under two patterns, which saves comparing values. Safe to use from several threads.
 
     >>> matcher = Matcher()
     >>> matcher.bind(Pattern("order.*.created"), "billing")
@@ -55,20 +57,20 @@ class Matcher(Generic[V]):
         self._literal: dict[str, Collection[V]] = {}
         self._wild: dict[str, Wild[V]] = {}
         self._indexes: dict[int | None, WildIndex[V]] = {}
-        self._vocabulary: dict[str, str] = {}  # the words the wildcard patterns name, each to itself
-        self._named: dict[str, int] = {}  # how many of them name it, where more than one do
+        self._vocabulary: dict[str, str] = {}  # each word that a wildcard pattern names -> itself
+        self._named: dict[str, int] = {}  # word -> number of patterns that name it, if more than one
         self._signatures: dict[tuple[str | bool | None, ...], tuple[V, ...]] = {}
-        self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # what keys with the same answer share
+        self._answers: dict[tuple[Wild[V], ...], tuple[V, ...]] = {}  # matching patterns -> their values
         self._cache_size: Final = cache
         self._keys: Final[_Keys[V]] = _Keys(self._remember)
         self.match = self._keys.__getitem__ if cache else self._search
 
     def __len__(self) -> int:
-        """The number of distinct patterns bound."""
+        """Return the number of distinct patterns bound."""
         return len(self._literal) + len(self._wild)
 
     def bind(self, pattern: Pattern, value: V) -> bool:
-        """Add a value under a pattern; False when it is there already. The pattern's dialect must be the matcher's."""
+        """Add a value under a pattern; return False if it is there already. Raises ValueError for another dialect."""
         self._check(pattern)
         with self._lock:
             if pattern.literal:
@@ -89,7 +91,7 @@ class Matcher(Generic[V]):
             return True
 
     def unbind(self, pattern: Pattern, value: V) -> bool:
-        """Remove a value from a pattern; False when it is not there."""
+        """Remove a value from a pattern; return False if it is not there. Raises ValueError for another dialect."""
         self._check(pattern)
         with self._lock:
             if pattern.literal:
@@ -137,18 +139,18 @@ class Matcher(Generic[V]):
                 index.remove(wild)
 
     def _forget(self) -> None:
-        # A search that began before this change fills the caches under the lock, hence before this or after it.
+        # Searches fill the caches under the same lock: so no search from before this change fills them after it.
         self._keys.clear()
         self._signatures.clear()
         self._answers.clear()
 
     def _remember(self, key: str) -> tuple[V, ...]:
         with self._lock:
-            words = key.split(self._separator) if key else self.dialect.split(key)  # a call less for nearly all keys
+            words = key.split(self._separator) if key else self.dialect.split(key)  # saves a call for nearly all keys
             values = self._search_named(key, words) if self._wild else ()
             literal = self._literal.get(key)
             if literal:
-                values = self._joined(literal, values)
+                values = self._join(literal, values)
             if len(self._keys) >= self._cache_size:
                 self._keys.clear()
             self._keys[key] = values
@@ -157,9 +159,9 @@ class Matcher(Generic[V]):
     def _search_named(self, key: str, words: list[str]) -> tuple[V, ...]:
         signature: tuple[str | bool | None, ...] = tuple(map(self._vocabulary.get, words))
         if None not in signature:
-            return self._search_wild(words)  # it is the key itself: one cache is enough
+            return self._search_wild(words)  # the signature equals the key, which the first cache has
         if self.dialect is MQTT:
-            # Both count there, whether a pattern names the word or not: a first "$", and a topic that is empty.
+            # In MQTT a leading "$" and an empty topic matter even in words that no pattern names.
             signature = (key[:1] == "$" if key else None, *signature)
         elif self.dialect is NATS:
             signature = ("" in words, *signature)
@@ -174,9 +176,9 @@ class Matcher(Generic[V]):
         with self._lock:
             values = self._search_wild(self.dialect.split(key))
             literal = self._literal.get(key)
-            return self._joined(literal, values) if literal else values
+            return self._join(literal, values) if literal else values
 
-    def _joined(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
+    def _join(self, literal: Collection[V], wild: tuple[V, ...]) -> tuple[V, ...]:
         return (*literal, *wild) if self._distinct else tuple(dict.fromkeys((*literal, *wild)))
 
     def _search_wild(self, words: list[str]) -> tuple[V, ...]:
@@ -208,7 +210,7 @@ class Matcher(Generic[V]):
 
 
 class _Keys(dict[str, tuple[V, ...]]):
-    """The cache of keys: what it lacks is searched for, so its own lookup is ``match``."""
+    """The cache of keys. Its lookup is ``match``: a missing key is searched for and added."""
 
     __slots__ = ("_remember",)
 

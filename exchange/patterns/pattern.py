@@ -1,8 +1,8 @@
 """Patterns over words: one value for three dialects, and the slow, obvious matcher that defines what they mean.
 
-A pattern is a tuple of words; a word is a literal or one of three wildcards. A dialect says how text becomes words,
-by a Lark grammar (``dialects/*.lark``), and nothing downstream knows which dialect a pattern was written in. The fast
-matcher must agree with ``Pattern.matches`` on every pattern and key; nothing here may become clever.
+A pattern is a tuple of words; a word is a literal or one of three wildcards. A dialect defines how a text becomes
+words, by a Lark grammar (``dialects/*.lark``); all other modules see only the words. The fast matcher must agree with
+``Pattern.matches`` on every pattern and key, so nothing here may become clever.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Wildcard:
-    """A word that stands for others; each of the three below is one object, compared by identity."""
+    """A word that stands for others. There are three objects of this class, compared by identity."""
 
     __slots__ = ("name",)
 
@@ -47,14 +47,14 @@ class Wildcard:
         return self.name
 
     def __reduce__(self) -> str:
-        return self.name  # a pickled wildcard comes back as the same object
+        return self.name  # so unpickling returns the same object
 
 
 ONE: Final = Wildcard("ONE")
-"""Exactly one word, whatever it is, the empty word included."""
+"""Exactly one word, which may be empty."""
 
 MANY: Final = Wildcard("MANY")
-"""Any number of words, none included."""
+"""Any number of words, also none."""
 
 ONE_PLAIN: Final = Wildcard("ONE_PLAIN")
 """One word that does not start with ``$``: what MQTT's wildcards match on the first level (MQTT 5.0, 4.7.2)."""
@@ -64,9 +64,9 @@ Word = str | Wildcard
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one system writes patterns and keys.
+    """The notation of one system for patterns and keys.
 
-    ``max_bytes`` bounds the UTF-8 length of a pattern and of a key.
+    ``max_bytes`` is the maximum length of a pattern or key in bytes of UTF-8.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Dialect:
     advice: Callable[[str, int], str] = field(compare=False, repr=False)
 
     def split(self, key: str) -> list[str]:
-        """The words of a key, which is data: wildcard characters in it mean nothing."""
+        """Return the words of a key. It is data: wildcard characters in it mean nothing."""
         return key.split(self.separator) if key or self is not AMQP else []
 
     def has_key_of(self, words: Sequence[str]) -> bool:
-        """Whether a key can have these words. NATS has no empty token, and MQTT no empty topic: nothing matches."""
+        """Return whether a key can have these words: NATS has no empty token, MQTT no empty topic."""
         if self is AMQP:
             return True
         return "" not in words if self is NATS else len(words) > 1 or words[0] != ""
@@ -122,7 +122,7 @@ DIALECTS: Final = {dialect.name: dialect for dialect in (AMQP, MQTT, NATS)}
 
 
 def dialect_named(name: Dialect | str) -> Dialect:
-    """Look a dialect up by its name; a dialect is itself. Raises ValueError naming the ones there are."""
+    """Return the dialect of a name, or the dialect itself. Raises ValueError listing the names."""
     if isinstance(name, Dialect):
         return name
     try:
@@ -136,7 +136,7 @@ class Pattern:
     """A routing pattern: ``Pattern("order.*.#")``, ``Pattern("order/+/#", "mqtt")``, ``Pattern("order.*.>", "nats")``.
 
     ``words`` are literals (str), ``ONE``, ``MANY`` or ``ONE_PLAIN``. NATS' ``>`` is ``ONE`` followed by ``MANY``.
-    Two patterns are equal when they are written alike in the same dialect. Raises ``PatternError`` with a caret.
+    Patterns are equal when text and dialect are. Raises ``PatternError`` with a caret.
     """
 
     text: str
@@ -150,9 +150,9 @@ class Pattern:
 
     @classmethod
     def of_binding_key(cls, text: str) -> Pattern:
-        """``Pattern(text)`` for AMQP, 100 times faster: a split instead of the grammar, for loading many bindings.
+        """Parse an AMQP pattern 100 times faster than ``Pattern(text)``, by a split instead of the grammar.
 
-        A property test proves that it equals the grammar on every string.
+        For loading many bindings. A property test proves that the result is the same for every string.
         """
         _check_length(text, AMQP)
         self = cls.__new__(cls)
@@ -167,22 +167,22 @@ class Pattern:
 
     @property
     def literal(self) -> bool:
-        """True when it has no wildcard and so matches exactly one key, its own text."""
+        """Whether it has no wildcard and so matches exactly one key, its own text."""
         for word in self.words:
             if type(word) is Wildcard:
                 return False
         return True
 
     def matches(self, key: str) -> bool:
-        """Whether this pattern matches the key: the definition, in time (words of pattern) x (words of key)."""
+        """Return whether the pattern matches the key: the definition, in time (words of pattern) x (words of key)."""
         words = self.dialect.split(key)
         return self.dialect.has_key_of(words) and _matches(self.words, words)
 
     def to(self, dialect: Dialect | str) -> Pattern:
-        """The same words written in another dialect, as RabbitMQ's MQTT plugin does with topic filters.
+        """Return the pattern written in another dialect, as RabbitMQ's MQTT plugin translates topic filters.
 
-        MQTT's rule about ``$`` is lost where the other dialect cannot say it. Raises ``PatternError`` when a word
-        would mean something else there (MQTT ``a.b/+``) or the dialect does not allow it (NATS, an empty word).
+        MQTT's rule about ``$`` is lost, since other dialects cannot express it. Raises ``PatternError`` when a word
+        would mean something else there (MQTT ``a.b/+``) or is not allowed there (NATS, an empty word).
         """
         dialect = dialect_named(dialect)
         words = list(self.words)
@@ -208,7 +208,7 @@ class Pattern:
 
 
 class Key(Pattern):
-    """What a direct exchange compares with: the pattern of one AMQP key, in which nothing is a wildcard."""
+    """The pattern that matches one AMQP key only, in which nothing is a wildcard: as a direct exchange compares."""
 
     __slots__ = ()
 
@@ -218,9 +218,9 @@ class Key(Pattern):
 
 
 def ordered(words: Sequence[Word]) -> tuple[Word, ...]:
-    """An equivalent pattern with each run of wildcards in one order: first the single ones, then at most one MANY.
+    """Return an equivalent pattern in which each run of wildcards has the single ones first, then at most one MANY.
 
-    ``#.*.#`` and ``*.#`` become the same; what is left of several MANY has a literal between any two.
+    ``#.*.#`` and ``*.#`` become the same. Between two MANY that are left there is always a literal.
     """
     result: list[Word] = []
     many = False
@@ -241,7 +241,7 @@ _AMQP_WILDCARDS: Final[dict[str, Word]] = {"*": ONE, "#": MANY}
 
 
 def _check_length(text: str, dialect: Dialect) -> None:
-    # A character is at most four bytes, so most texts need not be encoded to know.
+    # A character has at most four bytes, so most texts need not be encoded.
     if len(text) * 4 > dialect.max_bytes:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > dialect.max_bytes:
@@ -250,7 +250,7 @@ def _check_length(text: str, dialect: Dialect) -> None:
 
 
 def _matches(pattern: Sequence[Word], words: Sequence[str]) -> bool:
-    # reach[j]: the pattern read so far can match the first j words.
+    # reach[j]: whether the words of the pattern so far match the first j words of the key.
     reach = [True] + [False] * len(words)
     for part in pattern:
         if part is MANY:
@@ -273,7 +273,7 @@ def _fits(part: Word, word: str) -> bool:
 def _grammar(name: str) -> Lark:
     from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
 
-    from lark import Lark  # 50 ms that an embedded consumer who binds only binding keys does not pay
+    from lark import Lark  # not at the top: it takes 50 ms, and AMQP binding keys need no grammar
 
     return Lark(
         files("exchange.patterns").joinpath(f"dialects/{name}.lark").read_text("utf-8"), parser="lalr", regex=False
@@ -288,9 +288,8 @@ def _parse(text: str, dialect: Dialect) -> tuple[Word, ...]:
     except UnexpectedInput as error:
         at = len(text) if _at_end(error) else error.pos_in_stream or 0
         wild = max(at - 1, 0)
-        at = (
-            wild if text[wild:at] in (dialect.one, dialect.many) else at
-        )  # a wildcard is the culprit, not its successor
+        # The error is at the character behind a wildcard, but it is the wildcard that is wrong.
+        at = wild if text[wild:at] in (dialect.one, dialect.many) else at
         raise PatternError(dialect.advice(text, at), text, (at, at + 1)) from None
 
     words: list[Word] = []
@@ -309,7 +308,7 @@ def _parse(text: str, dialect: Dialect) -> tuple[Word, ...]:
     if dialect is MQTT and words[0] is ONE:
         words[0] = ONE_PLAIN
     elif dialect is MQTT and words[0] is MANY:
-        words.insert(0, ONE_PLAIN)  # a topic has a first level, and "#" must not see "$SYS"
+        words.insert(0, ONE_PLAIN)  # every topic has a first level, and "#" must not match "$SYS"
     return tuple(words)
 
 

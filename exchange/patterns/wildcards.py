@@ -1,10 +1,10 @@
-"""Patterns with wildcards, arranged for the keys of one length.
+"""Patterns with wildcards, indexed for the keys of one length.
 
-For keys of n words, a pattern without ``MANY`` asks for certain words at certain places, and nothing else; so does one
-with a single ``MANY``, whose length is then known. With several, each way to place the parts between them is such a
-conjunction, and for short keys there are few. All these go to a `Conjunctions`. What remains, patterns with so many
-ways that listing them would not pay, is listed under a word it needs and compared when a key has that word: part by
-part, each as early as it can be, which never backtracks.
+For keys of n words, a pattern without ``MANY`` is a conjunction: it requires certain words at certain positions. So is
+one with a single ``MANY``, since that stands for a known number of words then. With several ``MANY``, each placement of
+the parts between them is such a conjunction, and for short keys there are few placements. All these are in a
+`Conjunctions`. A pattern with too many placements is listed under one of its inner words, and compared with the keys
+that have this word: part by part, each at the first position where it fits, which needs no backtracking.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from exchange.patterns.pattern import MANY, Wildcard, Word
 __all__ = ["LONGEST", "Wild", "WildIndex"]
 
 LONGEST: Final = 8
-"""Keys of up to so many words have an index for their very length; one index serves all longer ones."""
+"""Maximum number of words of keys that have an index for their length; one index serves all longer keys."""
 
 PLACEMENTS: Final = 16
-"""A pattern with more ways to be placed in a key of one length is compared instead."""
+"""Maximum number of placements of a pattern in keys of one length; a pattern with more is compared with keys instead.
+"""
 
 V = TypeVar("V", bound=Hashable)
 
 
 class Wild(dict[V, None]):
-    """A pattern with wildcards: ``head``, then each of ``inner`` and ``tail`` after a ``MANY``. Its keys are the values
-    bound under it, so that the values of several patterns are put together at the speed of C.
+    """A pattern with wildcards: ``head``, then ``inner`` parts and ``tail``, each after a ``MANY``.
 
-    Compared by identity, since patterns that match alike are still bound and unbound apart.
+    It is a dict whose keys are the values bound under it, so that the values of several patterns are joined at the
+    speed of C. Compared by identity: two patterns that match the same keys are still bound and unbound separately.
     """
 
     __slots__ = ("head", "inner", "least", "open", "tail", "words")
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # which a dict has not
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
     __eq__ = object.__eq__
     __ne__ = object.__ne__
 
@@ -56,17 +57,17 @@ class Wild(dict[V, None]):
 
     @property
     def literals(self) -> set[str]:
-        """The words that it names."""
+        """Literal words of the pattern."""
         return {word for word in self.words if isinstance(word, str)}
 
     def fits(self, length: int | None) -> bool:
-        """Whether keys of this length may match, or for None some above ``LONGEST``: only lengths are compared."""
+        """Return whether keys of this length may match (None: of some length above ``LONGEST``), by length alone."""
         if length is None:
             return self.open or self.least > LONGEST
         return self.least <= length if self.open else self.least == length
 
     def conjunctions(self, length: int) -> list[Conditions] | None:
-        """The conjunctions of which a key of this length satisfies one if it matches; None when too many to list.
+        """Return conjunctions of which a key of this length satisfies one if it matches; None if there are too many.
 
         The pattern must fit the length.
         """
@@ -74,16 +75,16 @@ class Wild(dict[V, None]):
         ends = [*enumerate(self.head), *enumerate(self.tail, length - len(self.tail))]
         if not self.inner:
             return [_literal(ends)]
-        listed: list[Conditions] = []
+        conjunctions: list[Conditions] = []
         for places in _placements(self.inner, len(self.head), spare):
-            if len(listed) == PLACEMENTS:
+            if len(conjunctions) == PLACEMENTS:
                 return None
             inner = chain.from_iterable(enumerate(part, at) for part, at in zip(self.inner, places, strict=True))
-            listed.append(_literal([*ends, *inner]))
-        return list(dict.fromkeys(listed))
+            conjunctions.append(_literal([*ends, *inner]))
+        return list(dict.fromkeys(conjunctions))
 
     def conjunctions_when_longer(self) -> list[Conditions] | None:
-        """The same for all keys of more than ``LONGEST`` words: places are counted from both ends."""
+        """Return the same for all keys of more than ``LONGEST`` words, with positions counted from both ends."""
         if self.inner:
             return None
         conditions = _literal([*enumerate(self.head), *enumerate(self.tail, -len(self.tail))])
@@ -94,13 +95,17 @@ class Wild(dict[V, None]):
         return [conditions]
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Whether a key of these words matches, for patterns with ``MANY``; time is (its words) x (the key's)."""
+        """Return whether a key of these words matches a pattern with ``MANY``, in time (its words) x (key's words).
+
+        Placing each inner part at the first position where it fits is right: what follows a ``MANY`` can be anywhere
+        behind it, so an earlier position never excludes a match.
+        """
         at, end = len(self.head), len(words) - len(self.tail)
         if at > end or not _fits(self.head, words, 0) or not _fits(self.tail, words, end):
             return False
         try:
             for part in self.inner:
-                last = max(end - len(part) + 1, 0)  # list.index would count a negative one from the end
+                last = max(end - len(part) + 1, 0)  # not negative: list.index would count that from the end
                 at = words.index(part[0], at, last)  # a part begins with a literal: see `ordered`
                 while len(part) > 1 and not _fits(part, words, at):
                     at = words.index(part[0], at + 1, last)
@@ -113,20 +118,20 @@ class Wild(dict[V, None]):
 class WildIndex(Generic[V]):
     """The patterns with wildcards that keys of ``length`` words can match; None stands for all above ``LONGEST``.
 
-    Patterns are added only where they fit. ``answers`` bounds the answers that are remembered.
+    Only patterns that fit the length may be added. ``answers`` is the maximum number of answers kept.
     """
 
     def __init__(self, length: int | None, *, answers: int) -> None:
         self._length: Final = length
         self._conjunctions: Final[Conjunctions[Wild[V]]] = Conjunctions(answers=answers)
-        self._compared: dict[str, dict[Wild[V], None]] = {}  # each under one of its inner words
-        self._under: dict[Wild[V], str] = {}
+        self._compared: dict[str, dict[Wild[V], None]] = {}  # inner word -> patterns compared with keys that have it
+        self._under: dict[Wild[V], str] = {}  # pattern -> its word in _compared
 
     def add(self, wild: Wild[V]) -> None:
-        """Add a pattern that is not in here."""
-        listed = self._listed(wild)
-        if listed is not None:
-            for conditions in listed:
+        """Add a pattern that is not in the index yet."""
+        conjunctions = self._list_conjunctions(wild)
+        if conjunctions is not None:
+            for conditions in conjunctions:
                 self._conjunctions.add(conditions, wild)
             return
         inner = {word for part in wild.inner for word in part if isinstance(word, str)}
@@ -135,10 +140,10 @@ class WildIndex(Generic[V]):
         self._compared.setdefault(rarest, {})[wild] = None
 
     def remove(self, wild: Wild[V]) -> None:
-        """Remove a pattern that is in here."""
-        listed = self._listed(wild)
-        if listed is not None:
-            for conditions in listed:
+        """Remove a pattern that is in the index."""
+        conjunctions = self._list_conjunctions(wild)
+        if conjunctions is not None:
+            for conditions in conjunctions:
                 self._conjunctions.remove(conditions, wild)
             return
         word = self._under.pop(wild)
@@ -147,7 +152,7 @@ class WildIndex(Generic[V]):
             del self._compared[word]
 
     def search(self, words: list[str]) -> tuple[Wild[V], ...]:
-        """The patterns that a key of these words matches; some of them may be there several times."""
+        """Return the patterns that a key of these words matches; a pattern may appear several times."""
         length = len(words)
         if self._length is None:
             features = chain(enumerate(words), enumerate(words, -length), [("length", length)])
@@ -159,7 +164,7 @@ class WildIndex(Generic[V]):
                 found += tuple([wild for wild in self._compared[word] if wild.matches(words)])
         return found
 
-    def _listed(self, wild: Wild[V]) -> list[Conditions] | None:
+    def _list_conjunctions(self, wild: Wild[V]) -> list[Conditions] | None:
         return wild.conjunctions_when_longer() if self._length is None else wild.conjunctions(self._length)
 
 
@@ -168,7 +173,7 @@ def _literal(places: list[tuple[int, Word]]) -> Conditions:
 
 
 def _placements(parts: Sequence[Sequence[Word]], start: int, spare: int) -> Iterator[tuple[int, ...]]:
-    """Where the parts can begin, from ``start`` on and in order, with ``spare`` words to leave out among them."""
+    """Yield the positions at which the parts can begin, from ``start`` on, with ``spare`` words to leave out."""
     if not parts:
         yield ()
         return
