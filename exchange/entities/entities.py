@@ -138,7 +138,7 @@ class Policy:
 
     def is_found_in(self, name: str) -> bool | None:
         """Return whether the broker finds the pattern in a name; None where that is unknown."""
-        return False if expression(self.pattern).error else expression(self.pattern).found_in(name)
+        return False if expression(self.pattern).error else expression(self.pattern).is_found_in(name)
 
 
 def alternate_exchange(exchange: Exchange, policies: Mapping[str, Policy]) -> str | None:

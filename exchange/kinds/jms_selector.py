@@ -198,7 +198,7 @@ def _match_regex(value: bytes, pattern: Any) -> Atom:
     if not isinstance(pattern, bytes):
         raise NotKnown("a regular expression of 'like' is malformed")
     whole = expression(rf"\A(?:{pattern.decode('latin-1')})\z") if pattern.isascii() and value.isascii() else None
-    if whole is not None and whole.found_in(value.decode()) is False and not whole.error:
+    if whole is not None and whole.is_found_in(value.decode()) is False and not whole.error:
         return FALSE
     raise NotKnown("a regular expression of 'like' may match")
 

@@ -1,9 +1,8 @@
-"""Policy patterns, read as the regular expression library of RabbitMQ's Erlang reads them.
+"""Policy patterns, matched as the regular expression library of RabbitMQ's Erlang matches them.
 
-RabbitMQ matches the bytes of a name with Erlang's ``re``: PCRE 8 up to OTP 27, PCRE2 since OTP 28. Which one a broker
-runs on is not known, so an expression is read both ways, and where the two answers differ there is none. An answer is
-exact or absent: what is not understood here is never guessed. No expression takes long, see
-`exchange.patterns.pcre.machine`.
+RabbitMQ matches the bytes of a name with Erlang's ``re``: PCRE 8 up to OTP 27, PCRE2 since OTP 28. It is unknown which
+of them a broker has, so an expression is parsed for both, and there is no answer where the two differ. An answer is
+exact or absent, never a guess. No expression takes long: see `exchange.patterns.pcre.machine`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ DIALECTS: Final[tuple[Dialect, ...]] = ("pcre8", "pcre2")
 class Expression:
     """A regular expression as the broker understands it.
 
-    ``error`` is what is wrong with it when every broker refuses it, ``unknown`` why it is not understood here when it
-    is not; otherwise both are empty.
+    ``error`` is the fault of an expression that every broker refuses, ``unknown`` the reason why one is not understood
+    here; otherwise both are empty.
     """
 
     __slots__ = ("_matchers", "_same_for_ascii", "error", "pattern", "unknown")
@@ -50,20 +49,20 @@ class Expression:
         self._matchers: Final = () if unknown else tuple(m for m in matchers if m is not None)
         self._same_for_ascii: Final = len({matcher.source_for_ascii for matcher in self._matchers}) == 1
 
-    def found_in(self, name: str) -> bool | None:
-        """Return whether the broker finds it in the name; None when that is not known here."""
+    def is_found_in(self, name: str) -> bool | None:
+        """Return whether the broker finds the expression in the name; None if that is unknown."""
         if self.unknown:
             return None
         data = name.encode("utf-8", "surrogatepass")
         if len(data) > SHORTSTR_BYTES:
             return None
         if self._same_for_ascii and data.isascii():
-            return self._matchers[0].found_in(data)
-        answers = {matcher.found_in(data) for matcher in self._matchers} or {False}
+            return self._matchers[0].is_found_in(data)
+        answers = {matcher.is_found_in(data) for matcher in self._matchers} or {False}
         return answers.pop() if len(answers) == 1 else None
 
 
 @lru_cache(maxsize=4096)
 def expression(pattern: str) -> Expression:
-    """Return the expression of a policy's pattern; those asked for before are remembered."""
+    """Return the expression of a policy's pattern, from a cache."""
     return Expression(pattern)

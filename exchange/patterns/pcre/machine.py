@@ -1,11 +1,10 @@
-"""Match an expression by going back and trying again, as PCRE does, but remember what failed.
+"""Match an expression by backtracking, as PCRE does, but remember failures.
 
-Whether the rest of an expression matches from a position on does not depend on how that position was reached, since
-there are no back references. So each pair of instruction and position fails once, and what failed is not tried again:
-the work is linear in expression times name. PCRE remembers nothing and gives up after 10,000,000 steps (since RabbitMQ
-4.3.2, 50,000), and then RabbitMQ takes the name for one that does not match. What PCRE would have spent is known here
-all the same: a failure is remembered with its cost, which is added each time it would be repeated. A match that might
-have cost too much is not known.
+There are no back references, so whether the rest of an expression matches from a position does not depend on how that
+position was reached. So each pair of instruction and position is tried once, and the work is linear in expression times
+name. PCRE remembers nothing and gives up after 10,000,000 steps (50,000 since RabbitMQ 4.3.2); RabbitMQ then takes the
+name as not matching. The cost that PCRE would have is known here, too: a failure is remembered with its cost, which is
+added each time PCRE would repeat it. If a match may cost PCRE too much, there is no answer.
 """
 
 from __future__ import annotations
@@ -17,16 +16,17 @@ from exchange.patterns.pcre.nodes import Assertion, Atomic, Branches, Bytes, Nod
 __all__ = ["COST", "Machine"]
 
 INSTRUCTIONS: Final = 2_000
-"""Maximum length of a program; a longer one is not understood."""
+"""Maximum number of instructions of a program."""
 STEPS: Final = 100_000
-"""Maximum number of steps taken here for one name; past it, the answer is not known."""
+"""Maximum number of steps taken here for one name; beyond it there is no answer."""
 COST: Final = 20_000
-"""Maximum number of steps that PCRE may need for a match that is taken for certain; what it counts is less."""
+"""Maximum number of PCRE's steps for a match that is certain. PCRE itself counts fewer steps than these."""
 PENDING: Final = -1
+"""The cost of a state that is being tried."""
 
 
 class Instruction(NamedTuple):
-    """A step of a program. ``to`` is where it goes on, ``other`` what is tried when that fails."""
+    """An instruction of a program: ``to`` is the next one, ``other`` the one that is tried if that fails."""
 
     operation: Literal["byte", "assert", "split", "look", "atomic", "end"]
     to: int = 0
@@ -38,11 +38,11 @@ class Instruction(NamedTuple):
 
 
 class _GaveUp(Exception):
-    """The steps are used up."""
+    """The maximum number of steps is reached."""
 
 
 class Machine:
-    """An expression, compiled."""
+    """A compiled expression."""
 
     __slots__ = ("_program", "_start")
 
@@ -51,8 +51,8 @@ class Machine:
         self._start: Final = compiler.compile(node, compiler.add(Instruction("end")))
         self._program: Final = tuple(compiler.program)
 
-    def found_in(self, data: bytes) -> bool | None:
-        """Return whether the expression is found in the bytes; None when PCRE may give up before it is."""
+    def is_found_in(self, data: bytes) -> bool | None:
+        """Return whether the expression is found in the bytes; None if PCRE may give up before."""
         run = _Run(self._program, data)
         try:
             found = any(run.end_from(self._start, at) >= 0 for at in range(len(data) + 1))
@@ -68,7 +68,7 @@ class _Compiler:
         self._atomic = 0
 
     def add(self, instruction: Instruction) -> int:
-        """Append an instruction and return its place."""
+        """Append an instruction and return its index."""
         if len(self.program) >= INSTRUCTIONS:
             raise Unknown("it is too large")
         self.program.append(instruction)
@@ -139,7 +139,7 @@ def _can_be_empty(node: Node) -> bool:
 
 
 class _Run:
-    """A program on one name."""
+    """A run of a program on one name."""
 
     def __init__(self, program: tuple[Instruction, ...], data: bytes) -> None:
         self._program: Final = program
@@ -148,11 +148,12 @@ class _Run:
         self._steps = 0
         self.cost = 0
         self.is_cut = False
-        """Whether a loop has come back without having moved: what PCRE spends there is not counted."""
+        """Whether a loop came back to a state without having moved: PCRE's cost of that is not counted."""
 
     def end_from(self, place: int, at: int) -> int:
-        """Return where the first match of the program at a position ends, -1 when there is none."""
-        # Each entry is a way still to be tried; those below a mark, ("failed", its state), are not of its state.
+        """Return the end of the first match of the program at a position, -1 if there is none."""
+        # A stack of states to try (cost PENDING), and of marks: a state with the cost before it was tried. When a mark
+        # is popped, all that its state led to has failed, and the difference of costs is what the failure costs.
         waiting: list[tuple[int, int, int]] = [(place, at, PENDING)]
         while waiting:
             place, at, cost_before = waiting.pop()
@@ -168,7 +169,7 @@ class _Run:
         return -1
 
     def _advance(self, place: int, at: int, waiting: list[tuple[int, int, int]]) -> int:
-        """Go on from a state until it matches or fails; return the end, or -1."""
+        """Run from a state until it matches or fails; return the end, or -1."""
         while True:
             self._steps += 1
             self.cost += 1

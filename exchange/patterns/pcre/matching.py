@@ -1,7 +1,7 @@
-"""Find an expression in a name, in bounded time.
+"""Search for an expression in a name, in bounded time.
 
-Most expressions are simple: the steps of any matcher that goes back and tries again can be bounded by looking at them,
-and Python's `re` matches them in bytes. For the others there is a machine that remembers what failed.
+For most expressions, an upper bound of the steps of any backtracking matcher can be computed, and it is small: Python's
+`re` matches these, in bytes. For the others there is a machine that remembers failures.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from exchange.patterns.pcre.nodes import ALL, ASCII, Assertion, Atomic, Branches
 __all__ = ["Matcher"]
 
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
-"""Lengths of names in bytes for which the number of steps is estimated."""
+"""Lengths of names in bytes for which the bound is computed; the longest with a small bound is used."""
 STEPS: Final = 1_000_000
-"""Maximum number of steps of `re` for one name, by the estimate."""
+"""Maximum number of steps of `re` for one name, by the bound."""
 
 
 class Matcher:
-    """An expression, ready to be looked for. Raises Unknown when it is too large."""
+    """An expression ready to be searched for. Raises Unknown if it is too large."""
 
     __slots__ = ("_longest", "_machine", "_search", "source_for_ascii")
 
@@ -38,22 +38,22 @@ class Matcher:
                 if self._search is None:
                     raise
 
-    def found_in(self, data: bytes) -> bool | None:
-        """Return whether the expression is found in the bytes; None when the broker may give up before it is."""
+    def is_found_in(self, data: bytes) -> bool | None:
+        """Return whether the expression is found in the bytes; None if the broker may give up before."""
         if self._search is not None and len(data) <= self._longest:
             return self._search(data) is not None
-        return None if self._machine is None else self._machine.found_in(data)
+        return None if self._machine is None else self._machine.is_found_in(data)
 
 
 def _is_simple(node: Node, length: int) -> bool:
     """Return whether neither the broker nor `re` can take many steps in a name of this length."""
     ways = _ways(node, length)
-    starts = 1 if _anchored(node) else length + 1
+    starts = 1 if _is_anchored(node) else length + 1
     return ways <= COST and ways * starts * _size(node) <= STEPS
 
 
 def _ways(node: Node, length: int) -> float:
-    """Return an upper bound of the number of ways to match the node at one position; infinite where none is known."""
+    """Return an upper bound of the number of ways to match the node at one position; infinite if none is known."""
     if isinstance(node, (Bytes, Assertion)):
         return 1
     if isinstance(node, Sequence):
@@ -70,27 +70,27 @@ def _ways(node: Node, length: int) -> float:
         inner = _ways(node.part, length)
         if inner > 1:
             return inner**most * 2 if most <= 4 else float("inf")
-        return 1 + most if _solid(node.part) else float("inf")
+        return 1 + most if _is_never_empty(node.part) else float("inf")
     return _ways(node.part, length)
 
 
-def _solid(node: Node) -> bool:
-    """Return whether the node never matches nothing, as far as that can be seen."""
+def _is_never_empty(node: Node) -> bool:
+    """Return whether the node is known never to match an empty text."""
     if isinstance(node, Sequence):
-        return any(map(_solid, node.parts))
+        return any(map(_is_never_empty, node.parts))
     if isinstance(node, Branches):
-        return all(map(_solid, node.branches))
+        return all(map(_is_never_empty, node.branches))
     if isinstance(node, Repeat):
-        return node.least > 0 and _solid(node.part)
-    return _solid(node.part) if isinstance(node, Atomic) else isinstance(node, Bytes)
+        return node.least > 0 and _is_never_empty(node.part)
+    return _is_never_empty(node.part) if isinstance(node, Atomic) else isinstance(node, Bytes)
 
 
-def _anchored(node: Node) -> bool:
-    """Return whether the node matches at the start of the name only."""
+def _is_anchored(node: Node) -> bool:
+    """Return whether the node is known to match at the start of the name only."""
     if isinstance(node, Sequence):
-        return bool(node.parts) and _anchored(node.parts[0])
+        return bool(node.parts) and _is_anchored(node.parts[0])
     if isinstance(node, Branches):
-        return all(map(_anchored, node.branches))
+        return all(map(_is_anchored, node.branches))
     return isinstance(node, Assertion) and node.sign == "^"
 
 
@@ -107,7 +107,7 @@ def _size(node: Node) -> int:
 
 
 def _source(node: Node, within: int) -> bytes:
-    """Return the expression as `re` writes it, for names whose bytes are all in the set ``within``."""
+    """Return the expression in the notation of `re`, for names whose bytes are all in the set ``within``."""
     if isinstance(node, Bytes):
         return _set(node.mask & within)
     if isinstance(node, Assertion):
@@ -128,7 +128,7 @@ def _source(node: Node, within: int) -> bytes:
         )
     if node.widths is None:
         return (b"(?!" if node.negative else b"(?=") + _source(node.part, within) + b")"
-    # Python wants one width for all branches of a lookbehind.
+    # In Python, all branches of a lookbehind must have one width: so each branch becomes a lookbehind.
     sign = b"(?<!" if node.negative else b"(?<="
     branches = [sign + _source(branch, within) + b")" for branch in node.part.branches]
     return b"".join(branches) if node.negative else b"(?:" + b"|".join(branches) + b")"

@@ -1,4 +1,4 @@
-"""The parts of a regular expression as PCRE understands it, and the sets of bytes that its classes stand for."""
+"""The nodes of a parsed regular expression, and the sets of bytes that PCRE's classes stand for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Dialect = Literal["pcre8", "pcre2"]
 
 
 class Invalid(Exception):
-    """The library refuses the expression."""
+    """An expression that the library refuses."""
 
 
 class Unknown(Exception):
-    """The expression may be valid, but what it matches is not known here."""
+    """An expression that may be valid, but what it matches is unknown here."""
 
 
 class Bytes(NamedTuple):
@@ -30,27 +30,27 @@ class Bytes(NamedTuple):
 
 
 class Assertion(NamedTuple):
-    """A condition on a position, written as PCRE writes it; of ``^`` and ``$`` there are two kinds."""
+    """A condition on a position, with PCRE's sign; ``^m`` and ``$m`` are those of the multiline option."""
 
     sign: Literal["^", "$", "^m", "$m", r"\z", r"\b", r"\B"]
     word: int = 0
-    """The set of bytes that words consist of."""
+    """Set of the bytes that words consist of."""
 
 
 class Sequence(NamedTuple):
-    """Parts one after another."""
+    """Nodes one after another."""
 
     parts: tuple[Node, ...]
 
 
 class Branches(NamedTuple):
-    """Alternatives, of which the first is tried first."""
+    """Alternatives, tried in this order."""
 
     branches: tuple[Node, ...]
 
 
 class Repeat(NamedTuple):
-    """A part several times; ``most`` is None where there is no upper limit."""
+    """A node several times; ``most`` is None if there is no upper limit."""
 
     part: Node
     least: int
@@ -59,7 +59,7 @@ class Repeat(NamedTuple):
 
 
 class Atomic(NamedTuple):
-    """A part whose first match is its only one: an atomic group or a possessive quantifier."""
+    """A node of which only the first match is tried: an atomic group or a possessive quantifier."""
 
     part: Node
 
@@ -135,39 +135,9 @@ def shorthand(name: str, dialect: Dialect) -> int | None:
 
 
 _CATEGORIES: Final = frozenset(
-    [
-        "Lu",
-        "Ll",
-        "Lt",
-        "Lm",
-        "Lo",
-        "Mn",
-        "Mc",
-        "Me",
-        "Nd",
-        "Nl",
-        "No",
-        "Pc",
-        "Pd",
-        "Ps",
-        "Pe",
-        "Pi",
-        "Pf",
-        "Po",
-        "Sm",
-        "Sc",
-        "Sk",
-        "So",
-        "Zs",
-        "Zl",
-        "Zp",
-        "Cc",
-        "Cf",
-        "Cs",
-        "Co",
-        "Cn",
-    ]
+    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()  # noqa: SIM905
 )
+"""General categories of Unicode."""
 
 
 def with_property(name: str) -> int | None:

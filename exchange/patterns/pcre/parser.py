@@ -1,6 +1,6 @@
-"""Read a regular expression as PCRE does, in the part of its language whose meaning is known here.
+"""Parse a regular expression as PCRE does, in the part of its language whose meaning is known here.
 
-Invariant: what `parse` returns matches exactly what the library matches. Constructs outside of that part, and those on
+Invariant: the result of `parse` matches exactly what the library matches. Constructs outside of that part, and those on
 which the releases of a library differ, raise `Unknown`; what the library refuses raises `Invalid`.
 """
 
@@ -31,15 +31,15 @@ from exchange.patterns.pcre.nodes import (
 __all__ = ["parse"]
 
 NESTING: Final = 60
-"""Maximum depth of groups that is understood; PCRE allows 250."""
+"""Maximum depth of groups here; PCRE allows 250."""
 LENGTH: Final = 1_024
-"""Maximum length in bytes of an expression that is understood; RabbitMQ refuses longer ones since 4.3.2."""
+"""Maximum length of an expression here, in bytes; RabbitMQ refuses longer ones since 4.3.2."""
 REPEATS: Final = 65_535
-"""Maximum number in a quantifier, PCRE's."""
+"""Maximum number in a quantifier, as in PCRE."""
 NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{0,31}")
 QUANTIFIER: Final = re.compile(rb"\{(\d+)(?:(,)(\d*))?\}")
 NEW_QUANTIFIER: Final = re.compile(rb"\{ *(?:\d+ *(?:, *\d* *)?|, *\d+ *)\}")
-"""What PCRE2 reads as a quantifier since 10.43, and what is literal text before."""
+"""A quantifier to PCRE2 since 10.43; before, and to PCRE 8, some of these are literal text."""
 CONTROLS: Final = {"a": 7, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9}
 
 
@@ -52,7 +52,7 @@ class Flags(NamedTuple):
 
 
 def parse(pattern: bytes, dialect: Dialect) -> Node:
-    """Return the expression. Raises Invalid, Unknown."""
+    """Return the tree of an expression. Raises Invalid, Unknown."""
     if len(pattern) > LENGTH:
         raise Unknown(f"it is longer than {LENGTH:,} bytes")
     if 0 in pattern:
@@ -86,25 +86,25 @@ class _Parser:
         parts: list[Node] = []
         while self.at < len(self.pattern) and self._peek() not in b"|)":
             if self._take(rb"\Q"):
-                parts += self._quoted(flags)
+                parts += self._read_quotation(flags)
                 continue
             if self._take(rb"\E") or self._comment():
-                # PCRE looks for a quantifier behind it; which part that repeats is not the same in all releases.
+                # A quantifier may follow. Releases of PCRE differ in the part that it repeats.
                 if self._peek() in b"*+?{" and self._peek():
                     raise Unknown(r"a quantifier follows \E or a comment")
                 continue
             node, flags = self._item(flags, depth)
             if node is not None:
-                parts.append(self._repeated(node))
+                parts.append(self._read_quantifier(node))
         return Sequence(tuple(parts)), flags
 
-    def _quoted(self, flags: Flags) -> list[Node]:
+    def _read_quotation(self, flags: Flags) -> list[Node]:
         end = self.pattern.find(rb"\E", self.at)
         text = self.pattern[self.at : len(self.pattern) if end < 0 else end]
         self.at = len(self.pattern) if end < 0 else end + 2
         parts: list[Node] = [self._literal(byte, flags) for byte in text]
         if parts:
-            parts[-1] = self._repeated(parts[-1])
+            parts[-1] = self._read_quantifier(parts[-1])
         elif self._peek() in b"*+?{" and self._peek():
             raise Unknown(r"a quantifier follows an empty \Q\E")
         return parts
@@ -136,23 +136,23 @@ class _Parser:
         if sign == ".":
             return Bytes(ALL if flags.dotall else ALL & ~NEWLINE), flags
         if sign in "^$":
-            return self._unrepeated(Assertion("^m" if sign == "^" else "$m") if flags.multiline
+            return self._refuse_quantifier(Assertion("^m" if sign == "^" else "$m") if flags.multiline
                                     else Assertion("^" if sign == "^" else "$")), flags  # fmt: skip
         return self._literal(byte, flags), flags
 
-    def _unrepeated(self, assertion: Assertion) -> Assertion:
-        if self._quantified():
+    def _refuse_quantifier(self, assertion: Assertion) -> Assertion:
+        if self._is_quantified():
             raise Unknown(f"a quantifier follows {assertion.sign[:2].removesuffix('m')}")
         return assertion
 
-    def _quantified(self) -> bool:
+    def _is_quantified(self) -> bool:
         return (bool(self._peek()) and self._peek() in b"*+?") or bool(NEW_QUANTIFIER.match(self.pattern, self.at))
 
     def _literal(self, byte: int, flags: Flags) -> Bytes:
         mask = 1 << byte
         return Bytes(with_both_cases(mask, self.dialect) if flags.caseless else mask)
 
-    def _repeated(self, node: Node) -> Node:
+    def _read_quantifier(self, node: Node) -> Node:
         """Read the quantifier that follows, if any."""
         least, most = 1, 1
         bounded = QUANTIFIER.match(self.pattern, self.at)
@@ -179,7 +179,7 @@ class _Parser:
             greedy = False
         elif self._take(b"+"):
             possessive = True
-        if self._quantified():
+        if self._is_quantified():
             if bounded is not None or self._peek() == b"{":
                 raise Unknown("a quantifier follows a quantifier")
             raise Invalid(f"quantifier does not follow a repeatable item at byte {self.at}")
@@ -193,24 +193,24 @@ class _Parser:
         if self._peek() == b"*":
             raise Unknown("it has a verb, (*...)")
         if not self._take(b"?"):
-            return self._closed(flags, depth), flags
+            return self._read_rest(flags, depth), flags
         for sign, negative, behind in ((b"=", False, False), (b"!", True, False),
                                        (b"<=", False, True), (b"<!", True, True)):  # fmt: skip
             if self._take(sign):
-                inner = self._closed(flags, depth)
+                inner = self._read_rest(flags, depth)
                 widths = tuple(_width(branch) for branch in inner.branches) if behind else None
                 return Look(inner, negative, widths), flags
         if self._take(b">"):
-            return Atomic(self._closed(flags, depth)), flags
+            return Atomic(self._read_rest(flags, depth)), flags
         if self._take(b"|"):
-            return self._closed(flags, depth), flags
+            return self._read_rest(flags, depth), flags
         for opening, closing in ((b"P<", b">"), (b"<", b">"), (b"'", b"'")):
             if self._take(opening):
-                self._named(closing)
-                return self._closed(flags, depth), flags
+                self._read_name(closing)
+                return self._read_rest(flags, depth), flags
         return self._with_options(flags, depth)
 
-    def _named(self, closing: bytes) -> None:
+    def _read_name(self, closing: bytes) -> None:
         name = NAME.match(self.pattern, self.at)
         if name is None:
             raise Unknown("a group has a name that is not understood")
@@ -235,12 +235,13 @@ class _Parser:
                 if letter in letters:
                     changed = changed._replace(**{name: value})
         if options[3] == b":":
-            return self._closed(changed, depth), flags
-        if self._quantified():
+            return self._read_rest(changed, depth), flags
+        if self._is_quantified():
             raise Unknown("a quantifier follows an option")
         return None, changed
 
-    def _closed(self, flags: Flags, depth: int) -> Branches:
+    def _read_rest(self, flags: Flags, depth: int) -> Branches:
+        """Read the rest of a group, with its closing parenthesis."""
         inner, _ = self.branches(flags, depth + 1)
         if not self._take(b")"):
             raise Invalid("missing )")
@@ -257,16 +258,16 @@ class _Parser:
                 "b": Assertion(r"\b", word), "B": Assertion(r"\B", word),
                 "A": Assertion("^"), "Z": Assertion("$"), "z": Assertion(r"\z"),
             }  # fmt: skip
-            return self._unrepeated(assertions[sign])
+            return self._refuse_quantifier(assertions[sign])
         if sign == "R":
             self.at += 1
             both = Sequence((Bytes(1 << 13), Bytes(1 << 10)))
             return Atomic(Branches((both, Bytes(shorthand("v", self.dialect) or 0))))
-        mask = self._escaped_set(caseless=flags.caseless)
+        mask = self._read_set(caseless=flags.caseless)
         return Bytes(with_both_cases(mask, self.dialect) if flags.caseless and mask.bit_count() == 1 else mask)
 
-    def _escaped_set(self, *, caseless: bool, in_class: bool = False) -> int:
-        """Read what follows a backslash and stands for bytes, in a class or outside of one."""
+    def _read_set(self, *, caseless: bool, in_class: bool = False) -> int:
+        """Read an escape that stands for a set of bytes, in a class or outside; its backslash is read already."""
         sign = chr(self.pattern[self.at])
         self.at += 1
         if not sign.isascii() or not sign.isalnum():
@@ -305,7 +306,7 @@ class _Parser:
         return ALL & ~found if negative != bool(name[1]) else found
 
     def _class(self, flags: Flags) -> Node:
-        """Read a class, of which the opening bracket is read."""
+        """Read a class; its opening bracket is read already."""
         if self.pattern[self.at - 1 : self.at + 6] in (b"[[:<:]]", b"[[:>:]]"):
             raise Unknown("it has [[:<:]] or [[:>:]]")
         if re.compile(rb"([:.=])[^\\\]]*\1\]").match(self.pattern, self.at):
@@ -344,7 +345,7 @@ class _Parser:
         return Bytes(ALL & ~mask if negative else mask)
 
     def _member(self, *, caseless: bool) -> tuple[int, int | None]:
-        """Read one member of a class: its set, and its byte when it is a single one."""
+        """Read one member of a class; return its set, and its byte if it is a single one."""
         byte = self.pattern[self.at]
         if byte == ord("["):
             posix = re.compile(rb"\[([:.=])(\^?)((?:[^\\\]:.=]|\\.)*)\1\]").match(self.pattern, self.at)
@@ -358,7 +359,7 @@ class _Parser:
         if self.at >= len(self.pattern):
             raise Invalid(r"\ at end of pattern")
         several = chr(self.pattern[self.at]) in "dDwWsShHvVpP"
-        mask = self._escaped_set(caseless=caseless, in_class=True)
+        mask = self._read_set(caseless=caseless, in_class=True)
         return mask, None if several else mask.bit_length() - 1
 
     def _posix(self, posix: re.Match[bytes]) -> int:
@@ -369,9 +370,7 @@ class _Parser:
         if found is None:
             raise Invalid("unknown POSIX class name")
         self.at = posix.end()
-        if posix[2]:
-            found = ALL & ~found
-        return found
+        return ALL & ~found if posix[2] else found
 
     def _peek(self) -> bytes:
         return self.pattern[self.at : self.at + 1]
@@ -384,7 +383,7 @@ class _Parser:
 
 
 def _width(node: Node) -> int:
-    """Return the number of bytes that a branch of a lookbehind matches. Raises Unknown when it is not one number."""
+    """Return the number of bytes that a branch of a lookbehind matches. Raises Unknown if it varies."""
     if isinstance(node, Bytes):
         return 1
     if isinstance(node, Sequence):
