@@ -62,7 +62,7 @@ MOVED: Final = {
     ),
     ("bindings", "bindings.counts"): (
         "tally tally_file comparison comparison_file coverage verification verification_file changes outcome "
-        "witness sketch slots rows>columns batch>columnar"
+        "witness sketch slots rows>codec batch>columnar"
     ),
     ("bindings.batch", "bindings.counts.columnar.arrays"): "table keys spans window messages hashing placing",
     ("bindings.batch", "bindings.counts.columnar.classes"): (
@@ -73,6 +73,7 @@ MOVED: Final = {
         "often>heavy_hitters registers>hyperloglog samples>bottom_k"
     ),
     ("bindings.audit", "bindings.audit"): "here>local",
+    ("bindings.audit", "bindings.archive"): "account",
     ("bindings.audit", "bindings.audit.spark"): (
         "frames gathering growth kafka ledger pruning session source streaming job"
     ),

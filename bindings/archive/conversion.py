@@ -19,6 +19,7 @@ from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.inspection import Inspection
 from bindings.archive.reading import COPIES, Bad, Bias, Item
 from bindings.archive.record import to_records_or_bad
+from bindings.archive.sums import Span
 from bindings.sources.files import PRIVATE_FOLDER, make_folders, save_lines
 from exchange.display import count_noun
 from exchange.errors import InputError
@@ -84,14 +85,14 @@ class _Reading:
                 continue
             for record in to_records_or_bad(item):
                 if isinstance(record, Bad):  # it was counted as a record of its batch
-                    self.inspection.records -= 1
+                    self.inspection.span += Span(-1)
                     self._add(record)
                 else:
                     yield encode_line(record).decode()
 
     def _add(self, item: Item) -> None:
         self.inspection.add(item)
-        if self._max_bad is not None and self.inspection.bad_records > self._max_bad:
+        if self._max_bad is not None and self.inspection.unread.bad_records > self._max_bad:
             self._refuse_bad()
 
     def _refuse_nothing(self) -> None:
@@ -107,9 +108,9 @@ class _Reading:
 
 def explain_nothing(inspection: Inspection) -> str:
     """Return why an inspection has no records."""
-    if not inspection.bad:
+    if not inspection.unread.bad:
         return "there are no records in it"
-    reason, count = inspection.bad.most_common(1)[0]
+    reason, count = inspection.unread.bad.most_common(1)[0]
     return f"no record can be audited; of {count_noun(count, 'record')}: {reason}"
 
 

@@ -13,29 +13,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.account import Account
 from bindings.archive.names import unescape
-from bindings.archive.reading import Bad, Format, Item, Skipped, Split
+from bindings.archive.reading import Format, Split
 
-__all__ = ["COLUMNS", "OTHER", "REASONS", "SAMPLES", "Inspection", "inspect_split", "inspect_splits"]
+__all__ = ["COLUMNS", "Inspection", "inspect_split", "inspect_splits"]
 
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
 """The columns that an inspection reads."""
-REASONS: Final = 100
-"""Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
-OTHER: Final = "other reasons"
-SAMPLES: Final = 3
-"""Maximum number of bad records of a reason that are kept as samples."""
 
 
 @dataclass(slots=True)
-class Inspection:
-    """The counts of an archive or of a part of it."""
+class Inspection(Account):
+    """An account of an archive, or of a part of it, and more counts."""
 
-    records: int = 0
-    first: int | None = None
-    """Microseconds since 1970, UTC, of the earliest record that has a time."""
-    last: int | None = None
-    without_time: int = 0
     body_bytes: int = 0
     without_size: int = 0
     with_outcome: int = 0
@@ -44,33 +35,9 @@ class Inspection:
     """Number of these records that the broker routed to no queue."""
     exchanges: Counter[tuple[str | None, str]] = field(default_factory=Counter)
     """Virtual host (None: unknown) and exchange -> number of records."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Reason -> number of records that are no publishings."""
-    bad: Counter[str] = field(default_factory=Counter)
-    """Reason -> number of records that could not be read."""
-    samples: dict[str, list[Bad]] = field(default_factory=dict)
-    """Reason -> the first bad records with it."""
 
-    def add(self, item: Item) -> None:
-        """Count an item that a format yielded."""
-        if isinstance(item, Skipped):
-            self.skipped[item.reason] += item.records
-        elif isinstance(item, Bad):
-            reason = item.reason if item.reason in self.bad or len(self.bad) < REASONS else OTHER
-            self.bad[reason] += 1
-            kept = self.samples.setdefault(reason, [])
-            if len(kept) < SAMPLES:
-                kept.append(item)
-        else:
-            self._count(item)
-
-    def _count(self, batch: pa.RecordBatch) -> None:
-        times = batch.column("time")
-        self.records += batch.num_rows
-        self.without_time += times.null_count
-        if times.null_count < len(times):
-            ends = pc.min_max(times.cast(pa.int64())).as_py()
-            self._widen(ends["min"], ends["max"])
+    def _add_batch(self, batch: pa.RecordBatch) -> None:
+        Account._add_batch(self, batch)  # no super(): a dataclass with slots is made twice
         sizes = batch.column("body_size")
         self.without_size += sizes.null_count
         self.body_bytes += pc.sum(sizes).as_py() or 0
@@ -83,43 +50,19 @@ class Inspection:
             name = None if vhost is None else unescape(vhost), unescape(row["exchange"])
             self.exchanges[name] += row["count_all"]
 
-    def _widen(self, first: int | None, last: int | None) -> None:
-        if first is not None and (self.first is None or first < self.first):
-            self.first = first
-        if last is not None and (self.last is None or last > self.last):
-            self.last = last
-
-    def __add__(self, other: Inspection) -> Inspection:
-        both = Inspection(
-            records=self.records + other.records,
-            first=self.first,
-            last=self.last,
-            without_time=self.without_time + other.without_time,
-            body_bytes=self.body_bytes + other.body_bytes,
-            without_size=self.without_size + other.without_size,
-            with_outcome=self.with_outcome + other.with_outcome,
-            unrouted=self.unrouted + other.unrouted,
-            exchanges=self.exchanges + other.exchanges,
-            skipped=self.skipped + other.skipped,
-            bad=Counter(self.bad),
-            samples={reason: list(samples) for reason, samples in self.samples.items()},
+    def __add__(self, other: object) -> Inspection:
+        if not isinstance(other, Inspection):
+            return NotImplemented
+        return Inspection(
+            self.span + other.span,
+            self.untimed + other.untimed,
+            self.unread + other.unread,
+            self.body_bytes + other.body_bytes,
+            self.without_size + other.without_size,
+            self.with_outcome + other.with_outcome,
+            self.unrouted + other.unrouted,
+            self.exchanges + other.exchanges,
         )
-        both._widen(other.first, other.last)
-        for reason, samples in other.samples.items():
-            name = reason if reason in both.bad or len(both.bad) < REASONS else OTHER
-            both.bad[name] += other.bad[reason]
-            both.samples[name] = [*both.samples.get(name, []), *samples][:SAMPLES]
-        return both
-
-    @property
-    def bad_records(self) -> int:
-        """Number of records that could not be read."""
-        return self.bad.total()
-
-    @property
-    def skipped_records(self) -> int:
-        """Number of records that are no publishings."""
-        return self.skipped.total()
 
 
 def inspect_split(form: Format, split: Split) -> Inspection:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bindings.archive.account import Account
 from bindings.archive.formats.detect import Archive
-from bindings.audit.account import Account
-from bindings.audit.planning import planned
+from bindings.audit.planning import plan_tasks
 from bindings.audit.selection import EVERYTHING, Selection
 from bindings.audit.study import Study
-from bindings.audit.tasks import Results, TooManyBad, order_of, perform
+from bindings.audit.tasks import Results, Task, TooManyBad, count_tasks, order_for
 from exchange.errors import InputError
 
-__all__ = ["Pass", "here"]
+__all__ = ["Pass", "finish", "must_be_new", "must_have_records", "run_here"]
 
 
 class Pass(NamedTuple):
-    """What came of a pass over an archive."""
+    """The results of a pass over an archive."""
 
     values: tuple[Any, ...]
-    """Of each study, in their order."""
+    """The value of each study, in their order."""
     account: Account
 
 
-def here(
+def run_here(
     archive: Archive,
     studies: Sequence[Study[Any]],
     selection: Selection = EVERYTHING,
@@ -34,17 +34,18 @@ def here(
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Read an archive once, for all studies; ``step`` is told how many bytes are read, and of how many.
+    """Read an archive once, for all studies, in this process.
 
-    ``keep_bad`` is a new folder for bad records, as JSON lines. Raises InputError for files that cannot be opened and
-    archives without records, `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
+    ``step`` is called with the number of bytes that are read until then, and of all. ``keep_bad`` is a new folder for
+    bad records, as JSON lines. Raises InputError for files that cannot be opened and archives without records,
+    `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad`` records are bad.
     """
     must_be_new(keep_bad)
-    tasks = planned(archive, cores=1)
+    tasks = plan_tasks(archive, cores=1)
     total = sum(task.weight for task in tasks)
     done = 0
 
-    def watched() -> Any:
+    def report_steps() -> Iterator[Task]:
         nonlocal done
         for task in tasks:
             step(done, total)
@@ -52,19 +53,19 @@ def here(
             done += task.weight
         step(done, total)
 
-    results = perform(watched(), order_of(studies, selection, keep_bad, max_bad))
+    results = count_tasks(report_steps(), order_for(studies, selection, keep_bad, max_bad))
     must_have_records(archive, results.account, max_bad)
-    return finished(results, studies)
+    return finish(results, studies)
 
 
-def finished(results: Results, studies: Sequence[Study[Any]]) -> Pass:
-    """The pass, with the account told to each value."""
+def finish(results: Results, studies: Sequence[Study[Any]]) -> Pass:
+    """Finish a pass: hand the account to each study's value."""
     values = zip(studies, results.values, strict=True)
-    return Pass(tuple([study.finished(value, results.account) for study, value in values]), results.account)
+    return Pass(tuple([study.finish(value, results.account) for study, value in values]), results.account)
 
 
 def must_be_new(folder: str | None) -> None:
-    """Raise InputError if there is something in a folder that is to be written."""
+    """Raise InputError if a folder that is to be written exists and is not empty."""
     if folder is None:
         return
     path = Path(folder)
@@ -73,15 +74,15 @@ def must_be_new(folder: str | None) -> None:
 
 
 def must_have_records(archive: Archive, account: Account, max_bad: int | None = None) -> None:
-    """Raise InputError if nothing in an archive could be counted, saying what was there instead.
+    """Raise InputError if no record of an archive could be counted, with what was there instead.
 
-    Where no bad record is allowed, an archive that gave nothing at all raises TooManyBad.
+    Raises TooManyBad if nothing at all could be read, and no bad record is allowed.
     """
     if account.records:
         return
-    met = {reason: facts.records for reason, facts in account.bad.items()} | dict(account.skipped)
-    if not met:
+    unread = account.unread.bad + account.unread.skipped
+    if not unread:
         kind = TooManyBad if max_bad == 0 else InputError
         raise kind(f"{archive.path}: there are no records in it")
-    told = "; ".join(f"{records:,}: {reason}" for reason, records in sorted(met.items(), key=lambda each: -each[1])[:3])
-    raise InputError(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {told}")
+    reasons = "; ".join(f"{records:,}: {reason}" for reason, records in unread.most_common(3))
+    raise InputError(f"{archive.path}: no record of it can be audited, of {account.read:,} that were read: {reasons}")

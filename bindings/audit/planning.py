@@ -1,7 +1,7 @@
-"""How an archive is divided into tasks: enough of them for all cores, few enough that what they find is soon added up.
+"""How an archive is divided into tasks: enough of them for all cores, few enough that their results are soon added up.
 
-Small files come together in a task, large ones are split; parts of a file that come together are read as one. Whatever
-takes longest is begun first.
+Small files share a task, large ones are split; neighbouring splits of a file in one task are read as one. The largest
+task begins first.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.audit.tasks import Task
 from exchange.errors import InputError
 
-__all__ = ["LARGEST", "SMALLEST", "TASKS", "File", "Planner", "planned", "splits_of", "tasks_of"]
+__all__ = ["LARGEST", "SMALLEST", "TASKS", "File", "Planner", "plan_tasks", "splits_of", "tasks_of"]
 
 TASKS: Final = 4
-"""Tasks for each core, so that none waits long for the last one."""
+"""Number of tasks for each core, so that no core waits long for the last one."""
 
 SMALLEST: Final = 4 << 20
-"""Bytes of a task: less is not worth its start."""
+"""Minimum size of a task, in bytes: less is not worth its start."""
 
 LARGEST: Final = 256 << 20
-"""Bytes of a task: more is too much to do again after a failure."""
+"""Maximum size of a task, in bytes: more is too much to do again after a failure."""
 
 FEW: Final = 64
-"""So many files are all planned; of more, those that are small are taken whole without a look."""
+"""Maximum number of files that are all planned; of more, the small ones are taken whole, without opening them."""
 
 PATIENCE: Final = 1.0
-"""Seconds; planning that takes longer is done by the workers."""
+"""Seconds after which workers plan the remaining files."""
 
 
 class File(NamedTuple):
@@ -44,42 +44,43 @@ class File(NamedTuple):
 
 Planned: TypeAlias = list[tuple[File, list[Split]]]
 Planner: TypeAlias = Callable[[Sequence[File], int], Iterable[list[Split]]]
-"""Finds the splits of files, each about so many bytes: in this process, or elsewhere."""
+"""Returns the splits of each file, of about the given number of bytes: planned in this process, or elsewhere."""
 
 
 def splits_of(files: Sequence[File], split_bytes: int) -> Iterator[list[Split]]:
-    """The splits of each file."""
+    """Yield the splits of each file, of about this number of bytes each."""
     for file in files:
         yield file.form.plan(file.path, split_bytes)
 
 
-def planned(archive: Archive, cores: int, planner: Planner = splits_of) -> list[Task]:
-    """The tasks of an archive, for so many cores; ``planner`` does what takes long. Raises InputError for files that
-    cannot be opened.
+def plan_tasks(archive: Archive, cores: int, planner: Planner = splits_of) -> list[Task]:
+    """Return the tasks of an archive for a number of cores; ``planner`` takes over when planning takes long.
+
+    Raises InputError for files that cannot be opened.
     """
     # Workers have working directories of their own.
     files = [File(str(Path(path).absolute()), form, _size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS * cores), SMALLEST), LARGEST)
     split_bytes = min(task_bytes, SPLIT_BYTES)
-    return tasks_of(_planned(files, split_bytes, planner), task_bytes)
+    return tasks_of(_plan(files, split_bytes, planner), task_bytes)
 
 
-def _planned(files: Sequence[File], split_bytes: int, planner: Planner) -> Planned:
-    looked_at = files if len(files) <= FEW else [file for file in files if file.size > split_bytes]
-    found: dict[str, list[Split]] = {}
+def _plan(files: Sequence[File], split_bytes: int, planner: Planner) -> Planned:
+    opened = files if len(files) <= FEW else [file for file in files if file.size > split_bytes]
+    splits_by_path: dict[str, list[Split]] = {}
     until = time.monotonic() + PATIENCE
-    for place, file in enumerate(looked_at):
+    for number, file in enumerate(opened):
         if time.monotonic() > until:
-            rest = looked_at[place:]
-            found |= {each.path: splits for each, splits in zip(rest, planner(rest, split_bytes), strict=True)}
+            rest = opened[number:]
+            splits_by_path |= {each.path: splits for each, splits in zip(rest, planner(rest, split_bytes), strict=True)}
             break
-        found[file.path] = file.form.plan(file.path, split_bytes)
-    return [(file, found.get(file.path) or [Split(file.path)]) for file in files]
+        splits_by_path[file.path] = file.form.plan(file.path, split_bytes)
+    return [(file, splits_by_path.get(file.path) or [Split(file.path)]) for file in files]
 
 
 def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
-    """Tasks of about so many bytes each, the largest first."""
+    """Return tasks of about this number of bytes each, the largest first."""
     groups: list[tuple[int, list[tuple[Format, Split]]]] = []
     weight = task_bytes
     for file, splits in files:
@@ -90,12 +91,13 @@ def tasks_of(files: Planned, task_bytes: int) -> list[Task]:
                 weight = 0
             weight += share
             groups[-1] = weight, groups[-1][1]
-            _put(groups[-1][1], file.form, split)
+            _append(groups[-1][1], file.form, split)
     groups.sort(key=lambda group: -group[0])
     return [Task(number, tuple(splits), weight) for number, (weight, splits) in enumerate(groups)]
 
 
-def _put(splits: list[tuple[Format, Split]], form: Format, split: Split) -> None:
+def _append(splits: list[tuple[Format, Split]], form: Format, split: Split) -> None:
+    """Append a split, joined to the last one if it continues that."""
     if splits:
         before = splits[-1][1]
         if before.path == split.path and before.end == split.start and before.exact == split.exact:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bindings.archive.formats.detect import Archive, detect, drop_repeats
 from bindings.archive.formats.kafka_segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.audit.local import Pass, here
+from bindings.audit.local import Pass, run_here
 from bindings.audit.selection import Selection
 from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.audit.study import Study
@@ -45,14 +45,14 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is audited: a topology, and another one to compare it with."""
+    """A topology to audit, and another one to compare it with."""
 
     topology: Topology
     name: str = "topology"
-    """What the report calls it."""
+    """Name of the topology in the report."""
     expectations: tuple[Expectation, ...] = ()
     other: Topology | None = None
-    """Where else the same messages might be routed."""
+    """Another topology that might route the same messages."""
     other_name: str = "other"
     verify: bool = False
     """Whether to compare with where the broker routed the messages, as far as an archive knows."""
@@ -65,7 +65,7 @@ class Subject:
 
     @property
     def studies(self) -> list[Study[Any]]:
-        """What to count, in the order that `report_on` takes the values in."""
+        """Studies to count, in the order in which `report_on` takes their values."""
         studies: list[Study[Any]] = [CoverageStudy(self.topology)]
         if self.verify:
             studies.append(VerifyStudy(self.topology))
@@ -82,7 +82,7 @@ class Traffic:
     topics: tuple[str, ...]
     mapping: FieldMapping = USUAL
     notices: tuple[str, ...] = ()
-    """What is read once although it was given several times."""
+    """Notices about archives that were given several times and are read once."""
 
     @property
     def files(self) -> Archive | None:
@@ -103,7 +103,7 @@ class Traffic:
 
     @property
     def described(self) -> tuple[Archived, ...]:
-        """The same for the report."""
+        """Archives and topics as the report describes them."""
         return (*map(Archived.of, self.archives), *[describe_archive(topic, self.mapping) for topic in self.topics])
 
 
@@ -127,19 +127,19 @@ def audit(
 
     A topology that is given as text or path is opened by `open_source`: a file, ``-`` or a broker's address; ``vhost``
     and ``profile`` are for those. ``archives`` are files and folders, and with a session of Spark also topics,
-    ``kafka://HOST:PORT/TOPIC``. Without a session all is counted in this process, with the same result. By default the
+    ``kafka://HOST:PORT/TOPIC``. Without a session this process counts everything, with the same result. By default the
     messages of the topology's own virtual host are taken. ``step`` is as in `count`.
-
-    Raises InputError for what cannot be read, and `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad``
-    records are bad; ``keep_bad`` is a new folder for these.
 
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
     >>> [(row.exchange, row.messages) for row in report.unroutable]
     [('documents', 5), ('amq.topic', 4)]
+
+    Raises InputError for what cannot be read, and `bindings.audit.tasks.TooManyBad` as soon as more than ``max_bad``
+    records are bad; ``keep_bad`` is a new folder for these.
     """
-    subject = _opened(topology, vhost, profile)
+    subject = _open_subject(topology, vhost, profile)
     if compare is not None:
-        other = _opened(compare, vhost, profile)
+        other = _open_subject(compare, vhost, profile)
         subject = replace(subject, other=other.topology, other_name=other.name)
     subject = replace(subject, verify=verify)
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
@@ -149,14 +149,14 @@ def audit(
     return report_on(subject, traffic.described, passed, taken, settings)
 
 
-def _opened(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
+def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
     if isinstance(topology, Topology):
         return Subject(topology)
     return Subject.from_source(open_source(os.fspath(topology), vhost), vhost, profile)
 
 
 def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> Traffic:
-    """Find out the formats of archives. Raises InputError for a path with none that is known."""
+    """Detect the formats of archives. Raises InputError for a path whose format is unknown."""
     topics = tuple([path for path in paths if path.startswith(TOPIC)])
     found = drop_repeats([detect(path, mapping) for path in paths if path not in topics])
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
@@ -173,22 +173,22 @@ def count(
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Read everything once, on the workers of a session of Spark or in this process; errors as of `audit`.
+    """Read everything once, on the workers of a session of Spark or in this process; raises as `audit`.
 
-    ``step`` is called with the number of bytes that are read, and of how many, where this process reads them.
+    ``step`` is called with the number of bytes that this process has read, and of all; Spark does not call it.
     """
     traffic.check(spark=spark is not None, keep_bad=keep_bad)
     files, studies = traffic.files, subject.studies
     if spark is None:
         if files is None:
             raise InputError("there is no archive to audit")
-        return here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, step=step)
+        return run_here(files, studies, selection, keep_bad=keep_bad, max_bad=max_bad, step=step)
     from bindings.audit.spark.job import run
     from bindings.audit.spark.kafka import run_on_topic, topic_at
 
     passes = [] if files is None else [run(spark, files, studies, selection, keep_bad=keep_bad, max_bad=max_bad)]
-    places = [topic_at(url) for url in traffic.topics]
-    passes += [run_on_topic(spark, each, studies, selection, traffic.mapping, max_bad=max_bad) for each in places]
+    topics = [topic_at(url) for url in traffic.topics]
+    passes += [run_on_topic(spark, each, studies, selection, traffic.mapping, max_bad=max_bad) for each in topics]
     total = passes[0]
     for each in passes[1:]:
         values = tuple([one + other for one, other in zip(total.values, each.values, strict=True)])
@@ -203,11 +203,10 @@ def report_on(
     selection: Selection,
     settings: Settings = NO_THRESHOLDS,
 ) -> Report:
-    """Build the report of what `count` found for the studies of a subject."""
+    """Build the report from the pass that `count` returned for a subject."""
     sources = Sources(
         subject.name,
         tuple(archives),
-        samples={reason: facts.samples for reason, facts in passed.account.bad.items()},
         since=selection.since,
         until=selection.until,
     )

@@ -1,7 +1,7 @@
 """Which records of an archive are audited: those of one virtual host, in one window of time.
 
-Whatever is left out is counted with its reason. A record that does not know its virtual host is taken, as archives of
-one virtual host often do not say which; one without a time is not in a window.
+What is left out is counted with its reason. A record whose virtual host is unknown is taken, since archives of one
+virtual host often do not name it; a record without a time is in no window.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ class Selection:
 
     vhost: str | None = None
     since: int | None = None
-    """Microseconds since 1970, UTC; what is earlier is left out."""
+    """First microsecond since 1970, UTC, that is taken."""
     until: int | None = None
-    """The first microsecond that is left out again."""
+    """First microsecond after that which is not taken."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of `bindings.archive.record.SCHEMA` that it looks at."""
+        """Columns of `bindings.archive.record.SCHEMA` that the selection reads."""
         return (*(("vhost",) if self.vhost is not None else ()), *(("time",) if self.timed else ()))
 
     @property
     def timed(self) -> bool:
-        """Whether it has a window of time."""
+        """Whether there is a window of time."""
         return self.since is not None or self.until is not None
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
-        """The rows that are taken, and for each reason how many are not."""
+        """Return the rows that are taken, and for each reason the number of rows that are not."""
         left_out: dict[str, int] = {}
         if self.vhost is not None:
-            batch = _kept(batch, pc.not_equal(batch.column("vhost"), escape(self.vhost)), OTHER_VHOST, left_out)
+            batch = _without(batch, pc.not_equal(batch.column("vhost"), escape(self.vhost)), OTHER_VHOST, left_out)
         if self.timed:
-            batch = _kept(batch, batch.column("time").is_null(), UNTIMED, left_out)
+            batch = _without(batch, batch.column("time").is_null(), UNTIMED, left_out)
             times = batch.column("time").cast(pa.int64())
             if self.since is not None:
-                batch = _kept(batch, pc.less(times, self.since), OUTSIDE, left_out)
+                batch = _without(batch, pc.less(times, self.since), OUTSIDE, left_out)
                 times = batch.column("time").cast(pa.int64())
             if self.until is not None:
-                batch = _kept(batch, pc.greater_equal(times, self.until), OUTSIDE, left_out)
+                batch = _without(batch, pc.greater_equal(times, self.until), OUTSIDE, left_out)
         return batch, left_out
 
 
 EVERYTHING: Final = Selection()
 
 
-def _kept(batch: pa.RecordBatch, out: pa.Array, reason: str, left_out: dict[str, int]) -> pa.RecordBatch:
-    """The rows that are not out; null is not out."""
-    count = pc.sum(out).as_py()
+def _without(batch: pa.RecordBatch, excluded: pa.Array, reason: str, left_out: dict[str, int]) -> pa.RecordBatch:
+    """Return the rows that are not excluded, and count the others; a null excludes nothing."""
+    count = pc.sum(excluded).as_py()
     if not count:
         return batch
     left_out[reason] = left_out.get(reason, 0) + count
-    return batch.filter(pc.invert(pc.fill_null(out, False)))
+    return batch.filter(pc.invert(pc.fill_null(excluded, False)))

@@ -1,4 +1,4 @@
-"""The studies that there are."""
+"""The studies: coverage, verification, comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from bindings.audit.account import Account
+from bindings.archive.account import Account
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.counting import Counter
@@ -21,7 +21,7 @@ __all__ = ["CompareStudy", "CoverageStudy", "VerifyStudy"]
 
 @dataclass(frozen=True, slots=True)
 class CoverageStudy:
-    """What the messages do in a topology: a `bindings.counts.tally.Tally`."""
+    """Count what messages do in a topology: a `bindings.counts.tally.Tally`."""
 
     topology: Topology
 
@@ -37,14 +37,13 @@ class CoverageStudy:
     def value_of(self, table: pa.Table) -> Tally:
         return tally_file.tally_of(table)
 
-    def finished(self, value: Tally, account: Account) -> Tally:
-        bad = {reason: facts.records for reason, facts in account.bad.items()}
-        return replace(value, skipped=dict(account.skipped), bad=bad)
+    def finish(self, value: Tally, account: Account) -> Tally:
+        return replace(value, unread=account.unread)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyStudy:
-    """Compare where the broker put the messages with where the topology would: a `Verification`."""
+    """Compare where the broker put messages with where the topology would: a `Verification`."""
 
     topology: Topology
 
@@ -60,13 +59,13 @@ class VerifyStudy:
     def value_of(self, table: pa.Table) -> Verification:
         return verification_file.verification_of(table)
 
-    def finished(self, value: Verification, account: Account) -> Verification:
+    def finish(self, value: Verification, account: Account) -> Verification:
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class CompareStudy:
-    """What becomes of the messages in two topologies: a `bindings.counts.comparison.Comparison`."""
+    """Compare what becomes of messages in two topologies: a `bindings.counts.comparison.Comparison`."""
 
     before: Topology
     after: Topology
@@ -83,5 +82,5 @@ class CompareStudy:
     def value_of(self, table: pa.Table) -> Comparison:
         return comparison_file.comparison_of(table)
 
-    def finished(self, value: Comparison, account: Account) -> Comparison:
+    def finish(self, value: Comparison, account: Account) -> Comparison:
         return value

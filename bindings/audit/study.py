@@ -1,8 +1,8 @@
 """What a pass over an archive counts.
 
 A `Study` is a small value with the topologies in it; it is pickled and sent to where the records are. There it makes a
-`Counting`, which learns as it counts and is kept from task to task. What that finds are values that add, so the parts
-of an archive may be counted anywhere and in any order.
+`Counting`, which learns as it counts and is kept from task to task. Its results are values that add, so the parts of an
+archive may be counted anywhere and in any order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from bindings.audit.account import Account
+from bindings.archive.account import Account
 
 __all__ = ["Additive", "Counting", "Study"]
 
@@ -27,40 +27,40 @@ V_co = TypeVar("V_co", bound=Additive, covariant=True)
 
 
 class Counting(Protocol[V_co]):
-    """Counts records, batch after batch; used by one thread."""
+    """A counter of records, batch after batch; used by one thread."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of `bindings.archive.record.SCHEMA` that it reads."""
+        """Columns of `bindings.archive.record.SCHEMA` that it reads."""
 
     @property
     def by_key(self) -> bool:
         """Whether messages of one slot of time with the same exchange, key, CC and BCC may come as one row.
 
-        It then has columns ``count``, ``time`` of the first and ``last``, the time of the last.
+        That row then has the columns ``count``, ``time`` of the first message and ``last``, the time of the last.
         """
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the records of a batch, which has ``columns`` at least, in any order."""
+        """Count the records of a batch that has at least ``columns``, in any order."""
 
     def result(self) -> V_co:
-        """What was added since the last time; begins anew."""
+        """Return the counts of what was added since the last call, and begin anew."""
 
 
 class Study(Protocol[V]):
-    """Something to count: a frozen value that can be pickled."""
+    """A question that a pass answers by counting: a frozen value that can be pickled."""
 
     def counter(self) -> Counting[V]:
-        """A new counter."""
+        """Return a new counter."""
 
     def zero(self) -> V:
-        """What is counted of no records."""
+        """Return the value of no records."""
 
     def table_of(self, value: V) -> pa.Table:
-        """A value on its way to another process."""
+        """Return a value as a table, for another process."""
 
     def value_of(self, table: pa.Table) -> V:
-        """The value that ``table_of`` made a table of."""
+        """Return the value of a table that ``table_of`` made."""
 
-    def finished(self, value: V, account: Account) -> V:
-        """The value of a whole pass, with what it should tell of records that were skipped or bad."""
+    def finish(self, value: V, account: Account) -> V:
+        """Return the value of a whole pass, with what it keeps of the account."""

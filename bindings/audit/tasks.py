@@ -1,7 +1,7 @@
 """A pass over an archive in parts: a task is some splits, read and counted where it runs, once and whole.
 
-A task reads with the archive's own readers and counts what they yield on the spot, so no record goes any further. Its
-results are a row for each study and one for its account; they count only if it ends, and a task that is tried again
+A task reads with the archive's own readers and counts on the spot what they yield, so no record goes any further. Its
+results are a row for each study and one for its account. They count only if the task ends; a task that is tried again
 begins with counters that know nothing of the first attempt. Nothing here needs Spark.
 """
 
@@ -20,26 +20,26 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from bindings.archive.reading import Bad, Format, Skipped, Split
-from bindings.audit.account import Account, Accounting
+from bindings.archive.account import Account
+from bindings.archive.reading import Bad, Format, Item, Split
 from bindings.audit.selection import Selection
 from bindings.audit.study import Counting, Study
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
 
 __all__ = [
-    "ACCOUNT", "ROW", "Order", "Results", "Task", "TooManyBad", "added", "counting", "order_of", "packed", "perform",
-    "rows_of",
+    "ACCOUNT", "ROW", "Order", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
+    "columns_needed", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
 ]  # fmt: skip
 
 ACCOUNT: Final = -1
-"""In the place of a study's number, in the row of an account."""
+"""The study's number in the row of an account, which is of no study."""
 
 ROW: Final = pa.schema([("task", pa.int64()), ("study", pa.int32()), ("value", pa.binary())])
-"""What a task gives back."""
+"""A result of a task: its number, the number of a study, and that study's value as bytes."""
 
 KEPT: Final = 4
-"""Sets of counters that a worker keeps for tasks to come."""
+"""Maximum number of sets of counters that a worker keeps for later tasks."""
 
 
 class TooManyBad(InputError):
@@ -54,44 +54,48 @@ class Task(NamedTuple):
     number: int
     splits: tuple[tuple[Format, Split], ...]
     weight: int
-    """About how many bytes it reads."""
+    """Number of bytes that it reads, approximately."""
 
 
 class Order(NamedTuple):
-    """What all tasks of a pass are told; small, but for the topologies."""
+    """What all tasks of a pass have in common; small, but for the topologies."""
 
     studies: bytes
     """Pickled."""
     key: bytes
-    """A hash of the studies, which tells whether counters are for them."""
+    """Hash of the studies, by which counters that were made for them are found again."""
     selection: Selection
     keep_bad: str | None = None
-    """The folder for bad records."""
+    """Folder for bad records; None to keep none."""
     max_bad: int | None = None
+    """Number of bad records beyond which a task fails; None for any."""
 
 
 class Results(NamedTuple):
-    """What was found in some part of an archive: of each study its value, and the account."""
+    """The value of each study, in their order, and the account of a part of an archive."""
 
     values: tuple[Any, ...]
     account: Account
 
 
-def order_of(
+def order_for(
     studies: Sequence[Study[Any]], selection: Selection, keep_bad: str | None = None, max_bad: int | None = None
 ) -> Order:
-    """The order for some studies."""
+    """Return the order for these studies."""
     data = pickle.dumps(tuple(studies), pickle.HIGHEST_PROTOCOL)
     return Order(data, hashlib.sha256(data).digest(), selection, keep_bad, max_bad)
 
 
 _idle: Final[dict[bytes, list[Counting[Any]]]] = {}
-"""Counters that wait for the next task of their studies: what they have learned about keys is worth keeping."""
+"""Hash of studies -> counters for their next task: what they have learned about keys is worth keeping."""
 
 
 @contextmanager
-def counting(order: Order) -> Iterator[list[Counting[Any]]]:
-    """Counters for an order's studies, which have counted nothing. Those that a failure interrupts are thrown away."""
+def borrow_counters(order: Order) -> Iterator[list[Counting[Any]]]:
+    """Yield counters for an order's studies that have counted nothing, and keep them for the next task afterwards.
+
+    After a failure they are thrown away, since they have counted a part of a task.
+    """
     counters = _idle.pop(order.key, None)
     if counters is None:
         studies: tuple[Study[Any], ...] = pickle.loads(order.studies)  # noqa: S301  made by the driver
@@ -102,62 +106,70 @@ def counting(order: Order) -> Iterator[list[Counting[Any]]]:
         del _idle[next(iter(_idle))]
 
 
-def perform(tasks: Iterable[Task], order: Order) -> Results:
-    """Read and count. Raises InputError for files that cannot be opened, TooManyBad if there are."""
-    with counting(order) as counters:
-        accounting = Accounting()
-        columns = columns_of(counters, order.selection)
+def count_tasks(tasks: Iterable[Task], order: Order) -> Results:
+    """Read and count tasks in this process.
+
+    Raises InputError for files that cannot be opened, TooManyBad as soon as there are more bad records than allowed.
+    """
+    with borrow_counters(order) as counters:
+        account = Account()
+        columns = columns_needed(counters, order.selection)
         for task in tasks:
-            with _Aside(order.keep_bad, task.number) as aside:
+            with _BadRecordFile(order.keep_bad, task.number) as bad_records:
                 for form, split in task.splits:
                     for item in form.read_coded(split, columns):
                         if isinstance(item, Bad):
-                            aside.put(item)
-                            accounting.add_bad(item)
-                            if order.max_bad is not None and accounting.bad_records > order.max_bad:
-                                raise TooManyBad(too_many(accounting.account(), order.max_bad))
-                        elif isinstance(item, Skipped):
-                            accounting.skip(item.reason, item.records)
-                        else:
-                            count(item, counters, order.selection, accounting)
-        return Results(tuple([counter.result() for counter in counters]), accounting.account())
+                            bad_records.write(item)
+                        count_item(item, counters, order.selection, account)
+                        if isinstance(item, Bad):
+                            check_bad(account, order.max_bad)
+        return Results(tuple([counter.result() for counter in counters]), account)
 
 
-def columns_of(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
-    """The columns of the archive's records that are needed."""
+def columns_needed(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
+    """Return the columns of records that counters and selection read, and the time."""
     named = [name for counter in counters for name in counter.columns]
     return tuple(dict.fromkeys([*named, *selection.columns, "time"]))
 
 
-def count(
-    batch: pa.RecordBatch, counters: Sequence[Counting[Any]], selection: Selection, accounting: Accounting
+def count_item(item: Item, counters: Sequence[Counting[Any]], selection: Selection, account: Account) -> None:
+    """Count what a format read: the selected rows of a batch, or what is no record."""
+    if isinstance(item, pa.RecordBatch):
+        count_batch(item, counters, selection, account)
+    else:
+        account.add(item)
+
+
+def count_batch(
+    batch: pa.RecordBatch, counters: Sequence[Counting[Any]], selection: Selection, account: Account
 ) -> None:
-    """Let all counters count what is selected of a batch."""
+    """Count the selected rows of a batch with all counters, and the others as skipped."""
     batch, left_out = selection.apply(batch)
-    for reason, records in left_out.items():
-        accounting.skip(reason, records)
+    account.unread.skipped.update(left_out)
     if batch.num_rows:
-        accounting.add(batch)
+        account.add(batch)
         for counter in counters:
             counter.add(batch.select(list(counter.columns)))
 
 
-def too_many(account: Account, allowed: int) -> str:
-    """What is said of more bad records than are allowed."""
-    reason, facts = max(account.bad.items(), key=lambda each: each[1].records)
-    where = facts.samples[0]
-    return f"more than {allowed:,} bad records, such as that at {where.offset} in {where.source}: {reason}"
+def check_bad(account: Account, allowed: int | None) -> None:
+    """Raise TooManyBad for more bad records than are allowed; any number is where that is None."""
+    if allowed is None or account.unread.bad_records <= allowed:
+        return
+    (reason, _), *_ = account.unread.bad.most_common(1)
+    first = account.unread.samples[reason][0]
+    raise TooManyBad(f"more than {allowed:,} bad records, such as that at {first.offset} in {first.source}: {reason}")
 
 
-class _Aside:
-    """Where bad records of a task are kept: a file of JSON lines, there only if there are some and the task ended."""
+class _BadRecordFile:
+    """A file of JSON lines with the bad records of a task; it is there only if there are some, and the task ended."""
 
     def __init__(self, folder: str | None, number: int) -> None:
         self._folder = None if folder is None else Path(folder)
         self._number = number
         self._file: Any = None
 
-    def put(self, bad: Bad) -> None:
+    def write(self, bad: Bad) -> None:
         if self._folder is None:
             return
         try:
@@ -185,9 +197,9 @@ class _Aside:
             os.unlink(self._file.name)  # noqa: PTH108
 
 
-def rows_of(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:
-    """Results on their way to another process."""
-    values = [packed(study.table_of(value)) for study, value in zip(studies, results.values, strict=True)]
+def encode_results(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:
+    """Return the results of a task as rows of `ROW`, for another process."""
+    values = [_to_bytes(study.table_of(value)) for study, value in zip(studies, results.values, strict=True)]
     account = pickle.dumps(results.account, pickle.HIGHEST_PROTOCOL)
     count = len(values) + 1
     return pa.record_batch(
@@ -200,26 +212,26 @@ def rows_of(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.
     )
 
 
-def added(rows: Iterable[pa.RecordBatch], studies: Sequence[Study[Any]]) -> tuple[int | None, Results]:
-    """The sum of the results in some rows, and the least number of their tasks; None if there are no rows."""
+def add_results(rows: Iterable[pa.RecordBatch], studies: Sequence[Study[Any]]) -> tuple[int | None, Results]:
+    """Return the smallest number of the tasks in rows of `ROW`, None without rows, and the sum of their results."""
     values: list[Any] = [None] * len(studies)
     account = Account()
     least: int | None = None
     for batch in rows:
         for number, study, data in zip(*(batch.column(n) for n in range(3)), strict=True):
-            task, place = number.as_py(), study.as_py()
+            task, which = number.as_py(), study.as_py()
             least = task if least is None else min(least, task)
-            if place == ACCOUNT:
+            if which == ACCOUNT:
                 account += pickle.loads(data.as_py())  # noqa: S301  made by a worker
                 continue
-            value = studies[place].value_of(pa.ipc.open_stream(data.as_buffer()).read_all())
-            values[place] = value if values[place] is None else values[place] + value
-    zeros = [study.zero() if value is None else value for study, value in zip(studies, values, strict=True)]
-    return least, Results(tuple(zeros), account)
+            value = studies[which].value_of(pa.ipc.open_stream(data.as_buffer()).read_all())
+            values[which] = value if values[which] is None else values[which] + value
+    sums = [study.zero() if value is None else value for study, value in zip(studies, values, strict=True)]
+    return least, Results(tuple(sums), account)
 
 
-def packed(table: pa.Table) -> bytes:
-    """A table as bytes, in Arrow's stream format."""
+def _to_bytes(table: pa.Table) -> bytes:
+    """Encode a table in Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)

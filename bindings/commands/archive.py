@@ -140,5 +140,5 @@ def convert_command(
 
 
 def _show_left_out(inspection: Inspection) -> None:
-    for line in [*skipped_lines(inspection), *bad_lines(inspection)]:
+    for line in [*skipped_lines(inspection.unread), *bad_lines(inspection.unread)]:
         echo_line(line, err=True)

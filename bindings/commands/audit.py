@@ -265,7 +265,7 @@ def _session(where: Where, step: Callable[[int, int], None]) -> Iterator[SparkSe
     if where.no_spark:
         yield None
         return
-    from bindings.audit.spark.session import session, watched
+    from bindings.audit.spark.session import session, watch_progress
 
-    with session(where.master, where.remote, where.settings) as spark, watched(spark, step):
+    with session(where.master, where.remote, where.settings) as spark, watch_progress(spark, step):
         yield spark

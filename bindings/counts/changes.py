@@ -1,7 +1,8 @@
-"""What a comparison says: what goes elsewhere, by queue, binding and key shape.
+"""What a comparison shows: which messages are routed otherwise, by queue, binding and key shape.
 
-All are pure functions of it and its topologies. A message loses a queue when it certainly got it and certainly does not
-any more; where chance or an exchange of unknown type has a say, before or after, that is told apart as unsure.
+All are pure functions of a comparison and its topologies. A message loses a queue when the queue certainly got it
+before and certainly does not after. Where chance or an exchange of unknown type decides, before or after, the message
+is unsure.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from bindings.counts.comparison import Change, Comparison, change_of
-from bindings.counts.outcome import numbered
-from bindings.counts.sketch import Frequent, distinct
+from bindings.counts.outcome import ordered_bindings
+from bindings.counts.sketch import Frequent, count_distinct
 from bindings.counts.tally import fingerprint
 from bindings.counts.witness import Witness
 from exchange.entities.entities import Binding
@@ -43,7 +44,7 @@ class Rerouted(NamedTuple):
     last: int | None
     """Microseconds since 1970, UTC; None when none has a time."""
     distinct_keys: int
-    """Approximately, with the error `bindings.counts.sketch.ERROR`."""
+    """Number of distinct keys, with the relative error `bindings.counts.sketch.ERROR`."""
     shapes: Frequent
     witnesses: tuple[Witness, ...]
 
@@ -55,24 +56,26 @@ class ShapeChange(NamedTuple):
     shape: str
     """``*`` stands for any one word that neither topology names."""
     messages: int
-    """Up to ``error`` too low."""
+    """Number of messages, at most ``error`` too low."""
     error: int
     example: str
-    """A key of that shape."""
+    """A key of this shape."""
 
 
 class QueueChange(NamedTuple):
-    """What a queue gets, before and after."""
+    """Numbers of messages that a queue gets, before and after."""
 
     queue: str
     before: int
-    """Messages that it gets, for certain."""
+    """Messages that it certainly gets before."""
     after: int
+    """Messages that it certainly gets after."""
     lost: int
-    """Of ``before``, those that it does not get any more."""
+    """Messages of ``before`` that it does not get after."""
     gained: int
+    """Messages of ``after`` that it does not get before."""
     unsure: int
-    """Messages that it may get before or after, and not as before."""
+    """Messages that it may get before or after, which differs."""
     status: Literal["kept", "removed", "added"]
 
 
@@ -82,47 +85,48 @@ class BindingChange(NamedTuple):
     binding: Binding
     added: bool
     number: int
-    """Its place in `bindings.counts.outcome.numbered` of the topology that has it."""
+    """Its index in `bindings.counts.outcome.ordered_bindings` of the topology that has it."""
     messages: int
-    """That match it, for certain: what it carried when it is removed, what it will carry when it is added."""
+    """Messages that certainly match it: those that a removed binding carried, or that an added one will carry."""
     possible: int
+    """Messages that may match it."""
     elsewhere: int
-    """Of both: those that go elsewhere now, for whatever reason; with none the binding makes no difference."""
+    """Messages of both that are routed otherwise, for whatever reason; 0 if the binding makes no difference."""
 
 
 class PartitionMoves(NamedTuple):
-    """What moves in a queue that is partitioned otherwise; of messages that it gets before and after."""
+    """Moves between the partitions of a queue whose partitioning differs, of messages that it gets before and after."""
 
     queue: str
     before: Partitioning | None
     after: Partitioning | None
     messages: int
     moved: int
-    """Those whose partition has another name after."""
+    """Messages whose partition has another name after."""
     undecided: int
-    """Those whose key does not decide the partition, before or after; they neither move nor stay."""
+    """Messages whose key does not decide the partition, before or after; they neither move nor stay."""
     flows: Mapping[tuple[str | None, str | None], int]
-    """Names of the partitions before and after -> messages, those that stay too; None where there is none."""
+    """Names of the partitions before and after -> messages, including those that stay; None where there is none."""
 
     @property
     def share(self) -> float | None:
-        """Of the messages whose partitions are decided, those that move; None when there are none."""
+        """Share of messages that move, of those whose partitions are decided; None without any."""
         decided = self.messages - self.undecided
         return self.moved / decided if decided else None
 
 
 class ChangeTotals(NamedTuple):
-    """Sums over all messages."""
+    """Numbers of messages, of all that were compared."""
 
     messages: int
     elsewhere: int
-    """That go elsewhere, or may."""
+    """Messages that are or may be routed otherwise; the next three are parts of these."""
     lose: int
-    """Of those: that lose a queue."""
+    """Messages that lose a queue."""
     gain: int
-    """Of those: that gain a queue; some lose one, too."""
+    """Messages that gain a queue; some also lose one."""
     unsure: int
-    """Of those: that do neither for certain, but may, or are answered otherwise."""
+    """Messages that may lose or gain a queue, or that the broker answers otherwise."""
     become_unroutable: int
     no_longer_unroutable: int
     repartitioned: int
@@ -130,11 +134,11 @@ class ChangeTotals(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Everything that is reported."""
+    """All tables of a comparison."""
 
     totals: ChangeTotals
     rerouted: tuple[Rerouted, ...]
-    """The most messages first, as in the others but for queues and bindings."""
+    """Those with the most messages first; so are all tables but queues and bindings."""
     queues: tuple[QueueChange, ...]
     bindings: tuple[BindingChange, ...]
     shapes: tuple[ShapeChange, ...]
@@ -142,17 +146,17 @@ class Changes(NamedTuple):
 
     @property
     def unroutable(self) -> tuple[Rerouted, ...]:
-        """What becomes unroutable; of ``rerouted``."""
+        """Rows of ``rerouted`` whose messages become unroutable."""
         return tuple([row for row in self.rerouted if row.change.becomes_unroutable])
 
     @property
     def routed(self) -> tuple[Rerouted, ...]:
-        """What no longer is unroutable; of ``rerouted``."""
+        """Rows of ``rerouted`` whose messages no longer are unroutable."""
         return tuple([row for row in self.rerouted if row.change.no_longer_unroutable])
 
 
 def changes(comparison: Comparison, before: Topology, after: Topology) -> Changes:
-    """All tables. Raises InputError when the comparison is of other topologies."""
+    """Return all tables. Raises InputError when the comparison is of other topologies."""
     if (comparison.before, comparison.after) != (fingerprint(before), fingerprint(after)):
         raise InputError("this comparison is of other topologies: compare the archive again with these")
     moves = _moves(comparison, before, after)
@@ -168,7 +172,7 @@ def changes(comparison: Comparison, before: Topology, after: Topology) -> Change
 
 
 def summary(totals: ChangeTotals) -> str:
-    """All in a line."""
+    """Return the totals as a sentence."""
     parts = [f"{totals.lose:,} lose a queue", f"{totals.gain:,} gain one"]
     parts += [f"{totals.unsure:,} may, or are answered otherwise"] if totals.unsure else []
     text = (
@@ -180,10 +184,10 @@ def summary(totals: ChangeTotals) -> str:
 
 
 def change_totals(comparison: Comparison) -> ChangeTotals:
-    """The sums; of ``repartitioned`` none, for which the topologies are needed."""
+    """Return the sums without ``repartitioned``, for which the topologies are needed."""
     counts = Counter[str]()
     for change, facts in comparison.changes.items():
-        told = {
+        flags = {
             "elsewhere": True,
             "lose": bool(change.lost),
             "gain": bool(change.gained),
@@ -191,8 +195,8 @@ def change_totals(comparison: Comparison) -> ChangeTotals:
             "become": change.becomes_unroutable,
             "no longer": change.no_longer_unroutable,
         }
-        for name, true in told.items():
-            counts[name] += facts.messages if true else 0
+        for name, is_set in flags.items():
+            counts[name] += facts.messages if is_set else 0
     return ChangeTotals(
         comparison.messages, counts["elsewhere"], counts["lose"], counts["gain"], counts["unsure"], counts["become"],
         counts["no longer"], 0,
@@ -201,19 +205,19 @@ def change_totals(comparison: Comparison) -> ChangeTotals:
 
 def _rerouted(comparison: Comparison) -> tuple[Rerouted, ...]:
     rows = [
-        Rerouted(change, f.messages, f.first, f.last, distinct(f.keys), f.shapes, f.witnesses)
-        for change, f in comparison.changes.items()
+        Rerouted(change, *facts.span, count_distinct(facts.keys), facts.shapes, facts.witnesses)
+        for change, facts in comparison.changes.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.messages, row.change)))
 
 
 def _shapes(rows: tuple[Rerouted, ...]) -> tuple[ShapeChange, ...]:
-    found = [
+    shapes = [
         ShapeChange(row.change, item.text, item.count, row.shapes.error, item.example)
         for row in rows
         for item in row.shapes.items
     ]
-    return tuple(sorted(found, key=lambda each: (-each.messages, each.change, each.shape)))
+    return tuple(sorted(shapes, key=lambda each: (-each.messages, each.change, each.shape)))
 
 
 def _queues(comparison: Comparison, before: Topology, after: Topology) -> tuple[QueueChange, ...]:
@@ -239,8 +243,8 @@ def _queues(comparison: Comparison, before: Topology, after: Topology) -> tuple[
 def _bindings(comparison: Comparison, before: Topology, after: Topology) -> tuple[BindingChange, ...]:
     rows = []
     for side, topology, other in ((0, before, after), (1, after, before)):
-        there = frozenset(other.bindings)
-        alone = {number: binding for number, binding in enumerate(numbered(topology)) if binding not in there}
+        others = frozenset(other.bindings)
+        alone = {number: binding for number, binding in enumerate(ordered_bindings(topology)) if binding not in others}
         messages, possible, elsewhere = Counter[int](), Counter[int](), Counter[int]()
         for pair, count in comparison.pairs.items() if alone else ():
             changed = 0 if change_of(*pair) is None else count
@@ -258,15 +262,14 @@ def _bindings(comparison: Comparison, before: Topology, after: Topology) -> tupl
 def _moves(comparison: Comparison, before: Topology, after: Topology) -> tuple[PartitionMoves, ...]:
     flows: dict[str, Counter[tuple[str | None, str | None]]] = {}
     for (queue, old, new), count in comparison.moves.items():
-        ways = (before.queues[queue].partitioning, after.queues[queue].partitioning)
-        names = [_name(way, number) for way, number in zip(ways, (old, new), strict=True)]
-        flows.setdefault(queue, Counter())[names[0], names[1]] += count
+        names = _name(before.queues[queue].partitioning, old), _name(after.queues[queue].partitioning, new)
+        flows.setdefault(queue, Counter())[names] += count
     rows = []
-    for queue, of_it in flows.items():
-        undecided = sum([count for names, count in of_it.items() if None in names])
-        moved = sum([count for (old, new), count in of_it.items() if None not in (old, new) and old != new])
-        ways = (before.queues[queue].partitioning, after.queues[queue].partitioning)
-        rows.append(PartitionMoves(queue, *ways, of_it.total(), moved, undecided, dict(of_it)))
+    for queue, counts in flows.items():
+        undecided = sum([count for names, count in counts.items() if None in names])
+        moved = sum([count for (old, new), count in counts.items() if None not in (old, new) and old != new])
+        partitionings = (before.queues[queue].partitioning, after.queues[queue].partitioning)
+        rows.append(PartitionMoves(queue, *partitionings, counts.total(), moved, undecided, dict(counts)))
     return tuple(sorted(rows, key=lambda row: (-row.moved, row.queue)))
 
 

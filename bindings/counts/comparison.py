@@ -1,87 +1,95 @@
 """What becomes of messages in one topology and in another: counts that add.
 
-Messages are counted by pair: the outcome before and the outcome after. Where the two differ in what a user cares about,
-that is a `Change`, and more is known of its messages than their number. What is reported derives from a comparison and
-its topologies: see `bindings.counts.changes`. ``comparison(a) + comparison(b)`` is ``comparison(a and b)``, but for the
+Messages are counted by pair: the outcome before and the outcome after. Where the two differ for a user, that is a
+`Change`, and more is kept of its messages than their number. Reports derive from a comparison and its topologies: see
+`bindings.counts.changes`. ``comparison(a) + comparison(b)`` is ``comparison(a and b)``, but for the
 shapes of keys, whose summaries then may differ within the errors they state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from bindings.counts.outcome import Outcome
-from bindings.counts.sketch import Frequent, joined, merged
-from bindings.counts.witness import Witness, few
-from exchange.errors import InputError
+from bindings.archive.sums import Span
+from bindings.counts.adding import check_same, sum_by_key
+from bindings.counts.outcome import Fate, Outcome
+from bindings.counts.sketch import Frequent, join_registers, merge_summaries
+from bindings.counts.witness import Witness, keep_witnesses
 
-__all__ = ["Change", "ChangeFacts", "Comparison", "Fate", "Move", "Pair", "change_of"]
+__all__ = ["Change", "ChangeFacts", "Comparison", "Move", "Pair", "change_of"]
 
-K = TypeVar("K")
+LOST: Final = ("unroutable", "refused")
+"""Fates of messages that certainly no queue gets."""
 
-Pair = tuple[Outcome, Outcome]
-"""What becomes of a message before and after."""
 
-Move = tuple[str, int | None, int | None]
-"""A queue, and the ids of the partitions before and after; None where it has none, or the key does not decide."""
+class Pair(NamedTuple):
+    """What becomes of a message in the one topology and in the other."""
 
-Fate = Literal["routed", "unroutable", "undecided", "refused"]
+    before: Outcome
+    after: Outcome
+
+
+class Move(NamedTuple):
+    """A queue, and the ids of the partitions of its messages; None where it has none, or the key does not decide."""
+
+    queue: str
+    partition_before: int | None
+    partition_after: int | None
 
 
 class Change(NamedTuple):
-    """What is different for some messages to one exchange. All queues are sorted."""
+    """What differs for messages to one exchange. All queues are sorted."""
 
     exchange: str
     lost: tuple[str, ...]
-    """Queues that get them before, and do not after; both for certain."""
+    """Queues that certainly get them before, and certainly do not after."""
     gained: tuple[str, ...]
+    """Queues that certainly do not get them before, and certainly do after."""
     unsure: tuple[str, ...]
-    """Queues of which chance, or an exchange of unknown type, decides whether they get them; before, or after."""
+    """Queues that may get them, before or after: chance or an exchange of unknown type decides."""
     before: Fate
     after: Fate
     refused_before: str = ""
-    """What the broker answers, where it refuses them."""
+    """Answer of the broker, where it refuses them before."""
     refused_after: str = ""
+    """Answer of the broker, where it refuses them after."""
 
     @property
     def becomes_unroutable(self) -> bool:
-        """Whether no queue gets them after, for certain, and that was not so before."""
+        """Whether certainly no queue gets them after, and one may before."""
         return self.after in LOST and self.before not in LOST
 
     @property
     def no_longer_unroutable(self) -> bool:
-        """Whether no queue gets them before, for certain, and that is not so after."""
+        """Whether certainly no queue gets them before, and one may after."""
         return self.before in LOST and self.after not in LOST
 
 
-LOST = ("unroutable", "refused")
-
-
 class ChangeFacts(NamedTuple):
-    """What is known of the messages with one change. Times are microseconds since 1970, UTC."""
+    """What is known of the messages with one change."""
 
-    messages: int = 0
-    first: int | None = None
-    """The earliest time of one; None when none has a time."""
-    last: int | None = None
+    span: Span = Span()
     keys: bytes = b""
-    """How many different keys they have, for `bindings.counts.sketch.distinct`."""
+    """HyperLogLog registers of their keys, for `bindings.counts.sketch.count_distinct`."""
     witnesses: tuple[Witness, ...] = ()
     shapes: Frequent = Frequent()
-    """Their frequent keys, with ``*`` for words that neither topology names."""
+    """Frequent shapes of their keys, with ``*`` for words that neither topology names."""
+
+    @property
+    def messages(self) -> int:
+        """Number of messages."""
+        return self.span.messages
 
     def __add__(self, other: object) -> ChangeFacts:
         if not isinstance(other, ChangeFacts):
             return NotImplemented
         return ChangeFacts(
-            self.messages + other.messages,
-            min((time for time in (self.first, other.first) if time is not None), default=None),
-            max((time for time in (self.last, other.last) if time is not None), default=None),
-            joined(self.keys, other.keys),
-            few((*self.witnesses, *other.witnesses)),
-            merged(self.shapes, other.shapes),
+            self.span + other.span,
+            join_registers(self.keys, other.keys),
+            keep_witnesses((*self.witnesses, *other.witnesses)),
+            merge_summaries(self.shapes, other.shapes),
         )
 
 
@@ -90,80 +98,61 @@ class Comparison:
     """Counts of messages, for two topologies. ``Comparison(fingerprint(before), fingerprint(after))`` is zero."""
 
     before: str
-    """The fingerprint of the one topology."""
+    """Fingerprint of the one topology."""
     after: str
+    """Fingerprint of the other topology."""
     pairs: Mapping[Pair, int] = field(default_factory=dict)
-    """All messages."""
+    """Pair of outcomes -> number of messages; all messages are in it."""
     changes: Mapping[Change, ChangeFacts] = field(default_factory=dict)
-    """Those for which something is different."""
+    """Change -> facts of the messages for which something differs."""
     moves: Mapping[Move, int] = field(default_factory=dict)
-    """Of queues that are partitioned otherwise: messages that they get, for certain, before and after."""
+    """Move -> number of messages, of queues whose partitioning differs and that certainly get them before and after."""
 
     @property
     def messages(self) -> int:
-        """All of them."""
+        """Number of messages."""
         return sum(self.pairs.values())
 
     @property
     def same(self) -> int:
-        """Messages of which nothing is different that a user cares about; their partitions aside."""
+        """Number of messages for which nothing differs for a user, partitions aside."""
         return self.messages - sum([facts.messages for facts in self.changes.values()])
 
     def __add__(self, other: object) -> Comparison:
-        """Both. Raises InputError when they are for different topologies."""
+        """Return the sum. Raises InputError when the comparisons are for different topologies."""
         if not isinstance(other, Comparison):
             return NotImplemented
-        if (self.before, self.after) != (other.before, other.after):
-            shown = [f"{each.before[:12]} to {each.after[:12]}" for each in (self, other)]
-            raise InputError(
-                f"these comparisons are for different topologies ({' and '.join(shown)}): "
-                "their counts do not add; compare both archives with the same two"
-            )
-        changes = dict(self.changes)
-        for change, more in other.changes.items():
-            known = changes.get(change)
-            changes[change] = more if known is None else known + more
-        pairs, moves = _summed(self.pairs, other.pairs), _summed(self.moves, other.moves)
-        return Comparison(self.before, self.after, pairs, changes, moves)
-
-    def exact(self) -> Comparison:
-        """Without the shapes of keys: what adds exactly."""
-        changes = {change: facts._replace(shapes=Frequent()) for change, facts in self.changes.items()}
-        return replace(self, changes=changes)
+        both = (self.before, self.after), (other.before, other.after)
+        check_same("comparisons", *both, "compare both archives with the same two")
+        return Comparison(
+            self.before,
+            self.after,
+            sum_by_key(self.pairs, other.pairs),
+            sum_by_key(self.changes, other.changes),
+            sum_by_key(self.moves, other.moves),
+        )
 
 
 def change_of(before: Outcome, after: Outcome) -> Change | None:
-    """What a user sees differ: queues, for certain or perhaps, undecided exchanges, the broker's answer. None: nothing.
+    """Return what differs for a user: certain or possible queues, undecided exchanges, the broker's answer; or None.
 
-    By which bindings, exchanges or alternate exchanges a message comes to its queues makes no difference.
+    It does not matter by which bindings, exchanges or alternate exchanges a message comes to its queues.
     """
-    if _seen(before) == _seen(after):
+    if _visible(before) == _visible(after):
         return None
     lost, gained = {*before.queues}.difference(after.queues), {*after.queues}.difference(before.queues)
     unsure = {*before.possible_queues} ^ {*after.possible_queues}
-    # The queues after an exchange of unknown type cannot be told.
+    # The queues behind an exchange of unknown type are not known.
     unsure |= (lost if after.undecided else set()) | (gained if before.undecided else set())
-    # Certain to possible, and the other way about.
+    # Queues that go from certain to possible, or from possible to certain.
     unsure |= lost.intersection(after.possible_queues) | gained.intersection(before.possible_queues)
     return Change(
         before.exchange, tuple(sorted(lost - unsure)), tuple(sorted(gained - unsure)), tuple(sorted(unsure)),
-        _fate(before), _fate(after), before.refused, after.refused,
+        before.fate, after.fate, before.refused, after.refused,
     )  # fmt: skip
 
 
-def _seen(outcome: Outcome) -> tuple[object, ...]:
-    # The reply's code and name; its text names the virtual host.
+def _visible(outcome: Outcome) -> tuple[object, ...]:
+    # Only code and name of the broker's reply: its text names the virtual host, which may differ.
     answer = outcome.refused.partition(" - ")[0]
     return outcome.queues, outcome.possible_queues, outcome.routed, outcome.undecided, answer
-
-
-def _fate(outcome: Outcome) -> Fate:
-    if outcome.refused:
-        return "refused"
-    if outcome.routed is None:
-        return "undecided"
-    return "routed" if outcome.routed else "unroutable"
-
-
-def _summed(left: Mapping[K, int], right: Mapping[K, int]) -> dict[K, int]:
-    return {**left, **{key: left.get(key, 0) + count for key, count in right.items()}}

@@ -1,8 +1,8 @@
-"""What a tally says of a topology: sums over outcomes, as frozen rows. Pure functions, all of them of these two alone.
+"""What a tally shows about its topology: sums over outcomes, as frozen rows. All are pure functions of the two.
 
-There are two totals, and neither stands for the other: how many of the bindings were hit, and how many of the messages
-were routed. A binding that nothing hit in N messages to its exchange is used by less than 3 / N of them, with 95 %
-confidence, if traffic goes on as it was (the rule of three).
+There are two totals, and neither implies the other: the share of bindings hit, and the share of messages routed. If no
+message of N to its exchange hit a binding, less than 3 / N of them use it, with 95 % confidence, if traffic stays as it
+was (the rule of three).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from bindings.counts.outcome import Outcome, numbered
-from bindings.counts.sketch import Frequent, distinct, joined, merged
+from bindings.counts.outcome import Outcome, ordered_bindings
+from bindings.counts.sketch import Frequent, count_distinct, join_registers, merge_summaries
 from bindings.counts.tally import Facts, Tally, fingerprint
 from exchange.entities.entities import Binding, Destination
 from exchange.errors import InputError
@@ -27,100 +27,102 @@ __all__ = [
     "QueueUse",
     "Totals",
     "Unroutable",
-    "alternates_taken",
-    "bindings_used",
+    "alternate_uses",
+    "binding_uses",
     "coverage",
-    "exchanges_used",
-    "queues_used",
-    "stale",
+    "exchange_uses",
+    "queue_uses",
+    "stale_bindings",
     "totals",
-    "unroutable",
+    "unroutable_messages",
 ]
 
 DAY: Final = 86_400_000_000
-"""Microseconds."""
+"""Length of a day, in microseconds."""
 
 RULE_OF_THREE: Final = 3.0
 
 
 class BindingUse(NamedTuple):
-    """What a binding did."""
+    """What messages did to a binding."""
 
     binding: Binding
     number: int
-    """Its place in `bindings.counts.outcome.numbered`."""
+    """Its index in `bindings.counts.outcome.ordered_bindings`."""
     messages: int
-    """That matched it, on whatever hop."""
+    """Number of messages that certainly matched it, on any hop."""
     possible: int
-    """That match it if chance will have it so; not among ``messages``."""
+    """Number of messages that may match it, depending on a random choice; not among ``messages``."""
     only: int
-    """Of ``messages``: those whose way to its destination it was, and no other binding or alternate exchange."""
+    """Number of ``messages`` that reached its destination by it alone: by no other binding or alternate exchange."""
     first: int | None
     last: int | None
     distinct_keys: int
     """Approximately, with the error `bindings.counts.sketch.ERROR`."""
     share: float | None
-    """Of all messages that its destination got, those that matched it; None when it got none."""
+    """Share of the messages of its destination that matched it; None when the destination got none."""
     exposure: int
-    """The messages that went through its source, and so had the chance to match."""
+    """Number of messages that passed its source, and so could have matched it."""
     eligible: bool
     """Whether it can be hit: its source and its destination exist, and the source's type is known."""
 
     @property
     def dead(self) -> bool:
-        """Whether nothing matched it that could have."""
+        """Whether it can be hit, and was not."""
         return self.eligible and not self.messages and not self.possible
 
     @property
     def bound(self) -> float | None:
-        """Of a binding that nothing matched: the share of its source's messages that may match, at most; else None."""
+        """Maximum share of its source's messages that may match a binding that none matched; else None."""
         return None if self.messages else min(1.0, RULE_OF_THREE / self.exposure) if self.exposure else 1.0
 
 
 class QueueUse(NamedTuple):
-    """What a queue got."""
+    """The messages of a queue."""
 
     queue: str
     messages: int
+    """Number of messages that it certainly got."""
     possible: int
-    """That it gets if chance will have it so; not among ``messages``."""
+    """Number of messages that it may get, depending on a random choice; not among ``messages``."""
     duplicates_avoided: int
-    """Copies that it did not get because the message was there already, by another binding."""
+    """Number of copies that it did not get because another binding had already put the message there."""
     first: int | None
     last: int | None
     distinct_keys: int
     hot: Frequent
     partitions: Mapping[int | None, int]
-    """Of a partitioned queue; None where the key does not decide the partition."""
+    """Partition, None where the key does not decide it -> number of messages; empty if the queue has no partitions."""
 
 
 class ExchangeUse(NamedTuple):
-    """What went through an exchange."""
+    """The messages of an exchange."""
 
     exchange: str
     published: int
+    """Number of messages published to it."""
     messages: int
-    """Those published to it, and those that came from others."""
+    """Number of messages published to it or routed to it by other exchanges."""
     unroutable: int
-    """Of those published: those that no queue got."""
+    """Number of published messages that no queue got."""
     undecided: int
-    """Of those published: those of which that cannot be told."""
+    """Number of published messages whose routing is undecided."""
     refused: int
-    """Of those published: those that the broker refuses."""
+    """Number of published messages that the broker refuses."""
     fan_out: Mapping[int, int]
-    """Of those published: how many queues got a message, for certain -> how many messages."""
+    """Number of queues that certainly got a published message -> number of messages."""
     distinct_keys: int
     hot: Frequent
 
 
 class AlternateUse(NamedTuple):
-    """An alternate exchange that was taken."""
+    """An alternate exchange that messages took."""
 
     exchange: str
     alternate: str
     messages: int
     shapes: Frequent
-    """What their keys looked like."""
+    """Frequent shapes of their keys."""
 
 
 class Unroutable(NamedTuple):
@@ -128,17 +130,17 @@ class Unroutable(NamedTuple):
 
     exchange: str
     refused: str
-    """What the broker answers; "" where it takes and drops them."""
+    """Answer of the broker that refuses them; "" when it takes and drops them."""
     messages: int
     shapes: Frequent
     sample: tuple[str, ...]
-    """A few of the keys."""
+    """A few of their keys."""
     first: int | None
     last: int | None
 
 
 class Totals(NamedTuple):
-    """The two totals, and what they are of."""
+    """Numbers of bindings and messages, and the two shares of them."""
 
     bindings: int
     eligible: int
@@ -149,22 +151,22 @@ class Totals(NamedTuple):
     undecided: int
     refused: int
     copies: int
-    """That queues got."""
+    """Number of copies that queues certainly got."""
     duplicates_avoided: int
 
     @property
     def binding_coverage(self) -> float | None:
-        """Bindings hit, of those eligible; None when there are none."""
+        """Share of eligible bindings that were hit; None when there are none."""
         return self.hit / self.eligible if self.eligible else None
 
     @property
     def message_coverage(self) -> float | None:
-        """Messages routed, of all; None when there are none."""
+        """Share of messages that were routed; None when there are none."""
         return self.routed / self.messages if self.messages else None
 
 
 class Coverage(NamedTuple):
-    """Everything that is reported."""
+    """All tables of a tally."""
 
     totals: Totals
     bindings: tuple[BindingUse, ...]
@@ -175,148 +177,159 @@ class Coverage(NamedTuple):
 
 
 def coverage(tally: Tally, topology: Topology) -> Coverage:
-    """All tables. Raises InputError when the tally is for another topology."""
+    """Return all tables. Raises InputError when the tally is for another topology."""
     _check(tally, topology)
     return Coverage(
         totals(tally, topology),
-        bindings_used(tally, topology),
-        queues_used(tally, topology),
-        exchanges_used(tally, topology),
-        alternates_taken(tally),
-        unroutable(tally),
+        binding_uses(tally, topology),
+        queue_uses(tally, topology),
+        exchange_uses(tally, topology),
+        alternate_uses(tally),
+        unroutable_messages(tally),
     )
 
 
-def bindings_used(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
-    """One row for each binding, in their order."""
+def binding_uses(tally: Tally, topology: Topology) -> tuple[BindingUse, ...]:
+    """Return one row for each binding, in the order of `ordered_bindings`."""
     _check(tally, topology)
-    bindings = numbered(topology)
+    bindings = ordered_bindings(topology)
     facts = [Facts()] * len(bindings)
     possible, only, exposure, reached = Counter[int](), Counter[int](), Counter[str](), Counter[Destination]()
-    for outcome, of_it in tally.facts.items():
-        plain = of_it._replace(sample=(), hot=Frequent(), shapes=Frequent())
+    for outcome, counted in tally.facts.items():
+        plain = Facts(counted.span, counted.keys)
         for number in outcome.bindings:
             facts[number] += plain
         for number in outcome.possible_bindings:
-            possible[number] += of_it.messages
+            possible[number] += counted.messages
         for number in _only(outcome, bindings):
-            only[number] += of_it.messages
+            only[number] += counted.messages
         for name in outcome.exchanges:
-            exposure[name] += of_it.messages
-            reached[Destination("exchange", name)] += of_it.messages
+            exposure[name] += counted.messages
+            reached[Destination("exchange", name)] += counted.messages
         for name in outcome.queues:
-            reached[Destination("queue", name)] += of_it.messages
+            reached[Destination("queue", name)] += counted.messages
     rows = []
     for number, binding in enumerate(bindings):
         total = reached[binding.destination]
         known = facts[number]
         rows.append(
             BindingUse(
-                binding, number, known.messages, possible[number], only[number], known.first, known.last,
-                distinct(known.keys), known.messages / total if total else None, exposure[binding.source],
+                binding, number, known.messages, possible[number], only[number], known.span.first, known.span.last,
+                count_distinct(known.keys), known.messages / total if total else None, exposure[binding.source],
                 _eligible(binding, topology),
             )
         )  # fmt: skip
     return tuple(rows)
 
 
-def stale(bindings: Collection[BindingUse], now: int, days: int) -> tuple[BindingUse, ...]:
-    """Those that were hit, but not for so many days before ``now``, in microseconds since 1970."""
+def stale_bindings(bindings: Collection[BindingUse], now: int, days: int) -> tuple[BindingUse, ...]:
+    """Return the bindings that were hit, but not in the last days before ``now``, in microseconds since 1970."""
     since = now - days * DAY
     return tuple([use for use in bindings if use.last is not None and use.last < since])
 
 
-def queues_used(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
-    """One row for each queue, by name."""
+def queue_uses(tally: Tally, topology: Topology) -> tuple[QueueUse, ...]:
+    """Return one row for each queue, by name."""
     _check(tally, topology)
-    bindings = numbered(topology)
+    bindings = ordered_bindings(topology)
     facts: dict[str, Facts] = {name: Facts() for name in topology.queues}
     possible, avoided = Counter[str](), Counter[str]()
-    for outcome, of_it in tally.facts.items():
-        plain = of_it._replace(sample=(), shapes=Frequent())
+    for outcome, counted in tally.facts.items():
+        plain = counted._replace(sample=(), shapes=Frequent())
         for name in outcome.queues:
             facts[name] += plain
         for name in outcome.possible_queues:
-            possible[name] += of_it.messages
-        for name, copies in _ways_to_queues(outcome, bindings).items():
+            possible[name] += counted.messages
+        for name, copies in _bindings_to_queues(outcome, bindings).items():
             if name in facts:
-                avoided[name] += (copies - 1) * of_it.messages
+                avoided[name] += (copies - 1) * counted.messages
     partitions: dict[str, dict[int | None, int]] = {}
     for (queue, partition), count in tally.partitions.items():
         partitions.setdefault(queue, {})[partition] = count
     return tuple([
         QueueUse(
-            name, of_it.messages, possible[name], avoided[name], of_it.first, of_it.last, distinct(of_it.keys),
-            of_it.hot, partitions.get(name, {}),
+            name, each.messages, possible[name], avoided[name], each.span.first, each.span.last,
+            count_distinct(each.keys), each.hot, partitions.get(name, {}),
         )
-        for name, of_it in sorted(facts.items())
+        for name, each in sorted(facts.items())
     ])  # fmt: skip
 
 
-def exchanges_used(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
-    """One row for each exchange, and for each name that messages were published to without there being one."""
+def exchange_uses(tally: Tally, topology: Topology) -> tuple[ExchangeUse, ...]:
+    """Return one row for each exchange, and for each name of no exchange that messages were published to."""
     _check(tally, topology)
     published: dict[str, list[tuple[Outcome, Facts]]] = {name: [] for name in topology.exchanges}
     through = Counter[str]()
-    for outcome, of_it in tally.facts.items():
-        published.setdefault(outcome.exchange, []).append((outcome, of_it))
+    for outcome, counted in tally.facts.items():
+        published.setdefault(outcome.exchange, []).append((outcome, counted))
         for name in outcome.exchanges:
-            through[name] += of_it.messages
+            through[name] += counted.messages
     rows = []
-    for name, some in sorted(published.items()):
+    for name, listed in sorted(published.items()):
         fates, fan_out, keys = Counter[str](), Counter[int](), b""
-        for outcome, of_it in some:
-            fates[_fate(outcome)] += of_it.messages
-            fan_out[len(outcome.queues)] += of_it.messages
-            keys = joined(keys, of_it.keys)
+        for outcome, counted in listed:
+            fates[outcome.fate] += counted.messages
+            fan_out[len(outcome.queues)] += counted.messages
+            keys = join_registers(keys, counted.keys)
         rows.append(
             ExchangeUse(
                 name, sum(fates.values()), through[name], fates["unroutable"], fates["undecided"], fates["refused"],
-                dict(sorted(fan_out.items())), distinct(keys), merged(*[of_it.hot for _, of_it in some]),
+                dict(sorted(fan_out.items())), count_distinct(keys), merge_summaries(*[each.hot for _, each in listed]),
             )
         )  # fmt: skip
     return tuple(rows)
 
 
-def alternates_taken(tally: Tally) -> tuple[AlternateUse, ...]:
-    """One row for each exchange whose alternate exchange was taken, for certain."""
-    found: dict[tuple[str, str], list[Facts]] = {}
-    for outcome, of_it in tally.facts.items():
+def alternate_uses(tally: Tally) -> tuple[AlternateUse, ...]:
+    """Return one row for each alternate exchange that messages certainly took."""
+    by_link: dict[tuple[str, str], list[Facts]] = {}
+    for outcome, counted in tally.facts.items():
         for link in outcome.alternates:
-            found.setdefault(link, []).append(of_it)
+            by_link.setdefault(link, []).append(counted)
     return tuple([
-        AlternateUse(exchange, alternate, sum(f.messages for f in some), merged(*[f.shapes for f in some]))
-        for (exchange, alternate), some in sorted(found.items())
+        AlternateUse(
+            exchange, alternate, sum(each.messages for each in listed),
+            merge_summaries(*[each.shapes for each in listed]),
+        )
+        for (exchange, alternate), listed in sorted(by_link.items())
     ])  # fmt: skip
 
 
-def unroutable(tally: Tally) -> tuple[Unroutable, ...]:
-    """What no queue got, by the exchange it was published to; the most first."""
-    found: dict[tuple[str, str], Facts] = {}
-    for outcome, of_it in tally.facts.items():
+def unroutable_messages(tally: Tally) -> tuple[Unroutable, ...]:
+    """Return the messages that no queue got, by exchange and answer of the broker; those with the most first."""
+    by_answer: dict[tuple[str, str], Facts] = {}
+    for outcome, counted in tally.facts.items():
         if outcome.routed is False:
             key = (outcome.exchange, outcome.refused)
-            found[key] = found.get(key, Facts()) + of_it
+            by_answer[key] = by_answer.get(key, Facts()) + counted
     rows = [
-        Unroutable(name, refused, f.messages, f.shapes, tuple([key for _, key in f.sample]), f.first, f.last)
-        for (name, refused), f in found.items()
+        Unroutable(
+            name,
+            refused,
+            facts.messages,
+            facts.shapes,
+            tuple([each.key for each in facts.sample]),
+            facts.span.first,
+            facts.span.last,
+        )
+        for (name, refused), facts in by_answer.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
 
 
 def totals(tally: Tally, topology: Topology) -> Totals:
-    """The sums of all."""
+    """Return the sums over all bindings and messages."""
     _check(tally, topology)
-    bindings = numbered(topology)
+    bindings = ordered_bindings(topology)
     hit: set[int] = set()
     fates = Counter[str]()
     copies = avoided = 0
-    for outcome, of_it in tally.facts.items():
+    for outcome, counted in tally.facts.items():
         hit.update(outcome.bindings, outcome.possible_bindings)
-        fates[_fate(outcome)] += of_it.messages
-        copies += len(outcome.queues) * of_it.messages
-        ways = {queue: n for queue, n in _ways_to_queues(outcome, bindings).items() if queue in topology.queues}
-        avoided += (sum(ways.values()) - len(ways)) * of_it.messages
+        fates[outcome.fate] += counted.messages
+        copies += len(outcome.queues) * counted.messages
+        ways = {queue: n for queue, n in _bindings_to_queues(outcome, bindings).items() if queue in topology.queues}
+        avoided += (sum(ways.values()) - len(ways)) * counted.messages
     eligible = {number for number, binding in enumerate(bindings) if _eligible(binding, topology)}
     return Totals(
         len(bindings), len(eligible), len(hit & eligible), sum(fates.values()), fates["routed"], fates["unroutable"],
@@ -329,22 +342,16 @@ def _check(tally: Tally, topology: Topology) -> None:
         raise InputError("this tally is for another topology: audit the archive again with this one")
 
 
-def _fate(outcome: Outcome) -> str:
-    if outcome.refused:
-        return "refused"
-    return {True: "routed", False: "unroutable", None: "undecided"}[outcome.routed]
-
-
-def _ways_to_queues(outcome: Outcome, bindings: tuple[Binding, ...]) -> Counter[str]:
-    """How many of the bindings that are taken for certain lead to each queue."""
+def _bindings_to_queues(outcome: Outcome, bindings: tuple[Binding, ...]) -> Counter[str]:
+    """Return for each queue the number of bindings to it that are certainly taken."""
     destinations = [bindings[number].destination for number in outcome.bindings]
     return Counter([destination.name for destination in destinations if destination.kind == "queue"])
 
 
 def _only(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:
-    """Of the bindings that are taken, those without which the message would not have reached their destination so.
+    """Return the bindings that alone brought the message to their destination.
 
-    Where it was published it is anyhow, and where an alternate exchange led, it is by that.
+    The exchange that it was published to needs no binding; an alternate exchange is reached without one, too.
     """
     ways = Counter([bindings[number].destination for number in (*outcome.bindings, *outcome.possible_bindings)])
     ways[Destination("exchange", outcome.exchange)] += 1

@@ -1,13 +1,13 @@
-"""What becomes of a message, without the message: bindings it takes and queues that get it, asked of the router.
+"""What becomes of a message, without the message: the bindings it takes and the queues that get it, by the router.
 
-Chance is not played: where an exchange picks at random, all that it may pick is tried, and an outcome says apart what
-is certain and what is possible.
+Nothing is drawn at random: where an exchange picks by chance, all its choices are tried, and an outcome separates what
+is certain from what is possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from exchange.entities.entities import Binding
 from exchange.errors import BrokerError
@@ -17,57 +17,80 @@ from exchange.routing.route import Explanation
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Explorer", "Outcome", "numbered"]
+__all__ = ["AlternateLink", "BindingNumber", "Explorer", "Fate", "Outcome", "ordered_bindings"]
 
 T = TypeVar("T", bound=Any)
 
+BindingNumber: TypeAlias = Annotated[int, "int32"]
+"""Index of a binding in `ordered_bindings`; in a table, of this Arrow type."""
+
+Fate: TypeAlias = Literal["routed", "unroutable", "undecided", "refused"]
+
 MOST_CHOICES: Final = 1_024
-"""So many ends of a walk through exchanges that pick at random are looked at; if there are more, it is undecided."""
+"""Maximum number of combinations of random choices that are tried for a message; with more, it is undecided."""
+
+
+class AlternateLink(NamedTuple):
+    """An exchange whose alternate exchange was taken."""
+
+    exchange: str
+    alternate: str
 
 
 class Outcome(NamedTuple):
-    """What becomes of all messages of one sort, published to one exchange."""
+    """What becomes of all messages of one class, published to one exchange. Names and numbers are sorted."""
 
     exchange: str
     queues: tuple[str, ...] = ()
-    """Those that get it, by name."""
-    bindings: tuple[int, ...] = ()
-    """Those it takes, on all hops, by their numbers in `numbered`."""
+    """Queues that certainly receive the message."""
+    bindings: tuple[BindingNumber, ...] = ()
+    """Bindings that it certainly takes, on all hops."""
     exchanges: tuple[str, ...] = ()
-    """Those it goes through, the first one included, by name."""
-    alternates: tuple[tuple[str, str], ...] = ()
-    """An exchange and its alternate exchange, where that was taken."""
+    """Exchanges that it certainly passes, including the first one."""
+    alternates: tuple[AlternateLink, ...] = ()
+    """Alternate exchanges that it certainly takes."""
     routed: bool | None = False
-    """Whether a queue gets it; None when that depends on chance, or on an exchange of unknown type."""
+    """Whether a queue receives it; None when chance or an exchange of unknown type decides."""
     undecided: tuple[str, ...] = ()
-    """Exchanges of unknown type on the way; and those that pick at random, when there is too much to pick from."""
+    """Exchanges of unknown type on its way; and those that pick at random, when there are too many choices."""
     refused: str = ""
-    """What the broker answers to the publisher instead, as it closes the channel."""
+    """Answer of the broker that refuses it and closes the channel; "" when it takes the message."""
     possible_queues: tuple[str, ...] = ()
-    """Those that get it if chance will have it so; none of ``queues``."""
-    possible_bindings: tuple[int, ...] = ()
+    """Queues that may receive the message, depending on a random choice. Disjoint from ``queues``."""
+    possible_bindings: tuple[BindingNumber, ...] = ()
     possible_exchanges: tuple[str, ...] = ()
-    possible_alternates: tuple[tuple[str, str], ...] = ()
+    possible_alternates: tuple[AlternateLink, ...] = ()
+
+    @property
+    def fate(self) -> Fate:
+        """``routed`` when a queue gets it, ``undecided`` when that is not certain."""
+        if self.refused:
+            return "refused"
+        if self.routed is None:
+            return "undecided"
+        return "routed" if self.routed else "unroutable"
 
 
-def numbered(topology: Topology) -> tuple[Binding, ...]:
-    """The bindings in an order of their own: the same for equal topologies, whatever order the bindings came in."""
+def ordered_bindings(topology: Topology) -> tuple[Binding, ...]:
+    """Return the bindings in an order that is equal for equal topologies, however they were declared."""
     return tuple(
         sorted(topology.bindings, key=lambda b: (b.source, b.destination, b.routing_key, repr(b.arguments.identity)))
     )
 
 
 class Explorer:
-    """Asks a router what becomes of messages."""
+    """A router, asked what becomes of messages."""
 
     def __init__(self, topology: Topology) -> None:
-        self._numbers: Final = {binding: number for number, binding in enumerate(numbered(topology))}
-        self._path: list[list[int]] = []  # of each choice on the way, what was picked and of how many
+        self._numbers: Final = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
+        # The random choices of the present walk: of each, the pick and the number of possible picks. The next walk
+        # repeats all picks but the last, so the walks try all combinations in order, as an odometer does.
+        self._path: list[list[int]] = []
         self._depth = 0
         self._router: Final = Router(topology, choose=self._choose, cache=0)
 
     def outcome(self, message: Message) -> Outcome:
-        """What becomes of the message."""
+        """Return what becomes of the message."""
         self._path = []
         try:
             leaves = [self._explain(message)]
@@ -77,7 +100,7 @@ class Explorer:
             return Outcome(message.exchange, refused=str(error))
         if len(leaves) == 1:
             return self._of_one(leaves[0])
-        return self._of_some(leaves, complete=not self._path)
+        return self._of_several(leaves, complete=not self._path)
 
     def _explain(self, message: Message) -> Explanation:
         self._depth = 0
@@ -90,7 +113,7 @@ class Explorer:
         return self._path[self._depth - 1][0]
 
     def _advance(self) -> bool:
-        """Go on to the next way to choose; False, and no path, after the last one."""
+        """Go on to the next combination of picks; return False, with an empty path, after the last one."""
         while self._path:
             self._path[-1][0] += 1
             if self._path[-1][0] < self._path[-1][1]:
@@ -111,7 +134,7 @@ class Explorer:
             tuple(sorted(route.undecided)),
         )
 
-    def _of_some(self, leaves: list[Explanation], *, complete: bool) -> Outcome:
+    def _of_several(self, leaves: list[Explanation], *, complete: bool) -> Outcome:
         outcomes = [self._of_one(leaf) for leaf in leaves]
         routed = {outcome.routed for outcome in outcomes}
         undecided = {name for outcome in outcomes for name in outcome.undecided}
@@ -122,8 +145,11 @@ class Explorer:
                 for hop in leaf.hops
                 if kind_of(hop.exchange).decider is Decider.CHANCE
             }
-        queues, bindings = _shared(o.queues for o in outcomes), _shared(o.bindings for o in outcomes)
-        exchanges, alternates = _shared(o.exchanges for o in outcomes), _shared(o.alternates for o in outcomes)
+        queues, bindings = _split_certain(o.queues for o in outcomes), _split_certain(o.bindings for o in outcomes)
+        exchanges, alternates = (
+            _split_certain(o.exchanges for o in outcomes),
+            _split_certain(o.alternates for o in outcomes),
+        )
         certain = routed.pop() if len(routed) == 1 else None
         return Outcome(
             outcomes[0].exchange, queues[0], bindings[0], exchanges[0], alternates[0],
@@ -133,19 +159,19 @@ class Explorer:
 
     def _taken(self, explanation: Explanation) -> Iterator[int]:
         for hop in explanation.hops:
-            if hop.exchange.name:  # the default exchange's bindings are the queues' names, and nobody made them
+            if hop.exchange.name:  # the default exchange's bindings are implicit, one for each queue
                 for binding in hop.matched:
                     yield self._numbers[binding]
 
 
-def _alternates(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _alternates(explanation: Explanation) -> Iterator[AlternateLink]:
     for hop in explanation.hops:
         if hop.alternate is not None and hop.alternate.taken:
-            yield hop.exchange.name, hop.alternate.name
+            yield AlternateLink(hop.exchange.name, hop.alternate.name)
 
 
-def _shared(sets: Iterable[tuple[T, ...]]) -> tuple[tuple[T, ...], tuple[T, ...]]:
-    """What is in all of them, and what is in some only; sorted."""
+def _split_certain(sets: Iterable[tuple[T, ...]]) -> tuple[tuple[T, ...], tuple[T, ...]]:
+    """Return what is in all sets, and what is in some only; both sorted."""
     listed = [frozenset(each) for each in sets]
     certain = frozenset.intersection(*listed)
     return tuple(sorted(certain)), tuple(sorted(frozenset().union(*listed) - certain))

@@ -1,16 +1,22 @@
-"""Small summaries of many keys that add up: how many are different, a fair sample of them, and the most frequent.
+"""Small summaries of many keys that add: number of distinct keys (HyperLogLog), a sample (bottom-k), heavy hitters.
 
-The first two are exact about addition: in whatever order and parts keys come, the summary is the same. The third,
-a Misra-Gries summary, says instead how far its counts may be too low.
+The first two add exactly: in whatever order and parts keys come, the summary is the same. The third, a Misra-Gries
+summary, states how far its counts may be too low.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from math import log
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
-__all__ = ["ERROR", "REGISTER_BITS", "SAMPLE", "Frequent", "Item", "distinct", "hash_of", "joined", "merged", "sampled"]
+__all__ = [
+    "ERROR", "FREQUENT", "REGISTER_BITS", "SAMPLE", "Frequent", "Hash", "Item", "SampledKey", "count_distinct",
+    "hash_of", "join_registers", "keep_sample", "merge_summaries", "registers_of",
+]  # fmt: skip
+
+Hash: TypeAlias = Annotated[int, "uint64"]
+"""A hash by `hash_of`; in a table, of this Arrow type."""
 
 MASK: Final = (1 << 64) - 1
 M1: Final = 0x9E3779B97F4A7C15
@@ -19,23 +25,23 @@ M2: Final = 0xC2B2AE3D27D4EB4F
 REGISTER_BITS: Final = 10
 REGISTERS: Final = 1 << REGISTER_BITS
 RANK_BITS: Final = 52
-"""Of a hash, those whose leading zeros count."""
+"""Number of a hash's low bits whose leading zeros make the rank; a register holds at most RANK_BITS + 1 < 128."""
 
 HIGH_BITS: Final = int.from_bytes(b"\x80" * REGISTERS, "little")
-"""The bit of each register that no rank has."""
+"""The high bit of each register, which no rank sets."""
 
 ERROR: Final = 1.04 / REGISTERS**0.5
-"""The relative standard error of `distinct`."""
+"""Relative standard error of `count_distinct`."""
 
 SAMPLE: Final = 5
-"""So many keys are sampled."""
+"""Number of keys in a sample."""
 
 FREQUENT: Final = 64
-"""So many of the most frequent are kept."""
+"""Maximum number of items in a summary of heavy hitters."""
 
 
 def hash_of(data: bytes) -> int:
-    """64 bits, the same in every process; what `bindings.counts.columnar.arrays.hashing` finds for whole columns."""
+    """Return 64 bits, the same in every process; `bindings.counts.columnar.arrays.hashing` does this for columns."""
     value = 0
     for start in range(0, len(data), 8):
         value = ((value ^ int.from_bytes(data[start : start + 8], "little")) * M1) & MASK
@@ -45,27 +51,32 @@ def hash_of(data: bytes) -> int:
 
 
 def registers_of(hashes: Iterable[int]) -> bytes:
-    """The HyperLogLog registers of some hashes."""
+    """Return the HyperLogLog registers of hashes."""
     registers = bytearray(REGISTERS)
     for value in hashes:
-        place, rest = value >> (64 - REGISTER_BITS), value & ((1 << RANK_BITS) - 1)
-        registers[place] = max(registers[place], RANK_BITS + 1 - rest.bit_length())
+        number, rest = value >> (64 - REGISTER_BITS), value & ((1 << RANK_BITS) - 1)
+        registers[number] = max(registers[number], RANK_BITS + 1 - rest.bit_length())
     return bytes(registers)
 
 
-def joined(left: bytes, right: bytes) -> bytes:
-    """The registers of both; none stand for no keys."""
+def join_registers(left: bytes, right: bytes) -> bytes:
+    """Return the greater of each two registers; no bytes stand for no keys."""
     if not left or not right or left == right:
         return left or right
-    # The greater of each two registers, of which none has its high bit, all of them at once in one long number.
+    # All registers at once, as the bytes of one long number. No register has its high bit, so with that bit set in a,
+    # no byte of the difference borrows from the next, and the bit survives exactly where a >= b. Spread over its byte
+    # (0x80 - 0x01 | 0x80 = 0xFF) it selects a, elsewhere b.
     a, b = int.from_bytes(left, "little"), int.from_bytes(right, "little")
     greater = ((a | HIGH_BITS) - b) & HIGH_BITS
     chosen = (greater - (greater >> 7)) | greater
     return (b ^ ((a ^ b) & chosen)).to_bytes(REGISTERS, "little")
 
 
-def distinct(registers: bytes) -> int:
-    """About how many keys (HyperLogLog; Flajolet, Fusy, Gandouet and Meunier, 2007); few are counted nearly exactly."""
+def count_distinct(registers: bytes) -> int:
+    """Estimate the number of distinct keys; few are counted nearly exactly.
+
+    HyperLogLog: Flajolet, Fusy, Gandouet and Meunier, 2007.
+    """
     if not registers:
         return 0
     count = len(registers)
@@ -76,38 +87,54 @@ def distinct(registers: bytes) -> int:
     return round(estimate)
 
 
-def sampled(keys: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
-    """Of hashes and their keys the few with the least hashes: all keys have the same chance, however frequent."""
+class SampledKey(NamedTuple):
+    """A key and its hash."""
+
+    hash: Hash
+    key: str
+
+
+def keep_sample(keys: Iterable[SampledKey]) -> tuple[SampledKey, ...]:
+    """Return the few keys with the smallest hashes: all keys have the same chance, however frequent (bottom-k)."""
     return tuple(sorted(set(keys))[:SAMPLE])
 
 
 class Item(NamedTuple):
-    """Something frequent."""
+    """A frequent text."""
 
     text: str
     count: int  # type: ignore[assignment]  # a tuple's own count is of no use here
     example: str = ""
+    """For a shape, the smallest key that has it."""
 
 
 class Frequent(NamedTuple):
-    """The most frequent first. A true count is ``count`` to ``count + error``; of what is not here, 0 to ``error``."""
+    """Heavy hitters, the most frequent first (Misra-Gries).
+
+    The true count of an item is ``count`` to ``count + error``; that of any other text, 0 to ``error``.
+    """
 
     items: tuple[Item, ...] = ()
     error: int = 0
 
 
-def merged(*summaries: Frequent) -> Frequent:
-    """The summary of all (Agarwal and others, Mergeable Summaries, 2012); their order matters, within the error."""
-    found: dict[str, Item] = {}
+def merge_summaries(*summaries: Frequent) -> Frequent:
+    """Return the summary of all; their order matters, within the error.
+
+    Agarwal and others, Mergeable Summaries, 2012.
+    """
+    totals: dict[str, Item] = {}
     for summary in summaries:
         for item in summary.items:
-            known = found.get(item.text)
+            known = totals.get(item.text)
             example = item.example if known is None else min(known.example, item.example)
-            found[item.text] = Item(item.text, item.count + (known.count if known is not None else 0), example)
-    items = sorted(found.values(), key=lambda item: (-item.count, item.text))
+            totals[item.text] = Item(item.text, item.count + (known.count if known is not None else 0), example)
+    items = sorted(totals.values(), key=lambda item: (-item.count, item.text))
     error = sum(summary.error for summary in summaries)
     if len(items) > FREQUENT:
-        least = items[FREQUENT].count
-        items = [item._replace(count=item.count - least) for item in items[:FREQUENT] if item.count > least]
-        error += least
+        # The first item without room is subtracted from all: what is dropped is then at most the error, as is what is
+        # taken from those that are kept.
+        dropped = items[FREQUENT].count
+        items = [item._replace(count=item.count - dropped) for item in items[:FREQUENT] if item.count > dropped]
+        error += dropped
     return Frequent(tuple(items), error)

@@ -1,55 +1,59 @@
-"""What a broker really did, against what its topology says that it does: a tally of agreement, and of each difference.
+"""Where a broker put messages, compared with where its topology says that they go: agreement, and each difference.
 
-Differences with the same exchange and the same queues are counted together, and have witnesses to replay. Of more than
-``LIMIT`` sorts of difference, those with the least hashes are kept, with exact counts, and the messages of the others
-are counted in one sum; so ``verification(a) + verification(b)`` is ``verification(a and b)``, but for the names of
-queues that the topology does not have, whose summary then may differ within the error that it states.
+Messages with an equal difference are counted together, and a few are kept as witnesses to replay. Of more than
+``LIMIT`` differences those with the smallest hashes are kept, with exact counts, and the messages of the others are
+counted in one sum. So ``verification(a) + verification(b)`` is ``verification(a and b)``, but for the names of queues
+that the topology does not have, whose summary then may differ within the error that it states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from bindings.archive.sums import Span
+from bindings.counts.adding import check_same, sum_by_key
 from bindings.counts.outcome import Outcome
-from bindings.counts.sketch import Frequent, hash_of, merged
-from bindings.counts.witness import Witness, few
-from exchange.errors import InputError
+from bindings.counts.sketch import Frequent, hash_of, merge_summaries
+from bindings.counts.witness import Witness, keep_witnesses
 
-__all__ = ["HEADINGS", "LIMIT", "OTHERS", "Difference", "Evidence", "Verdict", "Verification", "heading", "judged"]
+__all__ = [
+    "HEADINGS", "LIMIT", "OTHERS", "Difference", "Evidence", "Verdict", "Verification", "heading_of", "keep_smallest",
+    "verdict_for",
+]  # fmt: skip
 
 LIMIT: Final = 1_000
-"""So many sorts of difference are told apart."""
+"""Maximum number of differences that are counted apart."""
 
 HEADINGS: Final[Mapping[str, str]] = {
     "amq.gen-": "amq.gen-*",
     "amq.rabbitmq.reply-to.": "amq.rabbitmq.reply-to.*",
 }
-"""How names that the broker makes begin -> the heading they go under: every client has one of its own."""
+"""Beginning of names that the broker makes -> heading under which these queues are counted: each client has its own."""
 
 OTHERS: Final = "*"
-"""The heading of all other queues that the topology does not have."""
+"""Heading of all other queues that the topology does not have."""
 
 
 class Difference(NamedTuple):
-    """Where messages to one exchange should have gone, and did not, and the other way about. All names are sorted."""
+    """How the queues of messages to one exchange differ from those by the topology. All names are sorted."""
 
     exchange: str
     missing: tuple[str, ...] = ()
-    """Queues that the topology says get them and that the broker did not put them in."""
+    """Queues that get them by the topology, and in which the broker did not put them."""
     extra: tuple[str, ...] = ()
-    """Queues of the topology that the broker put them in, and that by the topology cannot get them."""
+    """Queues of the topology in which the broker put them, and that cannot get them by the topology."""
     unknown: tuple[str, ...] = ()
-    """Headings of the queues that the broker put them in and that the topology does not have."""
+    """Headings of queues in which the broker put them, and that the topology does not have."""
     none_of: tuple[str, ...] = ()
-    """Queues of which at least one, as chance will have it, should have got them, and none did."""
+    """Queues of which chance should have picked at least one; the broker put them in none."""
     refused: str = ""
-    """By the topology the broker refuses them with this; it did not, and where they went is not compared."""
+    """Answer with which the broker should have refused them, and did not; their queues are not compared."""
 
     @property
     def only_unknown(self) -> bool:
-        """Whether all that differs are queues that the topology does not have, as it was exported without them."""
+        """Whether the only difference is queues that the topology does not have, since it was exported without them."""
         return self._replace(exchange="", unknown=()) == ("", (), (), (), (), "")
 
     @property
@@ -59,22 +63,20 @@ class Difference(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The messages that show one difference. Times are microseconds since 1970, UTC."""
+    """The messages that show one difference."""
 
-    messages: int = 0
-    first: int | None = None
-    last: int | None = None
+    span: Span = Span()
     witnesses: tuple[Witness, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """Number of messages."""
+        return self.span.messages
 
     def __add__(self, other: object) -> Evidence:
         if not isinstance(other, Evidence):
             return NotImplemented
-        return Evidence(
-            self.messages + other.messages,
-            min((time for time in (self.first, other.first) if time is not None), default=None),
-            max((time for time in (self.last, other.last) if time is not None), default=None),
-            few((*self.witnesses, *other.witnesses)),
-        )
+        return Evidence(self.span + other.span, keep_witnesses((*self.witnesses, *other.witnesses)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,56 +84,55 @@ class Verification:
     """Counts of messages, for one topology. ``Verification(fingerprint(topology))`` is zero."""
 
     topology: str
-    """The fingerprint of the topology; counts for others cannot be added."""
+    """Fingerprint of the topology; only verifications with the same one add."""
     agreed: int = 0
-    """The broker put them in exactly the queues that the topology says."""
+    """Messages that the broker put in exactly the queues of the topology."""
     possible: int = 0
-    """Where chance decides: in queues that it may have picked."""
+    """Messages that chance routes, and that the broker put in queues which it may have picked."""
     undecided: int = 0
-    """What the topology says for certain is so, and the rest cannot be told: an exchange of unknown type is on the way,
-    or the default exchange, see `judged`, put them in a queue that the topology does not have."""
+    """Messages in all queues that certainly get them, of which the rest is not known.
+
+    An exchange of unknown type is on their way, or they went through the default exchange to a queue that the topology
+    does not have; see `verdict_for`.
+    """
     unknown: int = 0
-    """Where the broker put them is not in the archive."""
+    """Messages of which the archive does not know where the broker put them."""
     differences: Mapping[Difference, Evidence] = field(default_factory=dict)
     more: int = 0
-    """Messages that differ in ways that are not among ``differences``, which are full."""
+    """Messages with a difference that is not among ``differences``, since these are full."""
     strangers: Frequent = field(default_factory=Frequent)
-    """Of the queues under the heading ``*`` in ``differences``, those that got the most messages."""
+    """Queues under the heading ``*`` of ``differences`` that got the most messages."""
 
     @property
     def different(self) -> int:
-        """Messages that went elsewhere than the topology says."""
+        """Number of messages that the broker did not route as the topology."""
         return sum([evidence.messages for evidence in self.differences.values()]) + self.more
 
     @property
     def compared(self) -> int:
-        """All messages of which the archive knows where they went."""
+        """Number of messages of which the archive knows where the broker put them."""
         return self.agreed + self.possible + self.undecided + self.different
 
     @property
     def sorts(self) -> int:
-        """How many sorts of difference there are: exactly, or about when there are ``more``."""
+        """Number of differences: exact, or estimated when there are ``more``."""
         if not self.more:
             return len(self.differences)
-        # The k-th least of n hashes lies where k of n parts of the whole range end.
-        about = (len(self.differences) - 1) / (max(each.hash for each in self.differences) / 2**64)
-        return max(len(self.differences) + 1, round(about))
+        # Of n hashes the k-th smallest lies, on average, at k / n of their range.
+        estimate = (len(self.differences) - 1) / (max(each.hash for each in self.differences) / 2**64)
+        return max(len(self.differences) + 1, round(estimate))
 
     @property
     def bound(self) -> int | None:
-        """The hash that a difference must not exceed to be kept; None while there is room."""
+        """Greatest hash of a difference that may still be kept; None while there is room for more."""
         return max([each.hash for each in self.differences]) if len(self.differences) >= LIMIT else None
 
     def __add__(self, other: object) -> Verification:
-        """Both. Raises InputError when they are for different topologies."""
+        """Return the sum. Raises InputError when the verifications are for different topologies."""
         if not isinstance(other, Verification):
             return NotImplemented
-        if self.topology != other.topology:
-            raise InputError(
-                f"these verifications are for different topologies ({self.topology[:12]} and {other.topology[:12]}): "
-                "their counts do not add; verify both archives with one topology"
-            )
-        differences, beyond = least((*self.differences.items(), *other.differences.items()))
+        check_same("verifications", (self.topology,), (other.topology,), "verify both archives with one topology")
+        differences, beyond = keep_smallest(self.differences, other.differences)
         return Verification(
             self.topology,
             self.agreed + other.agreed,
@@ -140,23 +141,19 @@ class Verification:
             self.unknown + other.unknown,
             differences,
             self.more + other.more + beyond,
-            merged(self.strangers, other.strangers),
+            merge_summaries(self.strangers, other.strangers),
         )
-
-    def exact(self) -> Verification:
-        """Without the names of unknown queues: what adds exactly."""
-        return replace(self, strangers=Frequent())
 
 
 Verdict = Literal["agreed", "possible", "undecided"] | Difference
 
 
-def judged(outcome: Outcome, known: Collection[str], unknown: Collection[str]) -> Verdict:
-    """What is to be said of messages with this outcome that the broker put in these queues.
+def verdict_for(outcome: Outcome, known: Collection[str], unknown: Collection[str]) -> Verdict:
+    """Return the verdict on messages with this outcome that the broker put in these queues.
 
-    ``known`` are queues of the topology, ``unknown`` the headings of others. Where the outcome leaves room for chance,
-    all that it leaves room for is agreed to. Of a message to the default exchange the broker tells each of its keys,
-    whether or not it has such a queue (`rabbit_exchange:route/3`), so an unknown one tells nothing.
+    ``known`` are queues of the topology, ``unknown`` the headings of others. Where the outcome depends on chance, every
+    possible pick is right. For a message to the default exchange the broker records each of its keys as a queue,
+    whether or not it has that queue (`rabbit_exchange:route/3`), so an unknown queue there proves nothing.
     """
     if outcome.refused:
         return Difference(outcome.exchange, refused=outcome.refused)
@@ -172,21 +169,19 @@ def judged(outcome: Outcome, known: Collection[str], unknown: Collection[str]) -
     return "possible" if possible else "agreed"
 
 
-def heading(queue: str) -> str:
-    """The heading of a queue that the topology does not have."""
+def heading_of(queue: str) -> str:
+    """Return the heading of a queue that the topology does not have."""
     return next((name for start, name in HEADINGS.items() if queue.startswith(start)), OTHERS)
 
 
-def least(items: Iterable[tuple[Difference, Evidence]]) -> tuple[dict[Difference, Evidence], int]:
-    """The ``LIMIT`` differences with the least hashes, with all their evidence; and the messages of the others.
+def keep_smallest(*parts: Mapping[Difference, Evidence]) -> tuple[dict[Difference, Evidence], int]:
+    """Add up differences, and return the ``LIMIT`` ones with the smallest hashes and the number of the other messages.
 
-    A difference that is among the least of all is so in every part of them: none of its messages were ever dropped.
+    The counts of those that are kept are exact: a difference with one of the smallest hashes of all has one of the
+    smallest in each part, so none of its messages were ever dropped.
     """
-    found: dict[Difference, Evidence] = {}
-    for difference, evidence in items:
-        known = found.get(difference)
-        found[difference] = evidence if known is None else known + evidence
-    if len(found) <= LIMIT:
-        return found, 0
-    ordered = sorted(found, key=lambda difference: (difference.hash, difference))
-    return {each: found[each] for each in ordered[:LIMIT]}, sum([found[each].messages for each in ordered[LIMIT:]])
+    total = sum_by_key(*parts)
+    if len(total) <= LIMIT:
+        return total, 0
+    ordered = sorted(total, key=lambda difference: (difference.hash, difference))
+    return {each: total[each] for each in ordered[:LIMIT]}, sum([total[each].messages for each in ordered[LIMIT:]])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bindings.counts.coverage import BindingUse, ExchangeUse, QueueUse, coverage
-from bindings.counts.outcome import Outcome, numbered
+from bindings.counts.outcome import Outcome, ordered_bindings
 from bindings.counts.sketch import Frequent
 from bindings.counts.slots import DAY, width_for
 from bindings.counts.tally import Tally
@@ -42,7 +42,6 @@ from exchange.message import Message
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from bindings.archive.reading import Bad
     from bindings.check.finding import Finding
     from bindings.counts.verification import Verification
 
@@ -65,8 +64,6 @@ class Sources(NamedTuple):
     archives: tuple[Archived, ...] = ()
     tallies: tuple[str, ...] = ()
     """Files of tallies, where those were merged."""
-    samples: Mapping[str, Sequence[Bad]] = {}
-    """Why records were bad -> a few of them."""
     since: int | None = None
     """The window that was asked for, microseconds since 1970."""
     until: int | None = None
@@ -89,7 +86,7 @@ def build_report(
     """
     if verification is not None and verification.topology != tally.topology:
         raise InputError("this verification is for another topology: audit the archive again with this one")
-    bindings, uses = numbered(topology), coverage(tally, topology)
+    bindings, uses = ordered_bindings(topology), coverage(tally, topology)
     hits = {use.binding: bool(use.messages or use.possible) for use in uses.bindings}
     ignored, by_entry = ignoring(settings.ignore, hits, now)
     window = tally.window
@@ -103,8 +100,7 @@ def build_report(
     exchanges = tuple(_exchanges(uses.exchanges, rows, topology))
     queues = tuple([_queue(use, topology.queues[use.queue], totals.messages) for use in uses.queues])
     seeker, ends = Seeker(topology, bindings), ends_of(tally)
-    samples = {reason: tuple(some) for reason, some in sources.samples.items()}
-    records = Records(tally.read, tally.messages, tally.skipped, tally.bad, samples)
+    records = Records(tally.messages, tally.unread)
     timeline = _timeline(tally)
     timed = tally.timeline.messages
     traffic = Traffic(

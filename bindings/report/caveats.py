@@ -50,9 +50,9 @@ def caveats(report: Report) -> Iterator[str]:
         )
     if audited.tallies and not audited.archives:
         yield "How the archives of the tallies were taken is not recorded: everything, survivors only, or a sample."
-    if records.bad_records:
-        bad = f"{count_noun(records.bad_records, 'record')} of {records.read:,}"
-        yield f"{bad} ({percent(records.bad_records, records.read, 2)} %) could not be read and are not counted."
+    if records.unread.bad_records:
+        bad = f"{count_noun(records.unread.bad_records, 'record')} of {records.read:,}"
+        yield f"{bad} ({percent(records.unread.bad_records, records.read, 2)} %) could not be read and are not counted."
     others = sum([len(archive.others) for archive in audited.archives])
     if others:
         were = "was" if others == 1 else "were"

@@ -207,7 +207,7 @@ def gates(
     found += _covered("fail_under", limits.fail_under, totals.hit, totals.eligible, digits)
     found += _covered("fail_under_messages", limits.fail_under_messages, totals.routed, totals.messages, digits)
     found += _at_most("max_unroutable", limits.max_unroutable, totals.unroutable + totals.refused, totals.messages)
-    found += _at_most("max_bad", limits.max_bad, records.bad_records, records.read)
+    found += _at_most("max_bad", limits.max_bad, records.unread.bad_records, records.read)
     if verification is not None:
         found += _at_most("max_misrouted", limits.max_misrouted, misrouted(verification), verification.compared)
     if comparison is not None:

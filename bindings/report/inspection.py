@@ -11,6 +11,7 @@ from exchange.display import count_noun, escape_line, list_some
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.inspection import Inspection
+    from bindings.archive.sums import Unread
 
 __all__ = ["bad_json", "bad_lines", "inspection_json", "inspection_lines", "skipped_lines"]
 
@@ -30,7 +31,8 @@ def inspection_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
     yield f"bias: {'; '.join(bias.value for bias in archive.biases)}"
     for note in archive.notes:
         yield f"note: {note}"
-    yield f"records: {inspection.records:,}; skipped {inspection.skipped_records:,}, bad {inspection.bad_records:,}"
+    unread = inspection.unread
+    yield f"records: {inspection.records:,}; skipped {unread.skipped_records:,}, bad {unread.bad_records:,}"
     yield f"window: {_window(inspection)}"
     unknown = f"; of {inspection.without_size:,} records unknown" if inspection.without_size else ""
     yield f"bodies: {inspection.body_bytes:,} bytes{unknown}"
@@ -46,25 +48,27 @@ def inspection_lines(archive: Archive, inspection: Inspection) -> Iterator[str]:
             yield f"  {count:>12,}  {escape_line(name) or '(default exchange)'}{where}"
         if len(inspection.exchanges) > LISTED:
             yield f"  and {len(inspection.exchanges) - LISTED} more"
-    yield from skipped_lines(inspection)
-    yield from bad_lines(inspection)
+    yield from skipped_lines(unread)
+    yield from bad_lines(unread)
 
 
-def skipped_lines(inspection: Inspection) -> Iterator[str]:
+def skipped_lines(unread: Unread) -> Iterator[str]:
     """Yield why records were skipped, and how many."""
-    for reason, count in inspection.skipped.most_common():
+    for reason, count in unread.skipped.most_common():
         yield f"skipped: {count:,}: {reason}"
 
 
 def _window(inspection: Inspection) -> str:
-    if inspection.first is None or inspection.last is None:
+    if inspection.window is None:
         return "unknown; no record has a time" if inspection.records else "none"
-    unknown = f"; {inspection.without_time:,} records without a time" if inspection.without_time else ""
-    return f"{moment(inspection.first)} to {moment(inspection.last)}{unknown}"
+    first, last = inspection.window
+    unknown = f"; {inspection.untimed:,} records without a time" if inspection.untimed else ""
+    return f"{moment(first)} to {moment(last)}{unknown}"
 
 
 def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
     """Return what an archive holds as the values of one JSON object, which docs/inspect-json.md describes."""
+    span = inspection.span
     return {
         "version": 1,
         "path": archive.path,
@@ -75,11 +79,11 @@ def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
         "notes": list(archive.notes),
         "auditable": bool(inspection.records),
         "records": inspection.records,
-        "skipped": dict(inspection.skipped),
+        "skipped": dict(inspection.unread.skipped),
         "window": {
-            "first": None if inspection.first is None else moment(inspection.first),
-            "last": None if inspection.last is None else moment(inspection.last),
-            "records_without_time": inspection.without_time,
+            "first": None if span.first is None else moment(span.first),
+            "last": None if span.last is None else moment(span.last),
+            "records_without_time": inspection.untimed,
         },
         "bodies": {"bytes": inspection.body_bytes, "records_without_size": inspection.without_size},
         "outcome": {"known": inspection.with_outcome, "nowhere": inspection.unrouted},
@@ -87,22 +91,22 @@ def inspection_json(archive: Archive, inspection: Inspection) -> dict[str, Any]:
             {"vhost": vhost, "exchange": name, "records": count}
             for (vhost, name), count in inspection.exchanges.most_common()
         ],
-        "bad": bad_json(inspection),
+        "bad": bad_json(inspection.unread),
     }
 
 
-def bad_lines(inspection: Inspection) -> Iterator[str]:
+def bad_lines(unread: Unread) -> Iterator[str]:
     """Yield why records are bad or do not fit, how many they are, and some positions of each reason, for people."""
-    for reason, count in inspection.bad.most_common(REASONS):
+    for reason, count in unread.bad.most_common(REASONS):
         yield f"bad: {count:,}: {escape_line(reason)}"
-        for bad in inspection.samples[reason]:
+        for bad in unread.samples[reason]:
             sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample else ""
             yield f"  {escape_line(bad.source)} at {bad.offset}{sample}"
-    if len(inspection.bad) > REASONS:
-        yield f"bad: and {len(inspection.bad) - REASONS} more reasons"
+    if len(unread.bad) > REASONS:
+        yield f"bad: and {len(unread.bad) - REASONS} more reasons"
 
 
-def bad_json(inspection: Inspection) -> list[dict[str, Any]]:
+def bad_json(unread: Unread) -> list[dict[str, Any]]:
     """Return the same for programs, all reasons."""
     return [
         {
@@ -110,8 +114,8 @@ def bad_json(inspection: Inspection) -> list[dict[str, Any]]:
             "records": count,
             "samples": [
                 {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
-                for bad in inspection.samples[reason]
+                for bad in unread.samples[reason]
             ],
         }
-        for reason, count in inspection.bad.most_common()
+        for reason, count in unread.bad.most_common()
     ]

@@ -15,7 +15,8 @@ from exchange.entities.entities import Binding, Destination
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
-    from bindings.archive.reading import Bad, Bias
+    from bindings.archive.reading import Bias
+    from bindings.archive.sums import Unread
     from bindings.check.finding import Finding
     from bindings.counts.changes import Changes
     from bindings.counts.verification import Verification
@@ -56,23 +57,13 @@ class Archived(NamedTuple):
 class Records(NamedTuple):
     """What became of the records of the archives."""
 
-    read: int
     counted: int
-    skipped: Mapping[str, int]
-    """Why -> how many."""
-    bad: Mapping[str, int]
-    samples: Mapping[str, tuple[Bad, ...]]
-    """Why -> a few that were bad."""
+    unread: Unread
 
     @property
-    def skipped_records(self) -> int:
-        """All that were skipped."""
-        return sum(self.skipped.values())
-
-    @property
-    def bad_records(self) -> int:
-        """All that were bad."""
-        return sum(self.bad.values())
+    def read(self) -> int:
+        """Number of all records: counted, skipped and bad."""
+        return self.counted + self.unread.skipped_records + self.unread.bad_records
 
 
 class Audited(NamedTuple):
@@ -206,7 +197,7 @@ class Nearest(NamedTuple):
     binding: Binding | None
     """None where it is the name of a queue or an exchange that is near."""
     number: int | None
-    """The binding's, in `bindings.counts.outcome.numbered`."""
+    """The binding's, in `bindings.counts.outcome.ordered_bindings`."""
     destination: Destination
     reason: str
     """What of the example kept it from it."""

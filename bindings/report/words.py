@@ -53,10 +53,10 @@ def window(audited: Audited) -> str:
 
 def records(found: Records) -> str:
     """What became of the records."""
-    reasons = sorted(found.skipped.items(), key=lambda item: (-item[1], item[0]))
+    reasons = sorted(found.unread.skipped.items(), key=lambda item: (-item[1], item[0]))
     why = ", ".join([f"{count:,} {reason}" for reason, count in reasons[:FEW]])
-    skipped = f"{found.skipped_records:,} skipped{f' ({why})' if why else ''}"
-    return f"{found.read:,} read: {found.counted:,} counted, {skipped}, {found.bad_records:,} bad"
+    skipped = f"{found.unread.skipped_records:,} skipped{f' ({why})' if why else ''}"
+    return f"{found.read:,} read: {found.counted:,} counted, {skipped}, {found.unread.bad_records:,} bad"
 
 
 def exchange(name: str) -> str:

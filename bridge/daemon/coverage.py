@@ -13,6 +13,7 @@ from time import time
 from typing import Final
 
 from bindings.archive.record import Rows
+from bindings.archive.sums import Unread
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, fingerprint
@@ -62,7 +63,7 @@ class Coverage:
         """All that was counted so far."""
         if len(self._rows):
             self._counter.add(self._rows.batch())
-        self._total = self._total + self._counter.result() + Tally(self._total.topology, bad=dict(self._bad))
+        self._total = self._total + self._counter.result() + Tally(self._total.topology, unread=Unread(bad=self._bad))
         self._bad.clear()
         return self._total
 

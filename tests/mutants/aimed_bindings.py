@@ -115,7 +115,7 @@ BINDINGS: Final[list[Mutant]] = [
             "return known._replace(end=min(known.end, file.size))",
             "return known",
         ),
-        ("notices come with each step", "        self._told.update(notices)\n", ""),
+        ("notices come with each step", "        self._reported.update(notices)\n", ""),
     ),
     *of(
         "bindings/audit/spark/pruning.py",

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindings.archive.inspection import SAMPLES, Inspection
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, Stored, parse_number
 from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq.queue import Column, ConsumeQueue, Units, encode_tag
+from bindings.archive.sums import SAMPLES, Unread
 
 __all__ = ["SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
 
@@ -57,7 +57,7 @@ NOTHING: Final = QueueRecords(*[EMPTY] * 7)
 class LogColumns:
     """A log that was read: the records of each queue, and facts of the log itself."""
 
-    def __init__(self, log: CommitLog, indexed_to: int, problems: Inspection) -> None:
+    def __init__(self, log: CommitLog, indexed_to: int, problems: Unread) -> None:
         self.begin, self.end = log.begin, 0
         """The bytes at which the first file begins and the last message ends."""
         self.first_stored: int | None = None
@@ -74,7 +74,7 @@ class LogColumns:
         codes: dict[str | None, int] = {}
         for record in log.records():
             if isinstance(record, Bad):
-                problems.add(record)
+                problems.add_bad(record)
                 continue
             places.append(record.place)
             self.end = record.place + record.size
@@ -121,7 +121,7 @@ class LogColumns:
 class Fit:
     """The comparison of a queue with the log, which is fed with the units of the queue."""
 
-    def __init__(self, log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> None:
+    def __init__(self, log: LogColumns, queue: ConsumeQueue, problems: Unread) -> None:
         self.held = log.held.get((queue.topic, queue.queue), NOTHING)
         self.pointed = np.zeros(len(self.held.places), bool)
         """Mask of the records that a unit points at."""
@@ -139,7 +139,7 @@ class Fit:
     @classmethod
     def of_log(cls, log: LogColumns, where: tuple[str, int]) -> Fit:
         """Return the facts of a topic's queue by its records alone, if its units cannot be read."""
-        fit = cls(log, ConsumeQueue(*where, ()), Inspection())
+        fit = cls(log, ConsumeQueue(*where, ()), Unread())
         fit.pointed[:] = True
         fit.min_offset = int(fit.held.offsets.min())
         fit.max_offset = int((fit.held.offsets + fit.held.messages).max())
@@ -189,23 +189,23 @@ class Fit:
         add_problems(self._problems, reason, f"{self._queue.topic}/{self._queue.queue}", units.offset[which])
 
 
-def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Inspection) -> Fit:
+def fit_queue(log: LogColumns, queue: ConsumeQueue, problems: Unread) -> Fit:
     """Compare all units of a queue with the log. Raises InputError for a file that cannot be opened."""
     fit = Fit(log, queue, problems)
     for item in queue.read():
         if isinstance(item, Bad):
-            problems.add(item)
+            problems.add_bad(item)
         elif len(item.offset):
             fit.add(item)
     return fit
 
 
-def add_problems(problems: Inspection, reason: str, source: str, offsets: Column) -> None:
+def add_problems(problems: Unread, reason: str, source: str, offsets: Column) -> None:
     """Count a problem once for each offset, and keep the first offsets as samples."""
     for offset in offsets[:SAMPLES].tolist():
-        problems.add(Bad(source, offset, reason))
+        problems.add_bad(Bad(source, offset, reason))
     if len(offsets) > SAMPLES:
-        problems.bad[reason] += len(offsets) - SAMPLES
+        problems.add_bad(Bad(source, int(offsets[SAMPLES]), reason), len(offsets) - SAMPLES)
 
 
 def _find_queues(record: Stored) -> Iterator[tuple[str, int, int]]:

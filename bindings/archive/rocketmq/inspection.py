@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bindings.archive.inspection import Inspection
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.fit import EMPTY, SCHEDULE, WHEEL, Fit, LogColumns, add_problems, fit_queue
 from bindings.archive.rocketmq.log import OWN_TOPICS
 from bindings.archive.rocketmq.queue import ConsumeQueue
 from bindings.archive.rocketmq.store import QUEUES_IN_DATABASE, Store
+from bindings.archive.sums import Unread
 from exchange.errors import InputError
 
 __all__ = [
@@ -164,8 +164,8 @@ class StoreInspection:
     """Position in the log of the last message in the index."""
     behind_index: int = 0
     """Number of messages with keys behind that one."""
-    problems: Inspection = field(default_factory=Inspection)
-    """Everything that does not fit or cannot be read; only ``bad`` and ``samples`` are used."""
+    problems: Unread = field(default_factory=Unread)
+    """Everything that does not fit or cannot be read."""
 
     @property
     def messages(self) -> int:
@@ -177,7 +177,7 @@ def inspect_store(store: Store) -> StoreInspection:
     """Inspect a store. Raises InputError for a file that cannot be opened."""
     found = StoreInspection()
     for problem in store.problems:
-        found.problems.add(problem)
+        found.problems.add_bad(problem)
     ends = [file.header.last_place for file in store.index if file.units]
     found.indexed_to = max(ends, default=None)
     log = LogColumns(store.log, max(ends, default=-1), found.problems)
@@ -236,7 +236,7 @@ def _build_level(level: int, found: Fit, next_offset: int) -> Level:
     )  # fmt: skip
 
 
-def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Inspection) -> None:
+def _add_unpointed(store: Store, log: LogColumns, fits: list[tuple[ConsumeQueue, Fit]], problems: Unread) -> None:
     """Report the messages that no unit points at.
 
     Brokers fill all queues in the order of the log. So messages behind the last one that is in a queue are not missing,
@@ -270,7 +270,7 @@ def _inspect_index(store: Store, log: LogColumns, found: StoreInspection) -> Non
         try:
             places = file.units_of()["place"].astype(np.int64)
         except InputError as error:
-            found.problems.add(Bad(file.path, 0, str(error).partition(": ")[2]))
+            found.problems.add_bad(Bad(file.path, 0, str(error).partition(": ")[2]))
             continue
         found.keys += len(places)
         lost = (places >= log.begin) & ~log.has(places)

@@ -1,9 +1,8 @@
 """A pass over records that Spark reads: tables of a catalogue, Delta, object stores, a topic of Kafka.
 
-The rows are messages, with the columns of `bindings.archive.record.SCHEMA`, of which exchange and routing_key must be
-there; what others are not is not known of the messages. Where the studies ask for nothing but keys, and keys repeat,
-Spark counts equal ones of a slot of time first, and only the counts come to Python. Otherwise rows are counted where
-they lie.
+The rows are messages, with the columns of `bindings.archive.record.SCHEMA`. Only exchange and routing_key are required;
+a missing column means that this is unknown of all messages. Where the studies read nothing but keys, and keys repeat,
+Spark first counts equal keys in each slot of time, and only the counts come to Python. Otherwise the rows do.
 """
 
 from __future__ import annotations
@@ -16,53 +15,67 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.account import Account
 from bindings.archive.names import escape
-from bindings.archive.reading import Bad, Item, Skipped
+from bindings.archive.reading import Bad, Item
 from bindings.archive.record import SCHEMA, make_empty_column
-from bindings.audit.account import Accounting
-from bindings.audit.local import Pass, finished
+from bindings.archive.sums import Span
+from bindings.audit.local import Pass, finish
 from bindings.audit.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
-from bindings.audit.spark.gathering import FAN_IN, LAST, ROWS, collected, telling
+from bindings.audit.spark.gathering import FAN_IN, LAST, ROWS, collect_results, reraise_for_spark
 from bindings.audit.spark.session import cores_of
 from bindings.audit.study import Counting, Study
 from bindings.audit.tasks import (
     Order,
     Results,
-    TooManyBad,
-    columns_of,
-    count,
-    counting,
-    order_of,
-    rows_of,
-    too_many,
-)  # fmt: skip
+    borrow_counters,
+    check_bad,
+    columns_needed,
+    count_batch,
+    count_item,
+    encode_results,
+    order_for,
+)
 from bindings.counts.slots import WIDTHS, width_for
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Read", "run_on"]
+__all__ = ["TYPES", "Read", "run_on"]
 
 Read: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], Iterable[Item]]
-"""Makes of a batch of rows records with the columns asked for, and what is bad or no publishing; can be pickled."""
+"""Turns a batch of rows into records with these columns, and into what is bad or skipped; can be pickled."""
+
+CountBatch: TypeAlias = Callable[[Sequence[Counting[Any]], Account, pa.RecordBatch], None]
+"""Counts a batch of rows with these counters, and into this account."""
 
 SAMPLE: Final = 20_000
-"""So many rows are looked at to learn whether keys repeat."""
+"""Number of rows that are read to learn whether keys repeat."""
 
 REPEATED: Final = 0.01
-"""If this share of them has a key that another one has, counting by Spark first is less work: then there are about a
-million different keys or fewer, or equal ones are near to each other."""
+"""Minimum share of these rows whose key another one has too, for counting by Spark first to be less work.
+
+There are then about a million different keys or fewer, or equal ones are close to each other."""
 
 INCOMPLETE: Final = "no exchange or no routing key"
 
-TYPES: Final = {
-    "time": "timestamp", "vhost": "string", "exchange": "string", "routing_key": "string", "cc": "array<string>",
-    "bcc": "array<string>", "headers": "map<string,struct<type:string,value:string>>",
-    "properties": "map<string,struct<type:string,value:string>>", "body": "binary", "body_size": "bigint",
-    "routed_queues": "array<string>", "source": "string", "offset": "bigint",
-}  # fmt: skip
-"""The columns of a record, as Spark calls their types."""
+
+def spark_type(kind: pa.DataType) -> str:
+    """Return Spark's name for an Arrow type of a record."""
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    return "bigint" if pa.types.is_int64(kind) else str(kind)
+
+
+TYPES: Final = {field.name: spark_type(field.type) for field in SCHEMA}
+"""Column of a record -> Spark's name for its type."""
 
 
 def run_on(
@@ -76,54 +89,52 @@ def run_on(
 ) -> Pass:
     """Read records once, for all studies, on the workers of their session. There may be none.
 
-    ``read`` is for rows that are no records yet: all their columns go to it. ``count_first`` says whether to count
-    equal keys before anything else, which by default is found out; it is done only where nothing but keys counts, and
-    then nobody knows the places of single messages. Raises InputError if columns are missing or of another type,
-    `bindings.audit.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
+    ``read`` is for rows that are no records yet, and gets all their columns. ``count_first`` is whether Spark counts
+    equal keys before anything else; by default a sample of the rows decides. It does so only where the studies read
+    nothing but keys, and then the source and offset of single messages are lost. Raises InputError if columns are
+    missing or of another type, `bindings.audit.tasks.TooManyBad` if more than ``max_bad`` rows are bad.
     """
-    order = order_of(studies, selection, None, max_bad)
+    order = order_for(studies, selection, None, max_bad)
     if read is not None:
-        return _counted(records, partial(_count_read, order, read), studies, order)
-    with counting(order) as counters:
-        columns = columns_of(counters, selection)
+        return _run_counts(records, partial(_count_read, order, read), studies, order)
+    with borrow_counters(order) as counters:
+        columns = columns_needed(counters, selection)
         by_key = all(counter.by_key for counter in counters)
-    rows = _rows(records, columns)
+    rows = _select_columns(records, columns)
     if by_key and (count_first or (count_first is None and _repeats(rows))):
-        return _counted(_groups(rows, selection), partial(_count_groups, order), studies, order)
-    return _counted(rows, partial(_count_rows, order), studies, order)
+        return _run_counts(_group(rows, selection), partial(_count_groups, order), studies, order)
+    return _run_counts(rows, partial(_count_rows, order), studies, order)
 
 
-def _counted(rows: DataFrame, counted: Any, studies: Sequence[Study[Any]], order: Order) -> Pass:
-    found = rows.mapInArrow(partial(_numbered, order, counted), ROWS)
-    wide = cores_of(rows.sparkSession)
-    if wide > LAST:
-        return finished(collected(found, wide * FAN_IN, studies, order), studies)
-    return finished(collected(found, LAST * FAN_IN, studies, order), studies)
+def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]], order: Order) -> Pass:
+    results = rows.mapInArrow(partial(_count_partition, order, count), ROWS)
+    width = max(cores_of(rows.sparkSession), LAST)  # how many partitions the rows have is not known
+    return finish(collect_results(results, width * FAN_IN, studies, order), studies)
 
 
-def _rows(records: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The columns that are needed, of the types of a record."""
+def _select_columns(records: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the columns that are needed, with the types of a record."""
     from pyspark.sql import functions
     from pyspark.sql.types import MapType, StringType
 
-    there = {field.name: field for field in records.schema.fields}
+    fields = {field.name: field for field in records.schema.fields}
     for name in ("exchange", "routing_key"):
-        if name not in there:
-            raise InputError(f"these records have no column {name}; their columns are {', '.join(there) or 'none'}")
+        if name not in fields:
+            raise InputError(f"these records have no column {name}; their columns are {', '.join(fields) or 'none'}")
     chosen: list[Column] = []
     for name in dict.fromkeys(("exchange", "routing_key", *columns)):
-        if name not in there:
+        if name not in fields:
             continue
-        found, wanted = there[name].dataType, TYPES[name]
+        given, wanted = fields[name].dataType, TYPES[name]
         column = functions.col(f"`{name}`")
-        if found.simpleString() != wanted:
-            if isinstance(found, MapType) and isinstance(found.valueType, StringType) and wanted.startswith("map"):
+        if given.simpleString() != wanted:
+            if isinstance(given, MapType) and isinstance(given.valueType, StringType) and wanted.startswith("map"):
                 column = functions.transform_values(column, _longstr)
-            elif not _castable(found.simpleString(), wanted):
-                raise InputError(f"column {name} is of type {found.simpleString()}; a record has {wanted}")
+            elif not _can_cast(given.simpleString(), wanted):
+                raise InputError(f"column {name} is of type {given.simpleString()}; a record has {wanted}")
             column = column.cast(wanted)
         if not SCHEMA.field(name).nullable and name not in ("exchange", "routing_key"):
-            column = functions.coalesce(column, _nothing(wanted))
+            column = functions.coalesce(column, _empty_value(wanted))
         chosen.append(column.alias(name))
     return records.select(*chosen)
 
@@ -134,18 +145,18 @@ def _longstr(key: Column, value: Column) -> Column:
     return functions.struct(functions.lit("longstr").alias("type"), value.alias("value"))
 
 
-def _castable(found: str, wanted: str) -> bool:
-    """Whether Spark's cast means what we mean."""
+def _can_cast(given: str, wanted: str) -> bool:
+    """Return whether Spark's cast keeps the meaning of the values."""
     kinds = {
         "timestamp": ("timestamp_ntz", "date"),
         "bigint": ("tinyint", "smallint", "int"),
         "string": ("char", "varchar"),
         "array<string>": ("array<void>",),
     }
-    return found == "void" or found.startswith(kinds.get(wanted, ("map<void",) if wanted.startswith("map") else ()))
+    return given == "void" or given.startswith(kinds.get(wanted, ("map<void",) if wanted.startswith("map") else ()))
 
 
-def _nothing(wanted: str) -> Column:
+def _empty_value(wanted: str) -> Column:
     from pyspark.sql import functions
 
     empty = functions.create_map() if wanted.startswith("map") else functions.array()
@@ -153,24 +164,24 @@ def _nothing(wanted: str) -> Column:
 
 
 def _repeats(rows: DataFrame) -> bool:
-    found = rows.select("exchange", "routing_key").limit(SAMPLE).collect()
-    return len(found) - len(set(found)) > REPEATED * len(found)
+    sample = rows.select("exchange", "routing_key").limit(SAMPLE).collect()
+    return len(sample) - len(set(sample)) > REPEATED * len(sample)
 
 
-def _groups(rows: DataFrame, selection: Selection) -> DataFrame:
-    """Equal messages of a slot of time as one row: how many, and the times of the first and the last.
+def _group(rows: DataFrame, selection: Selection) -> DataFrame:
+    """Return equal messages of a slot of time as one row: their number, and the times of the first and the last.
 
-    Slots are as wide as those of the timeline of all these messages will be: wider ones would make it coarser than it
-    is without Spark, narrower ones only make more rows. A row with a reason is of messages that are left out.
+    Slots are as wide as those in the timeline of all these messages: wider ones would make it coarser than it is
+    without Spark, narrower ones only make more rows. A row with a reason stands for messages that are left out.
     """
     from pyspark.sql import functions
 
     names = [name for name in ("exchange", "routing_key", "cc", "bcc") if name in rows.columns]
     micros = functions.unix_micros("time") if "time" in rows.columns else functions.lit(None).cast("bigint")
     timed = rows.withColumn("micros", micros)
-    reason = _left_out(timed, selection)
+    reason = _reason_to_leave_out(timed, selection)
     kept = reason.isNull()
-    width = _width(timed.where(kept)) if "time" in rows.columns else WIDTHS[0]
+    width = _slot_width(timed.where(kept)) if "time" in rows.columns else WIDTHS[0]
     slot = functions.expr(f"(micros - pmod(micros, {width})) div {width}")
     keys = [functions.when(kept, functions.col(name)).alias(name) for name in names]
     counted = timed.select(reason.alias("reason"), *keys, "micros", functions.when(kept, slot).alias("slot"))
@@ -185,17 +196,17 @@ def _groups(rows: DataFrame, selection: Selection) -> DataFrame:
     )
 
 
-def _width(timed: DataFrame) -> int:
-    """Return the width that slots of these messages have, of which only the times are read."""
+def _slot_width(timed: DataFrame) -> int:
+    """Return the width of slots for these messages, in microseconds; only the times are read."""
     from pyspark.sql import functions
 
-    found = timed.agg(functions.min("micros"), functions.max("micros")).first()
-    first, last = (None, None) if found is None else found
+    ends = timed.agg(functions.min("micros"), functions.max("micros")).first()
+    first, last = (None, None) if ends is None else ends
     return WIDTHS[0] if first is None or last is None else width_for(first, last)
 
 
-def _left_out(rows: DataFrame, selection: Selection) -> Column:
-    """Why a row is left out, null if it is not: what `Selection.apply` does, for Spark."""
+def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
+    """Return why a row is left out, null if it is taken: what `Selection.apply` does, as an expression of Spark."""
     from pyspark.sql import functions
 
     lit, micros = functions.lit, functions.col("micros")
@@ -211,8 +222,8 @@ def _left_out(rows: DataFrame, selection: Selection) -> Column:
     return reason
 
 
-def _numbered(order: Order, counted: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: the results of a partition, none if it is empty."""
+def _count_partition(order: Order, count: CountBatch, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On a worker: count a partition, and yield its results; none if it is empty."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -221,45 +232,39 @@ def _numbered(order: Order, counted: Any, batches: Iterable[pa.RecordBatch]) -> 
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return
-    with telling(), counting(order) as counters:
-        accounting = Accounting()
-        counted(counters, accounting, first)
+    with reraise_for_spark(), borrow_counters(order) as counters:
+        account = Account()
+        count(counters, account, first)
         for batch in batches:
-            counted(counters, accounting, batch)
-            if order.max_bad is not None and accounting.bad_records > order.max_bad:
-                raise TooManyBad(too_many(accounting.account(), order.max_bad))
-        results = Results(tuple([counter.result() for counter in counters]), accounting.account())
+            count(counters, account, batch)
+            check_bad(account, order.max_bad)
+        results = Results(tuple([counter.result() for counter in counters]), account)
     studies = pickle.loads(order.studies)  # noqa: S301  made by the driver
-    yield rows_of(number, results, studies)
+    yield encode_results(number, results, studies)
 
 
 def _count_read(
-    order: Order, read: Read, counters: Sequence[Counting[Any]], accounting: Accounting, batch: pa.RecordBatch
+    order: Order, read: Read, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch
 ) -> None:
-    for item in read(batch, columns_of(counters, order.selection)):
-        if isinstance(item, Bad):
-            accounting.add_bad(item)
-        elif isinstance(item, Skipped):
-            accounting.skip(item.reason, item.records)
-        else:
-            count(item, counters, order.selection, accounting)
+    for item in read(batch, columns_needed(counters, order.selection)):
+        count_item(item, counters, order.selection, account)
 
 
-def _count_rows(order: Order, counters: Sequence[Counting[Any]], accounting: Accounting, batch: pa.RecordBatch) -> None:
-    there = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
-    if not pc.all(there).as_py():
-        lost = batch.filter(pc.invert(there))
+def _count_rows(order: Order, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch) -> None:
+    complete = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
+    if not pc.all(complete).as_py():
+        lost = batch.filter(pc.invert(complete))
         names = batch.schema.names
         sources = lost.column("source").to_pylist() if "source" in names else [""] * lost.num_rows
         offsets = lost.column("offset").to_pylist() if "offset" in names else [0] * lost.num_rows
         for source, offset in zip(sources, offsets, strict=True):
-            accounting.add_bad(Bad(source, offset, INCOMPLETE))
-        batch = batch.filter(there)
-    count(_record_batch(batch, columns_of(counters, order.selection)), counters, order.selection, accounting)
+            account.unread.add_bad(Bad(source, offset, INCOMPLETE))
+        batch = batch.filter(complete)
+    count_batch(_record_batch(batch, columns_needed(counters, order.selection)), counters, order.selection, account)
 
 
 def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """A batch of Spark as one of an archive."""
+    """Return a batch of Spark's as a batch of an archive."""
     names = batch.schema.names
     fields = [SCHEMA.field(name) for name in columns]
     arrays = [
@@ -271,24 +276,21 @@ def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _count_groups(
-    order: Order, counters: Sequence[Counting[Any]], accounting: Accounting, batch: pa.RecordBatch
-) -> None:
+def _count_groups(order: Order, counters: Sequence[Counting[Any]], account: Account, batch: pa.RecordBatch) -> None:
     reasons = batch.column("reason")
     if reasons.null_count < batch.num_rows:
         lost = batch.filter(reasons.is_valid())
         for reason, records in zip(lost.column("reason").to_pylist(), lost.column("count").to_pylist(), strict=True):
             if reason == INCOMPLETE:
-                accounting.add_bad(Bad("", 0, reason), records)
+                account.unread.add_bad(Bad("", 0, reason), records)
             else:
-                accounting.skip(reason, records)
+                account.unread.skipped[reason] += records
         batch = batch.filter(reasons.is_null())
     if not batch.num_rows:
         return
     counts, times = batch.column("count"), batch.column("time")
-    untimed = pc.sum(counts.filter(times.is_null())).as_py() or 0
-    first, last = pc.min(times).as_py(), pc.max(batch.column("last")).as_py()
-    accounting.add_counted(pc.sum(counts).as_py(), untimed, first, last)
+    account.untimed += pc.sum(counts.filter(times.is_null())).as_py() or 0
+    account.span += Span(pc.sum(counts).as_py(), pc.min(times).as_py(), pc.max(batch.column("last")).as_py())
     moment = SCHEMA.field("time").type
     names = [name for name in ("exchange", "routing_key", "cc", "bcc") if name in batch.schema.names]
     arrays = [batch.column(name).cast(SCHEMA.field(name).type) for name in names]

@@ -1,18 +1,18 @@
 """How far the files of a growing archive were taken: steps, one after another, that together take each record once.
 
-A step is a list of splits, and what is known of the files when they are read. It is written down before anybody reads
-it, and never changes after that, so a reader that fails reads the same again. A record whose end is not there yet is
-left for a later step. Steps are small files under ``steps/``; those that nobody will ask for again are folded into one
-file, ``taken=<step>.json``. Nobody's clock is asked.
+A step is a list of splits, and what is known of the files once these are read. It is written before it is read, and
+never changes, so a reader that fails reads the same again. A record whose end is not written yet is left for a later
+step. Steps are small files under ``steps/``; those that will not be read again are folded into one file,
+``taken=<step>.json``. No clock is used.
 
-Files are known by their names. Of each it is kept how it began and its inode, to tell apart
+Files are known by their names. A hash of the beginning of each file is kept, and its inode, to distinguish
 
 * one that has grown: read on where it was complete;
-* one that another has taken the place of: read from its beginning;
-* one that has got another name, as logs do that are rotated: read on under that name;
+* one that another file has replaced: read from its beginning;
+* one that was renamed, as rotated logs are: read on under the new name;
 * one that is shorter than it was, but begins the same: what it lost stays counted, and what is added is read.
 
-Names of files that are gone are kept, lest they be counted again when they come back.
+Names of files that are gone are kept, so that their records are not counted again if they come back.
 """
 
 from __future__ import annotations
@@ -36,42 +36,43 @@ __all__ = ["STEP_BYTES", "Growth", "Step", "write_whole"]
 T = TypeVar("T")
 
 STEP_BYTES: Final = 4 << 30
-"""What a step takes of files at most, but for one split that is larger."""
+"""Maximum size of a step, in bytes of files; a step of one split may be larger."""
 HEAD_BYTES: Final = 1024
+"""Maximum number of bytes at the beginning of a file by which it is recognised."""
 FOLDED: Final = 32
-"""Steps that are no longer needed are folded when there are so many."""
+"""Number of steps that are folded into one file when they are no longer needed."""
 
 
 class Taken(NamedTuple):
-    """What is known of a file of which something was taken."""
+    """What is known of a file from which something was taken."""
 
     format: str
     end: int
-    """How far, in the units of its format."""
+    """Where to go on, in the units of its format."""
     size: int
-    """In bytes, when it was looked at; -1 when more of it is to be taken at once."""
+    """In bytes, when it was looked at; -1 if the next step takes more of it."""
     changed: int
-    """When, in nanoseconds, as its file system says."""
+    """Time of modification in nanoseconds, by its file system."""
     inode: int
     head_bytes: int
     head: str
-    """A hash of how it began, of so many bytes."""
+    """Hash of its first ``head_bytes``."""
     is_open: bool
     """Whether it ended in what may be the beginning of a record."""
 
 
 class Step(NamedTuple):
-    """What is taken together."""
+    """Splits that are read together."""
 
     splits: tuple[tuple[Format, Split], ...]
     notices: tuple[str, ...] = ()
-    """What was met that a reader of the numbers should know."""
+    """Notices for readers of the numbers: files that were replaced, cut or renamed."""
     open_files: int = 0
-    """Files that ended in what may be the beginning of a record."""
+    """Number of files that end in what may be the beginning of a record."""
 
 
-class _Found(NamedTuple):
-    """A file of the archive."""
+class _File(NamedTuple):
+    """A file of the archive as it is now."""
 
     path: str
     size: int
@@ -80,9 +81,9 @@ class _Found(NamedTuple):
 
 
 class Growth:
-    """The steps of an archive, kept in a folder. Only one may look at a time.
+    """The steps of an archive, kept in a folder that only one process may use at a time.
 
-    Raises InputError when the folder cannot be used.
+    Raises InputError if the folder cannot be used.
     """
 
     def __init__(
@@ -96,20 +97,21 @@ class Growth:
         self._step_bytes = step_bytes
         self._split_bytes = split_bytes
         self._not_yet: dict[str, tuple[int, int, bool]] = {}
-        """Files of which nothing could be taken -> their size and time, and whether they are of a known format."""
-        self._told: set[str] = set()
+        """Files of which nothing could be taken -> their size and time, and whether their format is known."""
+        self._reported: set[str] = set()
+        """Notices that a step has already."""
         make_folders(folder / "steps")
         self.first, self._taken = self._folded()
-        """The last step that is folded."""
+        """Number of the last step that is folded."""
         self.last = self.first
-        """The last step there is."""
+        """Number of the last step."""
         while (path := self._step_path(self.last + 1)).exists():
             self._take(_read(path, _taken_in))
 
     def look(self) -> int:
-        """The number of the last step there is, after steps were made of what is new in the archive.
+        """Make steps of what is new in the archive, and return the number of the last step.
 
-        Raises InputError if the archive is not there, or somebody else makes steps too.
+        Raises InputError if the archive does not exist, or another process makes steps too.
         """
         if not self._root.exists():
             raise InputError(f"{self._root}: there is no such file or folder")
@@ -123,11 +125,11 @@ class Growth:
         return self.last
 
     def steps(self, after: int, last: int) -> list[Step]:
-        """The steps behind one, up to another. Raises InputError if one of them is not there any more."""
+        """Return the steps after one, up to another. Raises InputError if one of them is folded or lost."""
         return [_read(self._step_path(number), self._step_of) for number in range(after + 1, last + 1)]
 
     def forget(self, number: int) -> None:
-        """Nobody will ask for the steps up to this one again."""
+        """Fold the steps up to this one, if they are many: they will not be read again."""
         if number - self.first < FOLDED:
             return
         taken = self._folded()[1]
@@ -146,7 +148,7 @@ class Growth:
         return number, _read(found[-1], _taken_of)
 
     def _tidy(self, number: int) -> None:
-        """Remove what is in the folded file of this step."""
+        """Remove the files whose content is folded into the file of this step."""
         for path in self._folder.glob("taken=*.json"):
             if int(path.stem.removeprefix("taken=")) < number:
                 path.unlink(missing_ok=True)
@@ -174,15 +176,15 @@ class Growth:
         return str(self._root / name) if name else str(self._root)
 
     def _new_steps(self) -> Iterator[dict[str, Any]]:
-        """Steps of what is new, each of about ``step_bytes``; the last tells what was met on the way."""
+        """Yield steps of what is new, each of about ``step_bytes``; the last one has the notices."""
         files: dict[str, Taken] = {}
         splits: list[tuple[str, str, int, int | None, bool]] = []
         notices: list[str] = []
         count = 0
-        found = dict(_files(self._root))
-        looked = _Look(found, self._taken)
-        for name, file in found.items():
-            new = self._settled(name, file, looked, notices)
+        present = dict(_files(self._root))
+        before = _Before(present, self._taken)
+        for name, file in present.items():
+            new = self._settled(name, file, before, notices)
             if new is None:
                 continue
             known, settled = new
@@ -197,21 +199,23 @@ class Growth:
             if count >= self._step_bytes:
                 yield _step(files, splits)
                 files, splits, count = {}, [], 0
-        notices = [notice for notice in notices if notice not in self._told]
-        self._told.update(notices)
+        notices = [notice for notice in notices if notice not in self._reported]
+        self._reported.update(notices)
         if files or notices:
-            there = self._taken | files
-            open_files = sum([there[name].is_open for name in found if name in there])
-            open_files += sum([is_archive for name, (_, _, is_archive) in self._not_yet.items() if name in found])
+            known_files = self._taken | files
+            open_files = sum([known_files[name].is_open for name in present if name in known_files])
+            open_files += sum([is_archive for name, (_, _, is_archive) in self._not_yet.items() if name in present])
             yield _step(files, splits, notices, open_files)
 
-    def _settled(self, name: str, file: _Found, looked: _Look, notices: list[str]) -> tuple[Taken, CompletePart] | None:
-        """What is new in a file and what is to be known of it then, or None if there is nothing to know."""
+    def _settled(
+        self, name: str, file: _File, before: _Before, notices: list[str]
+    ) -> tuple[Taken, CompletePart] | None:
+        """Return what is known of a file after this step, and what is new in it; None if nothing is new."""
         known = self._taken.get(name)
         if known is None:
-            known = self._renamed(name, file, looked, notices)
+            known = self._under_old_name(name, file, before, notices)
         elif (file.size, file.changed, file.inode) != (known.size, known.changed, known.inode):
-            known = self._compared(known, file, looked, notices)
+            known = self._if_same_file(known, file, before, notices)
         elif not self._formats[known.format].in_place or known.end >= file.size:
             return None
         if known is None and self._not_yet.get(name, ())[:2] == (file.size, file.changed):
@@ -243,9 +247,9 @@ class Growth:
             return None
         return form
 
-    def _compared(self, known: Taken, file: _Found, looked: _Look, notices: list[str]) -> Taken | None:
-        """What is known of a file that has changed: nothing, if another is in its place."""
-        has_moved = known.inode != file.inode and known.inode in looked.inodes
+    def _if_same_file(self, known: Taken, file: _File, before: _Before, notices: list[str]) -> Taken | None:
+        """Return what is known of a file that has changed; None if another file has replaced it."""
+        has_moved = known.inode != file.inode and known.inode in before.inodes
         if has_moved or file.size < known.head_bytes or _head(file.path, known.head_bytes) != known.head:
             notices.append(f"{file.path}: another file is in its place, which is read from its beginning")
             return None
@@ -256,22 +260,22 @@ class Growth:
                 return known._replace(end=min(known.end, file.size))
         return known
 
-    def _renamed(self, name: str, file: _Found, looked: _Look, notices: list[str]) -> Taken | None:
-        """What is known of a file under the name that it had before, if it had one."""
-        for old, known in looked.by_inode.get(file.inode, ()):
-            has_moved = old not in looked.found or looked.found[old].inode != file.inode
+    def _under_old_name(self, name: str, file: _File, before: _Before, notices: list[str]) -> Taken | None:
+        """Return what is known of a file under the name that it had before; None if it had none."""
+        for old, known in before.by_inode.get(file.inode, ()):
+            has_moved = old not in before.present or before.present[old].inode != file.inode
             if has_moved and file.size >= known.size and _head(file.path, known.head_bytes) == known.head:
                 notices.append(f"{file.path}: it was called {self._path_of(old)}, and is read on")
                 return known
         return None
 
 
-class _Look:
-    """What is there when one looks, and what was known before."""
+class _Before:
+    """The files that are present, and what was known of files before, by inode."""
 
-    def __init__(self, found: dict[str, _Found], known: dict[str, Taken]) -> None:
-        self.found = found
-        self.inodes = {file.inode for file in found.values()}
+    def __init__(self, present: dict[str, _File], known: dict[str, Taken]) -> None:
+        self.present = present
+        self.inodes = {file.inode for file in present.values()}
         self.by_inode: dict[int, list[tuple[str, Taken]]] = {}
         for name, taken in known.items():
             if taken.head_bytes:
@@ -279,7 +283,7 @@ class _Look:
 
 
 def write_whole(path: Path, data: bytes, *, once: bool = False) -> None:
-    """Write a file that is there with all its bytes or not at all; ``once`` raises FileExistsError if it is there."""
+    """Write a file whole or not at all; with ``once``, raise FileExistsError if it exists."""
     if not once:
         with replacing(path) as file:
             file.write(data)
@@ -309,7 +313,7 @@ def _taken_of(files: dict[str, Any]) -> dict[str, Taken]:
 
 
 def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
-    """Return what is made of a file of the state. Raises InputError for one that is not as it was written."""
+    """Read a file of the state, and return what ``of`` makes of it. Raises InputError for a damaged file."""
     lost = "and without it nobody knows what was counted"
     try:
         return of(json.loads(path.read_bytes()))
@@ -319,39 +323,39 @@ def _read(path: Path, of: Callable[[dict[str, Any]], T]) -> T:
         raise InputError(f"{path}: damaged, {lost}; give a new folder for the state") from None
 
 
-def _files(root: Path) -> Iterator[tuple[str, _Found]]:
-    """Return the files of an archive with their names in it, in order: an argument of `formats.detect.detect`."""
+def _files(root: Path) -> Iterator[tuple[str, _File]]:
+    """Yield the files of an archive with their names in it, in order: an argument of `formats.detect.detect`."""
     if root.is_file():
-        yield "", _found(str(root), root.stat())
+        yield "", _file(str(root), root.stat())
         return
     yield from _files_below(str(root), "")
 
 
-def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _Found]]:
+def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _File]]:
     if is_store(folder):
         folder, prefix = find_log_folder(folder), f"{prefix}commitlog/"
         if not Path(folder).is_dir():
             return
     with os.scandir(folder) as entries:
-        there = sorted(entries, key=lambda entry: entry.name)
-    for entry in there:
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
         if entry.name[0] in "._":
             continue
         try:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files_below(entry.path, f"{prefix}{entry.name}/")
             elif entry.is_file():
-                yield prefix + entry.name, _found(entry.path, entry.stat())
+                yield prefix + entry.name, _file(entry.path, entry.stat())
         except FileNotFoundError:  # it has gone since
             continue
 
 
-def _found(path: str, stat: os.stat_result) -> _Found:
-    return _Found(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+def _file(path: str, stat: os.stat_result) -> _File:
+    return _File(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
-def _bytes_of(split: Split, file: _Found, settled: CompletePart, grows: bool) -> int:
-    """About how many bytes a split has."""
+def _bytes_of(split: Split, file: _File, settled: CompletePart, grows: bool) -> int:
+    """Return the approximate size of a split in bytes."""
     if grows and split.end is not None:
         return split.end - split.start
     return file.size // len(settled.splits)

@@ -1,12 +1,12 @@
 """A topic of Kafka as records to audit, through Spark's own connector: ``kafka://host:port[,host:port]/topic``.
 
-The connector is a package of its own, which Spark gets with ``--packages``. What it reads comes to the counting worker
-as it is, and becomes records there by the code that reads Kafka's segment files: the same mapping, the same headers.
-What follows the topic after ``?`` goes to the connector: ``startingOffsets``, ``endingOffsets``,
-``startingTimestamp``, ``maxOffsetsPerTrigger``, ``kafka.security.protocol`` and so on, by its own names.
+The connector is a package of its own, which Spark gets with ``--packages``. Its rows come unchanged to the worker that
+counts, and the code that reads Kafka's segment files makes records of them: the same mapping, the same headers. Options
+after ``?`` go to the connector under its own names: ``startingOffsets``, ``endingOffsets``, ``startingTimestamp``,
+``maxOffsetsPerTrigger``, ``kafka.security.protocol`` and so on.
 
-A batch reads what there is when it begins. A stream reads from the beginning of the topic, unless ``startingOffsets``
-says otherwise, and its checkpoint knows how far: see `bindings.audit.spark.streaming`.
+A batch reads what the topic holds when it begins. A stream reads from the beginning of the topic, unless
+``startingOffsets`` is given, and its checkpoint keeps how far: see `bindings.audit.spark.streaming`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bindings.audit.local import Pass
 from bindings.audit.selection import EVERYTHING, Selection
 from bindings.audit.spark.frames import run_on
 from bindings.audit.study import Study
-from bindings.audit.tasks import columns_of, counting, order_of
+from bindings.audit.tasks import borrow_counters, columns_needed, order_for
 from bindings.sources.address import parse_address
 from exchange.errors import InputError
 
@@ -44,16 +44,16 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 class Topic(NamedTuple):
-    """What a URL of Kafka says."""
+    """A topic, and how to reach it."""
 
     brokers: str
     name: str
     options: tuple[tuple[str, str], ...] = ()
-    """For the connector."""
+    """Options for the connector."""
 
 
 def topic_at(url: str) -> Topic:
-    """The topic of a URL. Raises InputError, which says what a URL is like."""
+    """Return the topic of a URL. Raises InputError, with an example of a URL."""
     example = "kafka://localhost:9092/orders"
     address = parse_address(url, ("kafka",), example)
     name = unquote(address.path.removeprefix("/"))
@@ -73,28 +73,31 @@ def run_on_topic(
     *,
     max_bad: int | None = None,
 ) -> Pass:
-    """Read what is in a topic once, for all studies.
+    """Read what a topic holds once, for all studies.
 
-    Raises InputError when the connector is not there, `bindings.audit.tasks.TooManyBad` if more than ``max_bad``
+    Raises InputError if the connector is not installed, `bindings.audit.tasks.TooManyBad` if more than ``max_bad``
     records are bad.
     """
-    rows = _loaded(spark, spark.read, topic, needs_headers(studies, selection, mapping))
+    rows = _load(spark, spark.read, topic, needs_headers(studies, selection, mapping))
     return run_on(rows, studies, selection, read=partial(read, mapping=mapping), max_bad=max_bad)
 
 
 def rows_to_follow(spark: SparkSession, topic: Topic, *, headers: bool) -> DataFrame:
-    """What is in a topic and comes to be in it, for `read`. Raises InputError when the connector is not there."""
-    return _loaded(spark, spark.readStream, topic, headers)
+    """Return the stream of a topic's present and future rows, for `read`.
+
+    Raises InputError if the connector is not installed.
+    """
+    return _load(spark, spark.readStream, topic, headers)
 
 
-def _loaded(spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic: Topic, headers: bool) -> DataFrame:
+def _load(spark: SparkSession, reader: DataFrameReader | DataStreamReader, topic: Topic, headers: bool) -> DataFrame:
     options = {
         "startingOffsets": "earliest", **dict(topic.options), "kafka.bootstrap.servers": topic.brokers,
         "subscribe": topic.name, "includeHeaders": str(headers).lower(),
     }  # fmt: skip
     try:
-        loaded = reader.format("kafka").options(**options).load()
-        return loaded.select(*COLUMNS, *(("headers",) if headers else ()))
+        rows = reader.format("kafka").options(**options).load()
+        return rows.select(*COLUMNS, *(("headers",) if headers else ()))
     except Exception as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "data source: kafka" not in str(error):
             raise
@@ -106,16 +109,16 @@ def _loaded(spark: SparkSession, reader: DataFrameReader | DataStreamReader, top
 
 
 def needs_headers(studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping) -> bool:
-    """Whether the headers of records are wanted, which the connector gives only when asked."""
-    with counting(order_of(studies, selection)) as counters:
-        columns = columns_of(counters, selection)
+    """Return whether the headers of records are read; the connector leaves them out by default."""
+    with borrow_counters(order_for(studies, selection)) as counters:
+        columns = columns_needed(counters, selection)
     return {"headers", "cc", "bcc"}.intersection(columns) != set() or any(
-        place.startswith("header:") for place in (mapping.exchange, mapping.routing_key)
+        origin.startswith("header:") for origin in (mapping.exchange, mapping.routing_key)
     )
 
 
 def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = USUAL) -> Iterator[Item]:
-    """The records in rows of the connector, and a word on those without an exchange or routing key."""
+    """Yield the records in rows of the connector, and what is bad: rows without an exchange or routing key."""
     topics, partitions = batch.column("topic"), np.asarray(batch.column("partition"))
     ends = np.flatnonzero(np.diff(partitions)) + 1
     for start, end in zip([0, *ends.tolist()], [*ends.tolist(), len(partitions)], strict=True):
@@ -126,7 +129,7 @@ def read(batch: pa.RecordBatch, columns: Sequence[str], mapping: FieldMapping = 
 
 
 def _records(batch: pa.RecordBatch) -> Records:
-    """Rows of the connector as records of a batch of Kafka's."""
+    """Return rows of the connector as records of a batch of Kafka's."""
     columns = [batch.column("key"), batch.column("value")]
     counts = np.zeros(batch.num_rows, np.int64)
     if "headers" in batch.schema.names:
@@ -151,7 +154,7 @@ def _records(batch: pa.RecordBatch) -> Records:
 
 
 def _bytes_of(column: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], Places]:
-    """The bytes of a column, and where each of its values begins and ends in them."""
+    """Return the bytes of a column, and the places in them between its values, with both ends."""
     column = column.cast(pa.large_binary())
     _, ends, data = column.buffers()
     places = (

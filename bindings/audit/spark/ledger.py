@@ -1,4 +1,4 @@
-"""A running sum at rest: what each batch of a stream added, under the batch's number, folded from time to time.
+"""A running sum on disk: what each batch of a stream added, under the batch's number, folded from time to time.
 
 ::
 
@@ -7,18 +7,19 @@
     account/sum=0000000006.json         the same of all batches up to this one, written last
     coverage/sum=0000000006.parquet
 
-A batch that comes again, because its stream was interrupted before it could note that it was done, takes the place of
-what was written of it before: so each batch is in the sum exactly once. Every file is there whole or not at all, and
-files are only removed when what holds their sum is there, so the ledger can be left at any moment.
+A batch that comes again, because its stream was interrupted before it could note that the batch was done, replaces what
+was written of it before: so each batch is in the sum exactly once. Every file is written whole or not at all, and files
+are removed only when the file with their sum exists, so the process may end at any moment.
 
-A stream numbers its batches one by one and never repeats one that was followed by another. A ledger that would have a
-gap, or get a batch again that it has folded, does not belong to that stream: that raises, and nothing is counted.
+A stream numbers its batches one by one and never repeats one that was followed by another. If the ledger would get a
+gap, or a batch again that it has folded, it does not belong to that stream: that raises, and nothing is counted.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,8 +27,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bindings.archive.account import Account
 from bindings.archive.reading import Bad
-from bindings.audit.account import Account, BadFacts
+from bindings.archive.sums import Span, Unread
 from bindings.audit.spark.growth import write_whole
 from bindings.audit.study import Study
 from bindings.sources.files import make_folders
@@ -36,15 +38,15 @@ from exchange.errors import InputError
 __all__ = ["Entry", "Ledger", "account_from_json", "account_to_json"]
 
 FOLDED: Final = 16
-"""Batches are folded when there are so many."""
+"""Number of batches that are folded into one sum."""
 ACCOUNT: Final = "account"
 
 
 class Entry(NamedTuple):
-    """What was counted, and what was met."""
+    """The values that were counted, and the account."""
 
     values: Mapping[str, Any]
-    """The name of a study -> its value."""
+    """Name of a study -> its value."""
     account: Account
 
     def __add__(self, other: object) -> Entry:
@@ -66,9 +68,9 @@ class Ledger:
         self._before: tuple[int, Entry] | None = None
 
     def put(self, batch: int, entry: Entry) -> Entry:
-        """Write down what a batch added, and return the sum up to it.
+        """Write what a batch added, and return the sum up to it.
 
-        Raises InputError, and writes nothing, if the batches before it are not all there, or some are that come after.
+        Raises InputError, and writes nothing, if a batch before it is missing, or a batch after it exists.
         """
         before = self._up_to(batch)
         self._write(f"batch={batch:010}", entry)
@@ -77,24 +79,24 @@ class Ledger:
         return total
 
     def total(self) -> tuple[int, Entry]:
-        """How many batches there are, and their sum."""
-        summed, batches = self._there()
+        """Return the number of batches, and their sum."""
+        summed, batches = self._scan()
         count = max([summed, *batches]) + 1
         return count, self._sum_of(summed, range(summed + 1, count))
 
     def fold(self, batch: int) -> None:
-        """The stream will not repeat this batch and those before it: write one sum for them, if they are many."""
-        summed, _ = self._there()
+        """Write one sum for this batch and those before it, if they are many: the stream will not repeat them."""
+        summed, _ = self._scan()
         if batch - summed < self._fold_at:
             return
         self._write(f"sum={batch:010}", self._sum_of(summed, range(summed + 1, batch + 1)))
         self._tidy(batch)
 
     def _up_to(self, batch: int) -> Entry:
-        """The sum of the batches before one."""
+        """Return the sum of the batches before this one."""
         if self._before is not None and self._before[0] == batch:
             return self._before[1]
-        summed, batches = self._there()
+        summed, batches = self._scan()
         if batch <= summed:
             raise InputError(
                 f"{self._folder}: batch {batch} was counted and folded long ago: the checkpoint was lost, or is of "
@@ -113,8 +115,8 @@ class Ledger:
             )
         return self._sum_of(summed, range(summed + 1, batch))
 
-    def _there(self) -> tuple[int, set[int]]:
-        """The last batch of the sum, -1 if there is none, and the batches behind it."""
+    def _scan(self) -> tuple[int, set[int]]:
+        """Return the last batch of the folded sum, -1 if there is none, and the batches after it."""
         files = [path.stem.split("=") for path in (self._folder / ACCOUNT).glob("*=*.json") if path.name[0] != "."]
         summed = max([int(number) for kind, number in files if kind == "sum"], default=-1)
         self._tidy(summed)
@@ -150,7 +152,7 @@ class Ledger:
         return Entry(values, account)
 
     def _tidy(self, summed: int) -> None:
-        """Remove the files of which the sum is there; the accounts last, so that no batch is there in part."""
+        """Remove the files whose sum is written; the accounts last, so that no batch is there in part."""
         for study in (*self._studies, ACCOUNT):
             for path in (self._folder / study).glob("*=*"):
                 kind, _, number = path.stem.partition("=")
@@ -159,22 +161,24 @@ class Ledger:
 
 
 def account_to_json(account: Account) -> dict[str, Any]:
-    """An account as JSON."""
+    """Return an account as JSON."""
+    span, unread = account.span, account.unread
     bad = {
-        reason: [facts.records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in facts.samples]]
-        for reason, facts in account.bad.items()
+        reason: [records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in unread.samples.get(reason, ())]]
+        for reason, records in unread.bad.items()
     }
     return {
-        "records": account.records, "first": account.first, "last": account.last, "untimed": account.untimed,
-        "skipped": dict(account.skipped), "bad": bad,
+        "records": span.messages, "first": span.first, "last": span.last, "untimed": account.untimed,
+        "skipped": dict(unread.skipped), "bad": bad,
     }  # fmt: skip
 
 
 def account_from_json(value: Mapping[str, Any]) -> Account:
-    """The account that `account_to_json` wrote."""
-    bad = {
-        reason: BadFacts(records, tuple([Bad(source, at, why, b64decode(data)) for source, at, why, data in samples]))
-        for reason, (records, samples) in value["bad"].items()
+    """Return the account that `account_to_json` encoded."""
+    bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
+    samples = {
+        reason: tuple([Bad(source, at, why, b64decode(data)) for source, at, why, data in listed])
+        for reason, (_, listed) in value["bad"].items()
     }
-    times = value["records"], value["first"], value["last"], value["untimed"]
-    return Account(*times, value["skipped"], bad)
+    span = Span(value["records"], value["first"], value["last"])
+    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples))

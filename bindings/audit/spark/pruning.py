@@ -1,7 +1,7 @@
-"""Parts of an archive that need not be read, since no record in them can be one that is wanted.
+"""Parts of an archive that need not be read, since no record in them can be wanted.
 
-What a part holds is told by the statistics of Parquet's row groups, and by the topic of files of Kafka, where the topic
-is the exchange. Only what is certain is left out; the records of what is left are still to be filtered.
+This is known from the statistics of Parquet's row groups, and from the topic of files of Kafka, where the topic is the
+exchange. Only parts that certainly hold nothing wanted are left out; the records of the others must still be filtered.
 """
 
 from __future__ import annotations
@@ -19,52 +19,55 @@ from bindings.archive.names import escape
 from bindings.archive.reading import Format, Split
 from bindings.archive.times import EPOCH, MICROSECOND
 
-__all__ = ["Wanted", "pruned"]
+__all__ = ["Wanted", "prune"]
 
 
 class Wanted(NamedTuple):
-    """Which records are wanted; as columns hold them, so that names are `bindings.archive.names.escape`."""
+    """Which records are wanted; names are `bindings.archive.names.escape`, as in columns."""
 
     exchanges: frozenset[str] | None = None
-    """None: all."""
+    """Exchanges of the records; None for all."""
     first: int | None = None
-    """Microseconds since 1970, UTC: nothing earlier is wanted, nor without a time."""
+    """First microsecond since 1970, UTC, that is wanted; with it, records without a time are not."""
     last: int | None = None
+    """Last microsecond that is wanted."""
 
-    def exchange(self, names: Iterable[str]) -> Wanted:
-        """What is also of one of these exchanges."""
+    def with_exchanges(self, names: Iterable[str]) -> Wanted:
+        """Return what is wanted, and also of one of these exchanges."""
         wanted = frozenset(names)
         return self._replace(exchanges=wanted if self.exchanges is None else self.exchanges & wanted)
 
     def since(self, time: int) -> Wanted:
+        """Return what is wanted, and not earlier than this."""
         return self._replace(first=time if self.first is None else max(self.first, time))
 
     def until(self, time: int) -> Wanted:
+        """Return what is wanted, and not later than this."""
         return self._replace(last=time if self.last is None else min(self.last, time))
 
 
-def pruned(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
-    """The splits of a file that may hold something wanted."""
+def prune(form: Format, path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
+    """Return the splits of a file that may hold something wanted."""
     if isinstance(form, Connect | KafkaSegment):
         return splits if wanted.exchanges is None or _topic_may_hold(form, path, wanted.exchanges) else []
     if isinstance(form, Parquet):
-        return _pruned_parquet(path, splits, wanted)
+        return _prune_parquet(path, splits, wanted)
     return splits
 
 
 def _topic_may_hold(form: Connect | KafkaSegment, path: str, exchanges: frozenset[str]) -> bool:
-    place = form.mapping.exchange
-    if place.startswith("="):
-        return escape(place[1:]) in exchanges
-    if place != "topic":
+    origin = form.mapping.exchange
+    if origin.startswith("="):
+        return escape(origin[1:]) in exchanges
+    if origin != "topic":
         return True
     if isinstance(form, KafkaSegment):
         return escape(topic_of(path)) in exchanges
-    found = NAME.fullmatch(path.rpartition("/")[2])
-    return found is None or escape(found["topic"]) in exchanges
+    match = NAME.fullmatch(path.rpartition("/")[2])
+    return match is None or escape(match["topic"]) in exchanges
 
 
-def _pruned_parquet(path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
+def _prune_parquet(path: str, splits: list[Split], wanted: Wanted) -> list[Split]:
     try:
         metadata = pq.read_metadata(path)
     except UNREADABLE:
@@ -80,16 +83,17 @@ def _pruned_parquet(path: str, splits: list[Split], wanted: Wanted) -> list[Spli
 def _group_may_hold(group: Any, wanted: Wanted) -> bool:
     for number in range(group.num_columns):
         column = group.column(number)
-        found = column.statistics if column.path_in_schema in ("exchange", "time") else None
-        if found is None or not found.has_min_max:
+        statistics = column.statistics if column.path_in_schema in ("exchange", "time") else None
+        if statistics is None or not statistics.has_min_max:
             continue
         if column.path_in_schema == "exchange":
             if wanted.exchanges is not None and not any(
-                str(found.min).encode() <= name.encode() <= str(found.max).encode() for name in wanted.exchanges
+                str(statistics.min).encode() <= name.encode() <= str(statistics.max).encode()
+                for name in wanted.exchanges
             ):
                 return False
             continue
-        least, greatest = _microseconds(found.min), _microseconds(found.max)
+        least, greatest = _microseconds(statistics.min), _microseconds(statistics.max)
         if least is None or greatest is None:
             continue
         if wanted.first is not None and greatest < wanted.first:
@@ -100,7 +104,7 @@ def _group_may_hold(group: Any, wanted: Wanted) -> bool:
 
 
 def _microseconds(value: Any) -> int | None:
-    """A time of Parquet's statistics; None for what is no time in UTC."""
+    """Return a time of Parquet's statistics in microseconds since 1970; None for a value without a time zone."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value.astimezone(UTC) - EPOCH) // MICROSECOND

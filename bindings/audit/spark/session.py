@@ -1,7 +1,7 @@
-"""The Spark session of an audit: one that is there, one on a cluster, or Spark's own in this process's machine.
+"""The Spark session of an audit: the active one, one on a cluster, or an embedded Spark on this machine.
 
-What was there before stays; what was started here ends here. An embedded Spark says nothing on the terminal: what its
-JVM and workers print goes to a file, of which an error shows the end.
+A session that was active before stays active; one that was started here ends here. An embedded Spark prints nothing on
+the terminal: the output of its JVM and workers goes to a file, and an error shows the end of that file.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from exchange.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA", "PYSPARK", "Step", "cores_of", "is_connect", "java_version", "session", "watched"]
+__all__ = ["JAVA", "PYSPARK", "Step", "cores_of", "is_connect", "java_version", "session", "watch_progress"]
 
 PYSPARK: Final = (4, 0)
-"""The least release of pyspark."""
+"""Minimum release of pyspark."""
 
 JAVA: Final = 17
-"""The least release of Java, for Spark 4."""
+"""Minimum release of Java, for Spark 4."""
 
 LEAST_MEMORY: Final = 1
 MOST_MEMORY: Final = 4
-"""GiB of the JVM's heap; the work is done outside of it, but Spark groups and sorts in it."""
+"""Bounds of the JVM's heap, in GiB; audits count outside of it, but Spark groups and sorts in it."""
 
-HERE: Final = re.compile(r"local(\[|$)")
-"""A master whose workers run on this machine, in the environment of this process."""
+LOCAL: Final = re.compile(r"local(\[|$)")
+"""A master whose workers run on this machine, with the environment of this process."""
 
 POLL_SECONDS: Final = 0.2
 LOG_LINES: Final = 5
+"""Maximum number of lines of the log in an error."""
 LOG_BYTES: Final = 1 << 14
+"""Number of bytes at the end of the log in which these lines are looked for."""
 
 QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -50,21 +52,21 @@ QUIET: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
 }
-"""What an embedded Spark is told: no server, nothing on the terminal, no Hive."""
+"""Settings of an embedded Spark: no server, nothing on the terminal, no Hive."""
 
 Step: TypeAlias = Callable[[int, int], None]
-"""Is told how many of Spark's tasks are done, and how many there are until now."""
+"""Called with the number of Spark's tasks that are done, and of all that are known until now."""
 
 
 @contextmanager
 def session(
     master: str | None = None, remote: str | None = None, conf: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session: the active one if there is one, or that of spark-submit; else one that ends with this context.
+    """Yield a session: the active one, or that of spark-submit; else a new one that ends with this context.
 
-    ``master`` is Spark's own notation, by default ``local[*]``; ``remote`` an address of Spark Connect, by default what
-    SPARK_REMOTE says; ``conf`` has settings of Spark, which win over ours. Workers on other machines are given this
-    package; numpy, pyarrow and pandas they must have. Raises InputError when something is missing, saying what.
+    ``master`` is in Spark's notation, by default ``local[*]``; ``remote`` is an address of Spark Connect, by default
+    that in SPARK_REMOTE; ``conf`` has settings of Spark, which override ours. Workers on other machines get this
+    package; numpy, pyarrow and pandas must be installed there. Raises InputError that names what is missing.
     """
     spark_version()
     from pyspark.sql import SparkSession
@@ -80,35 +82,35 @@ def session(
             folder = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="hashstar-", ignore_cleanup_errors=True))
             )
-            if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, which was told everything
+            if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, which has all settings
                 spark = SparkSession.builder.appName("hashstar").getOrCreate()
             elif remote:
-                spark = _connected(remote, conf or {})
+                spark = _connect(remote, conf or {})
             else:
-                spark = _started(master or "local[*]", conf or {}, folder, stack)
+                spark = _start(master or "local[*]", conf or {}, folder, stack)
             stack.callback(spark.stop)
-            if is_connect(spark) or not HERE.match(spark.sparkContext.master or ""):
+            if is_connect(spark) or not LOCAL.match(spark.sparkContext.master or ""):
                 spark.addArtifacts(str(_packages(folder)), pyfile=True)
             yield spark
 
 
 def spark_version() -> str:
-    """The release of pyspark. Raises InputError if there is none, or one that is too old."""
+    """Return the release of pyspark. Raises InputError if it is missing or too old."""
     try:
         import pyspark
     except ImportError:
         raise InputError("this needs Spark: pip install 'hashstar[spark]'") from None
-    found = pyspark.__version__
-    if tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < PYSPARK:
+    version = pyspark.__version__
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < PYSPARK:
         wanted = ".".join(map(str, PYSPARK))
-        raise InputError(f"this needs pyspark {wanted} or later, found {found}: pip install -U 'hashstar[spark]'")
-    return found
+        raise InputError(f"this needs pyspark {wanted} or later, found {version}: pip install -U 'hashstar[spark]'")
+    return version
 
 
 def java_version(environment: Mapping[str, str]) -> int:
-    """The release of the Java that Spark would take, 17 of Java 17.0.2.
+    """Return the release of the Java that Spark would take: 17 for Java 17.0.2.
 
-    Raises InputError when there is none or it is too old, saying what was found.
+    Raises InputError, with what was found, if there is none or it is too old.
     """
     home = environment.get("JAVA_HOME")
     way_out = f"install Java {JAVA} or later and set JAVA_HOME, or do without Spark: --no-spark"
@@ -118,21 +120,21 @@ def java_version(environment: Mapping[str, str]) -> int:
         raise InputError(f"Spark needs Java, and there is none: {where}; {way_out}")
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
-        said = done.stderr + done.stdout
+        output = done.stderr + done.stdout
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(error)
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
-    if found is None:
-        first = said.strip().partition("\n")[0] or "nothing"
+        output = str(error)
+    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', output)
+    if match is None:
+        first = output.strip().partition("\n")[0] or "nothing"
         raise InputError(f"Spark needs Java, and {java} is none that works (it said: {first}); {way_out}")
-    release = int(found[1])
+    release = int(match[1])
     if release < JAVA:
         raise InputError(f"Spark needs Java {JAVA} or later, and {java} is Java {release}; {way_out}")
     return release
 
 
-def _started(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack) -> SparkSession:
-    """A Spark that belongs to this process."""
+def _start(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack) -> SparkSession:
+    """Start a Spark that belongs to this process."""
     java_version(os.environ)
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -158,7 +160,7 @@ def _started(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStac
         raise InputError(f"Spark does not start with master {master}: {_reason(error, log)}") from None
 
 
-def _connected(remote: str, conf: Mapping[str, str]) -> SparkSession:
+def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 
@@ -177,16 +179,16 @@ def _connected(remote: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def _reason(error: Exception, log: Path | None = None) -> str:
-    said = str(error).strip().partition("\n")[0] or type(error).__name__
+    first = str(error).strip().partition("\n")[0] or type(error).__name__
     lines: list[str] = []
     if log is not None and log.exists():
         lines = [line.strip() for line in log.read_bytes()[-LOG_BYTES:].decode("utf-8", "replace").splitlines()]
         lines = [line for line in lines if line and not line.startswith(("at ", "WARNING: Using incubator"))]
-    return "\n  ".join([said, *lines[-LOG_LINES:]])
+    return "\n  ".join([first, *lines[-LOG_LINES:]])
 
 
 def _memory() -> int:
-    """GiB: a quarter of the machine's, within bounds."""
+    """Return the size of the JVM's heap in GiB: a quarter of the machine's memory, within bounds."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     except (AttributeError, ValueError, OSError):
@@ -208,7 +210,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def _packages(folder: Path) -> Path:
-    """This package and the engine as a file that Python can import from."""
+    """Write this package and the engine to a file that Python can import from, and return its path."""
     path = folder / "hashstar.zip"  # workers import from no file that is called otherwise, not even from a wheel
     top = Path(__file__).parents[3]
     if top.is_file():  # what spark-submit was given with --py-files
@@ -223,12 +225,12 @@ def _packages(folder: Path) -> Path:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Return whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks a session runs at a time, so far as Spark tells; more may come later."""
+    """Return how many tasks a session runs at a time; a cluster may grow later."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     from pyspark.sql import functions
@@ -237,17 +239,17 @@ def cores_of(spark: SparkSession) -> int:
 
 
 @contextmanager
-def watched(spark: SparkSession, step: Step) -> Iterator[None]:
-    """Tell how far Spark is, from another thread, as long as this context lasts."""
+def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
+    """Call ``step`` with Spark's progress, from another thread, as long as this context lasts."""
     if is_connect(spark):
         seen: dict[int, tuple[int, int]] = {}
 
-        def told(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        def handle(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
             for stage in stages or ():
                 seen[stage.stage_id] = stage.num_completed_tasks, stage.num_tasks
             _sum(seen, step)
 
-        handler: Any = told  # its type is an abstract class, which any function is taken for
+        handler: Any = handle  # its declared type is an abstract class; Spark takes any function
         spark.registerProgressHandler(handler)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Archives as a data source of Spark: ``spark.read.format("hashstar").load(path)``, for whoever asks them in SQL.
+"""Archives as a data source of Spark: ``spark.read.format("hashstar").load(path)``, to query them in SQL.
 
 ::
 
@@ -8,23 +8,23 @@
 Options, beside the path of a file or folder:
 
 =============================  ======================================================================================
-``columns``                    those of `bindings.archive.record.SCHEMA` that are wanted, with commas between them; by
-                               default all. Spark has no way to say which it needs, so say so: bodies and headers are
-                               most of the work
-``exchange``, ``routing_key``  of records of Kafka and RocketMQ, where these are: see `bindings.archive.mapping`
+``columns``                    those of `bindings.archive.record.SCHEMA` to read, with commas between them; by default
+                               all. Spark does not tell a source which columns a query needs, and bodies and headers
+                               are most of the work, so name them
+``exchange``, ``routing_key``  where these are in records of Kafka and RocketMQ: see `bindings.archive.mapping`
 ``mode``                       what becomes of a record that cannot be read, as in Spark's own readers: ``PERMISSIVE``,
                                the default, gives a row of nulls with its source, its offset, and the reason and the
                                beginning of it in ``_corrupt_record``; ``DROPMALFORMED`` leaves it out; ``FAILFAST``
                                ends the query
 ``columnNameOfCorruptRecord``  another name for that column; it is there if all columns are, or if ``columns`` has it
-``filterPushdown``             ``true``: filters on exchange and time spare files and row groups that cannot match;
+``filterPushdown``             ``true``: files and row groups that filters on exchange and time exclude are not read;
                                needs Spark 4.1 or later and ``spark.sql.python.filterPushdown.enabled``
 ``state``                      of ``spark.readStream``: a folder that keeps how far each file was read, which belongs to
                                the query like its checkpoint
 =============================  ======================================================================================
 
-Records that are no publishings are left out. Names are as `bindings.archive.names` writes them. Audits do not go this
-way: they count where they read, so that no row needs to become one of Spark's.
+Records that are no publishings are left out. Names are as `bindings.archive.names` writes them. Audits do not use this
+source: they count where they read, so no record has to become a row of Spark's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from bindings.archive.times import EPOCH, MICROSECOND
 from bindings.audit.planning import File, tasks_of
 from bindings.audit.spark.frames import TYPES
 from bindings.audit.spark.growth import Growth, Step
-from bindings.audit.spark.pruning import Wanted, pruned
+from bindings.audit.spark.pruning import Wanted, prune
 from bindings.audit.spark.streaming import StepReader, mapping_of
 from exchange.errors import InputError
 
@@ -55,32 +55,34 @@ __all__ = ["HashstarSource"]
 CORRUPT: Final = "_corrupt_record"
 MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 TASK_BYTES: Final = 32 << 20
-"""Of a partition, about; Spark does not say how many cores it has."""
-
-FIELD: Final = pa.struct([("type", pa.string()), ("value", pa.string())])
-ARROW_TYPES: Final = {"headers": pa.map_(pa.string(), FIELD), "properties": pa.map_(pa.string(), FIELD)}
-"""The columns whose types Spark has with nulls, where ours have none."""
+"""Size of a partition in bytes, approximately; Spark does not tell a source how many cores it has."""
 
 
 class _Wish(NamedTuple):
-    """What is to be made of the records."""
+    """Columns of the rows that a query wants, and what to do with records that cannot be read."""
 
     columns: tuple[str, ...]
-    """Of the rows, with that for corrupt records if it is wanted."""
+    """Columns of the rows, including the one for corrupt records if it is wanted."""
     corrupt: str
+    """Name of the column for corrupt records."""
     mode: str
+    """One of `MODES`."""
 
     @property
     def schema(self) -> pa.Schema:
-        fields = []
-        for name in self.columns:
-            known = name != self.corrupt
-            fields.append(pa.field(name, ARROW_TYPES.get(name, SCHEMA.field(name).type) if known else pa.string()))
-        return pa.schema(fields)
+        kinds = {name: pa.string() if name == self.corrupt else SCHEMA.field(name).type for name in self.columns}
+        return pa.schema([(name, _nullable(kind)) for name, kind in kinds.items()])
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Return a type with nulls wherever Spark may have them: in all fields of structs."""
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _nullable(kind.item_type))
+    return pa.struct([(field.name, field.type) for field in kind]) if pa.types.is_struct(kind) else kind
 
 
 class HashstarSource(DataSource):
-    """The data source ``hashstar``. What is wrong with the options or the path raises InputError, within Spark's."""
+    """The data source ``hashstar``. Wrong options or a wrong path raise InputError, within an error of Spark's."""
 
     @classmethod
     def name(cls) -> str:
@@ -124,7 +126,7 @@ class HashstarSource(DataSource):
 
 
 class _Reader(DataSourceReader):
-    """An archive that is there."""
+    """A reader of an archive that does not grow."""
 
     def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
         self._archive = detect(path, mapping_of(options))
@@ -132,11 +134,11 @@ class _Reader(DataSourceReader):
         self.wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
-        planned = []
+        planned: list[tuple[File, list[Split]]] = []
         for path, form in self._archive.all_files:
             splits = form.plan(path, min(SPLIT_BYTES, TASK_BYTES))
             if self.wanted != Wanted():
-                splits = pruned(form, path, splits, self.wanted)
+                splits = prune(form, path, splits, self.wanted)
             if splits:
                 planned.append((File(path, form, Path(path).stat().st_size), splits))
         tasks = tasks_of(planned, TASK_BYTES)
@@ -147,22 +149,22 @@ class _Reader(DataSourceReader):
 
 
 class _PruningReader(_Reader):
-    """One that is told which records are wanted. Spark refuses such a reader unless it is told to push filters."""
+    """A reader to which Spark pushes filters. Spark refuses such a reader unless its setting allows that."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
         for each in filters:
-            self.wanted = _narrowed(self.wanted, each)
-        return filters  # Spark still looks at every row
+            self.wanted = _narrow(self.wanted, each)
+        return filters  # for Spark to apply to every row: pruning only leaves out whole files and row groups
 
 
-def _narrowed(wanted: Wanted, each: Any) -> Wanted:
-    """What is wanted, if a filter says something of it."""
-    kind, column, value = type(each).__name__, getattr(each, "attribute", None), getattr(each, "value", None)
+def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
+    """Return what is still wanted with a filter of Spark's; other filters than on exchange and time change nothing."""
+    kind, column, value = type(filter_).__name__, getattr(filter_, "attribute", None), getattr(filter_, "value", None)
     if column == ("exchange",):
         if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
-            return wanted.exchange([value])
+            return wanted.with_exchanges([value])
         if kind == "In" and value is not None:
-            return wanted.exchange([name for name in value if name is not None])
+            return wanted.with_exchanges([name for name in value if name is not None])
     if column == ("time",) and isinstance(value, datetime) and value.tzinfo is not None:
         time = (value - EPOCH) // MICROSECOND
         if kind in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
@@ -173,7 +175,7 @@ def _narrowed(wanted: Wanted, each: Any) -> Wanted:
 
 
 class _StreamReader(StepReader):
-    """An archive that grows."""
+    """A reader of an archive that grows."""
 
     def __init__(self, growth: Growth, wish: _Wish) -> None:
         super().__init__(growth)
@@ -193,7 +195,7 @@ class _StreamReader(StepReader):
 
 
 def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.RecordBatch]:
-    """The rows of some splits. Raises InputError in the mode that does."""
+    """Yield the rows of splits. Raises InputError for a bad record in the mode FAILFAST."""
     columns = [name for name in wish.columns if name != wish.corrupt]
     schema = wish.schema
     for form, split in splits:
@@ -205,13 +207,13 @@ def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.Re
             elif wish.mode == "FAILFAST":
                 raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
             elif wish.mode == "PERMISSIVE":
-                told = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
-                row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(told)}
+                text = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
+                row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(text)}
                 yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
 
 
 def _row_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Records with the types that Spark has, and no corrupt record."""
+    """Return records as rows of the schema, with null in the column for corrupt records."""
     names = set(batch.schema.names)
     arrays = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)

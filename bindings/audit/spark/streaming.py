@@ -1,14 +1,14 @@
 """A running audit: the sum of what studies count in an archive that grows, kept up to date and never counted twice.
 
-A query of Structured Streaming watches the archive. What flows in it are no records but splits: small rows that say
-which part of which file is complete and new (`bindings.audit.spark.growth`). Each micro-batch is a pass over its
-splits, the same job as a pass over a whole archive, and what it counts is put into a ledger under the number of the
-micro-batch (`bindings.audit.spark.ledger`). Spark's checkpoint says which micro-batch comes next; one that was
-interrupted comes again, with the same splits, and takes the place of what was written of it.
+A query of Structured Streaming watches the archive. Its rows are not records but splits: each names a part of a file
+that is complete and new (`bindings.audit.spark.growth`). Each micro-batch is a pass over its splits, the same job as a
+pass over a whole archive, and its counts are put into a ledger under the number of the micro-batch
+(`bindings.audit.spark.ledger`). Spark's checkpoint knows which micro-batch comes next. One that was interrupted comes
+again, with the same splits, and replaces what was written of it.
 
-All of it lies in one folder, ``STATE/<epoch>/``. An epoch is what is counted: the studies with their topologies, and
-the selection. When the topology changes, a new epoch begins, which reads the archive from its beginning; that of the
-old one stays, and goes on should the old topology come back.
+Everything lies in one folder, ``STATE/<epoch>/``. An epoch stands for what is counted: the studies with their
+topologies, and the selection. When the topology changes, a new epoch begins and reads the archive from its beginning.
+The old epoch stays, and goes on if the old topology comes back.
 
     STATE/3f9c…/epoch.json      what is counted in this epoch, and of which archive
     STATE/3f9c…/checkpoint/     Spark's
@@ -38,11 +38,11 @@ from bindings.audit.planning import SMALLEST
 from bindings.audit.selection import EVERYTHING, Selection
 from bindings.audit.spark import kafka
 from bindings.audit.spark.frames import run_on
-from bindings.audit.spark.gathering import performed
+from bindings.audit.spark.gathering import run_tasks
 from bindings.audit.spark.growth import STEP_BYTES, Growth, Step, write_whole
 from bindings.audit.spark.ledger import Entry, Ledger
 from bindings.audit.study import Study
-from bindings.audit.tasks import Results, Task, order_of
+from bindings.audit.tasks import Results, Task, order_for
 from bindings.sources.files import make_folders
 from exchange.errors import InputError
 
@@ -51,7 +51,7 @@ try:
 except ImportError:  # before 4.2, where Spark asks once how far the archive goes and keeps to that
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """What Spark takes for a source that can end."""
+        """The mark of a source that can end."""
 
 
 if TYPE_CHECKING:
@@ -64,47 +64,47 @@ __all__ = ["Following", "SplitSource", "Update", "follow", "mapping_of"]
 log: Final = logging.getLogger(__name__)
 
 SPLIT_ROWS: Final = "split binary, notice string, open_files int"
-"""What flows in the query: a split, or something that was met, or how many files end in the middle of a record."""
+"""Rows of the query: a split, or a notice, or the number of files that end in the middle of a record."""
 
 
 class Update(NamedTuple):
-    """What is known after a micro-batch."""
+    """The results after a micro-batch."""
 
     batch: int
     total: Pass
-    """Of the whole epoch."""
+    """Sum of the whole epoch."""
     records: int
-    """Read in this micro-batch, with those that were skipped or bad."""
+    """Number of records read in this micro-batch, including those that were skipped or bad."""
     notices: tuple[str, ...]
-    """What was met that a reader of the numbers should know: files that were replaced, cut or removed."""
+    """Notices for readers of the numbers: files that were replaced, cut or removed."""
     open_files: int
-    """Files that ended in what may be the beginning of a record, which is left for the next time."""
+    """Number of files that end in what may be the beginning of a record, which is left for the next time."""
 
 
 class Following:
-    """A running audit. Stop it or wait for it, or it goes on in the background while the session lives."""
+    """A running audit; until it is stopped, it goes on in the background while the session lives."""
 
-    def __init__(self, query: StreamingQuery, counted: _Counted, begun: str | None) -> None:
+    def __init__(self, query: StreamingQuery, batches: _BatchCounter, begun: str | None) -> None:
         self.query = query
         self.begun: str | None = begun
-        """If this is a new epoch: what it is, and what that means."""
-        self._counted = counted
+        """For a new epoch, a sentence about it and what it means; else None."""
+        self._batches = batches
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has ended, at the latest after so many seconds. Raises what ended it, if that was a failure."""
+        """Wait for the end, for a number of seconds at most; return whether it came. Raises a failure that ended it."""
         try:
             ended = self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # it takes fractions too
         except Exception as error:
-            raise self._counted.failure or error from error
+            raise self._batches.failure or error from error
         return seconds is None or bool(ended)
 
     def stop(self) -> None:
-        """Stop, and leave what is half done for the next time."""
+        """Stop, and leave an unfinished micro-batch for the next time."""
         self.query.stop()
 
     def total(self) -> Pass:
-        """What was counted in this epoch until now."""
-        return self._counted.total()
+        """Return the sum of this epoch until now."""
+        return self._batches.total()
 
 
 def follow(
@@ -119,11 +119,11 @@ def follow(
     on_update: Callable[[Update], None] = lambda update: None,
     step_bytes: int = STEP_BYTES,
 ) -> Following:
-    """Follow a file or folder that grows, or a topic of Kafka: take what is new now, or ``every`` so many seconds.
+    """Follow a file or folder that grows, or a topic of Kafka: read what is new now, or ``every`` number of seconds.
 
-    ``on_update`` is told after each micro-batch, when its sum is safe; it may be told of one again after a restart.
-    A micro-batch takes about ``step_bytes`` of files. Raises InputError if the archive is not there, or if the state is
-    of another one.
+    ``on_update`` is called after each micro-batch, when its sum is safely written; after a restart it may be called for
+    the same one again. A micro-batch reads about ``step_bytes`` of files. Raises InputError if the archive does not
+    exist, or if the state belongs to another one.
     """
     state = str(Path(state).absolute())  # the JVM and workers have working directories of their own
     if archive.startswith(kafka.SCHEME):
@@ -132,23 +132,23 @@ def follow(
         folder, begun = _epoch(f"{kafka.SCHEME}{topic.brokers}/{topic.name}", studies, state, selection, mapping)
         count = partial(_count_records, studies=studies, selection=selection, mapping=mapping)
     else:
-        place = str(Path(archive).absolute())
-        if not Path(place).exists():
+        root = str(Path(archive).absolute())
+        if not Path(root).exists():
             raise InputError(f"{archive}: there is no such file or folder")
-        folder, begun = _epoch(place, studies, state, selection, mapping)
+        folder, begun = _epoch(root, studies, state, selection, mapping)
         spark.dataSource.register(SplitSource)
-        options = {"path": place, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | options_of(mapping)
+        options = {"path": root, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | options_of(mapping)
         rows = spark.readStream.format(SplitSource.name()).options(**options).load()
         count = partial(_count_splits, studies=studies, selection=selection)
-    counted = _Counted(folder, studies, on_update, count)
-    writer: DataStreamWriter = rows.writeStream.foreachBatch(counted).queryName(f"hashstar {folder.name}")
+    batches = _BatchCounter(folder, studies, on_update, count)
+    writer: DataStreamWriter = rows.writeStream.foreachBatch(batches).queryName(f"hashstar {folder.name}")
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
-    return Following(writer.start(), counted, begun)
+    return Following(writer.start(), batches, begun)
 
 
-class _Counted:
-    """What is done with a micro-batch."""
+class _BatchCounter:
+    """Counts micro-batches, and puts their counts into the ledger."""
 
     def __init__(
         self,
@@ -166,11 +166,11 @@ class _Counted:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         try:
-            self._ledger.fold(batch - 1)  # this one comes, so that one is done
-            results, met = self._count(rows)
+            self._ledger.fold(batch - 1)  # Spark has noted that one as done, or this one would not come
+            results, step = self._count(rows)
             entry = Entry(dict(zip(self._names, results.values, strict=True)), results.account)
             total = self._ledger.put(batch, entry)
-            self._on_update(Update(batch, self._pass_of(total), entry.account.read, met.notices, met.open_files))
+            self._on_update(Update(batch, self._pass_of(total), entry.account.read, step.notices, step.open_files))
         except Exception as error:
             self.failure = error
             raise
@@ -180,14 +180,14 @@ class _Counted:
 
     def _pass_of(self, entry: Entry) -> Pass:
         values = [
-            study.finished(entry.values[name], entry.account)
+            study.finish(entry.values[name], entry.account)
             for name, study in zip(self._names, self._studies, strict=True)
         ]
         return Pass(tuple(values), entry.account)
 
 
 def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection) -> tuple[Results, Step]:
-    """A pass over the splits in some rows."""
+    """Run a pass over the splits in these rows."""
     splits: list[tuple[Format, Split]] = []
     notices: list[str] = []
     open_files = 0
@@ -203,20 +203,20 @@ def _count_splits(rows: DataFrame, studies: Sequence[Study[Any]], selection: Sel
         open_files = row.open_files or open_files
     for notice in notices:
         log.warning(notice)
-    results = performed(rows.sparkSession, _tasks(splits), studies, order_of(studies, selection))
+    results = run_tasks(rows.sparkSession, _tasks(splits), studies, order_for(studies, selection))
     return results, Step((), tuple(notices), open_files)
 
 
 def _count_records(
     rows: DataFrame, studies: Sequence[Study[Any]], selection: Selection, mapping: FieldMapping
 ) -> tuple[Results, Step]:
-    """A pass over rows of Kafka's connector."""
+    """Run a pass over rows of Kafka's connector."""
     passed = run_on(rows, studies, selection, read=partial(kafka.read, mapping=mapping))
     return Results(passed.values, passed.account), Step(())
 
 
 def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
-    """Tasks of about as many bytes as are worth one."""
+    """Return tasks of at least `SMALLEST` bytes each, but for the last one."""
     tasks: list[Task] = []
     group: list[tuple[Format, Split]] = []
     weight = 0
@@ -234,7 +234,7 @@ def _tasks(splits: Sequence[tuple[Format, Split]]) -> list[Task]:
 def _epoch(
     archive: str, studies: Sequence[Study[Any]], state: str, selection: Selection, mapping: FieldMapping
 ) -> tuple[Path, str | None]:
-    """The folder of what is counted, and what to say if it is a new one."""
+    """Return the folder of an epoch, and a sentence about it if it is new."""
     counted = {
         "studies": {name: _identity(study) for name, study in zip(_names_of(studies), studies, strict=True)},
         "selection": [selection.vhost, selection.since, selection.until],
@@ -263,29 +263,29 @@ def _epoch(
 
 
 def _names_of(studies: Sequence[Study[Any]]) -> list[str]:
-    """A name for each study: its kind, with a number if there are several of one kind."""
+    """Return a name for each study: its kind, with a number if there are several of one kind."""
     kinds = [type(study).__name__.removesuffix("Study").lower() for study in studies]
     return [kind if kinds.count(kind) == 1 else f"{kind}-{n}" for n, kind in enumerate(kinds)]
 
 
 def _identity(study: Study[Any]) -> dict[str, str]:
-    """What a table of a study says of itself: its version and its topologies."""
+    """Return the metadata of a study's tables: their version and topologies."""
     metadata = study.table_of(study.zero()).schema.metadata or {}
     return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in metadata.items()}
 
 
 def options_of(mapping: FieldMapping) -> dict[str, str]:
-    """A mapping as options of a data source."""
+    """Return a mapping as options of a data source."""
     return {"exchange": mapping.exchange, "routing_key": mapping.routing_key}
 
 
 def mapping_of(options: Options[str, str]) -> FieldMapping:
-    """The mapping that options of a data source say. Raises InputError."""
+    """Return the mapping in the options of a data source. Raises InputError for a wrong one."""
     return FieldMapping(options.get("exchange", USUAL.exchange), options.get("routing_key", USUAL.routing_key))
 
 
 class SplitSource(DataSource):
-    """The splits of a growing archive, as they become complete; for `follow`."""
+    """A source of the splits of a growing archive, as they become complete; for `follow`."""
 
     @classmethod
     def name(cls) -> str:
@@ -319,7 +319,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"step": 0}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
-        """The next step; all that there are if Spark, before 4.2, does not say where it is."""
+        """Return the next step; the last one for Spark before 4.2, which does not pass ``start``."""
         last = self.growth.look() if self._target is None else self._target
         return {"step": last if start is None else min(start["step"] + 1, last)}
 
@@ -327,7 +327,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.parts_of(self.growth.steps(start["step"], end["step"]))
 
     def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
-        """What the workers are given of some steps."""
+        """Return what the workers read of these steps."""
         raise NotImplementedError
 
     def commit(self, end: dict[str, int]) -> None:
@@ -335,7 +335,7 @@ class StepReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _SplitReader(StepReader):
-    """The splits themselves."""
+    """A reader whose rows are the splits, not their records."""
 
     def parts_of(self, steps: list[Step]) -> Sequence[InputPartition]:
         rows: list[tuple[bytes | None, str | None, int]] = []

@@ -24,7 +24,7 @@ from bindings.counts.columnar.classes.key_groups import addresses_of
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
 from bindings.counts.comparison import Change, ChangeFacts, Comparison, Move, Pair, change_of
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merged
+from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
 from bindings.counts.tally import fingerprint
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
@@ -104,7 +104,7 @@ class Comparer:
         changes = list(self._changes)
         facts = {
             changes[number]: ChangeFacts(
-                *self._spans.span(number), self._distinct.of(number), self._witnesses.of(number), self._shapes[number]
+                self._spans.of(number), self._distinct.of(number), self._witnesses.of(number), self._shapes[number]
             )
             for number in np.flatnonzero(self._spans.messages).tolist()
         }
@@ -141,7 +141,7 @@ class Comparer:
         if not found.all():
             new = np.unique(keys[found == 0])
             first, second = (classifier.outcomes for classifier in self._classifiers)
-            some = [(first[(key >> 32) - 1], second[key & 0xFFFFFFFF]) for key in new.tolist()]
+            some = [Pair(first[(key >> 32) - 1], second[key & 0xFFFFFFFF]) for key in new.tolist()]
             begin = len(self._pairs) + 1
             self._pair_numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
             self._pairs.extend(some)
@@ -171,7 +171,8 @@ class Comparer:
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             ids = [part + UNDECIDED for part in divmod(key, 1 << 32)]
             before, after = (None if number == UNDECIDED else number for number in ids)
-            self._moves[queue, before, after] = self._moves.get((queue, before, after), 0) + count
+            move = Move(queue, before, after)
+            self._moves[move] = self._moves.get(move, 0) + count
 
     def _count_shapes(
         self, keys: pa.Array, groups: IntArray, shapes: KeyArray, weights: npt.NDArray[np.int64] | None
@@ -185,7 +186,7 @@ class Comparer:
         rows, counts = rows[order], counts[order]
         starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-            # As `merged` does, but before all of them are texts.
+            # As `merge_summaries` does, but before all of them are texts.
             error = int(counts[start + FREQUENT]) if end - start > FREQUENT else 0
             some = slice(start, min(end, start + FREQUENT))
             texts = [unescape(key) for key in keys.take(pa.array(rows[some])).to_pylist()]
@@ -194,7 +195,7 @@ class Comparer:
             number = int(groups[rows[start]])
             # A word that is ``*`` may be named: then two shapes have one text.
             each = [Frequent((item,)) for item in items]
-            self._shapes[number] = merged(self._shapes.get(number, Frequent()), *each, Frequent((), error))
+            self._shapes[number] = merge_summaries(self._shapes.get(number, Frequent()), *each, Frequent((), error))
 
     def _shape(self, shape: int, key: str) -> str:
         text = self._shape_texts.get(shape)

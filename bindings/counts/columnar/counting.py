@@ -93,7 +93,7 @@ class Counter:
         samples, hot, shapes = self._samples.all(), self._hot.all(), self._shapes.all()
         for number in np.flatnonzero(self._spans.messages).tolist():
             facts[self._classifier.outcomes[number]] = Facts(
-                *self._spans.span(number),
+                self._spans.of(number),
                 self._distinct.of(number) if self._sketches else b"",
                 samples.get(number, ()),
                 hot.get(number, Frequent()),

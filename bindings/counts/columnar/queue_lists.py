@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.keys import plain
 from bindings.counts.columnar.arrays.table import IntArray, IntTable, pairs
-from bindings.counts.verification import HEADINGS, OTHERS, heading
+from bindings.counts.verification import HEADINGS, OTHERS, heading_of
 
 __all__ = ["QueueLists"]
 
@@ -66,7 +66,7 @@ class QueueLists:
         texts = encoded.dictionary.to_pylist()
         counts: npt.NDArray[Any] = np.bincount(np.asarray(encoded.indices), minlength=len(texts))
         found = zip([unescape(text) for text in texts], counts.tolist(), strict=True)
-        return {name: count for name, count in found if heading(name) == OTHERS}
+        return {name: count for name, count in found if heading_of(name) == OTHERS}
 
     def names(self, number: int) -> tuple[frozenset[str], frozenset[str]]:
         """Of a list, the names that are known, and the headings of the others."""

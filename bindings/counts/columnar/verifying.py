@@ -22,9 +22,18 @@ from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import addresses_of
 from bindings.counts.columnar.queue_lists import QueueLists
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
-from bindings.counts.sketch import Frequent, Item, merged
+from bindings.counts.sketch import Frequent, Item, merge_summaries
 from bindings.counts.tally import fingerprint
-from bindings.counts.verification import LIMIT, OTHERS, Difference, Evidence, Verdict, Verification, judged, least
+from bindings.counts.verification import (
+    LIMIT,
+    OTHERS,
+    Difference,
+    Evidence,
+    Verdict,
+    Verification,
+    keep_smallest,
+    verdict_for,
+)
 from exchange.topology.topology import Topology
 
 __all__ = ["Verifier"]
@@ -97,14 +106,14 @@ class Verifier:
     def _settle(self) -> None:
         """Add what was counted to the total."""
         counts = dict.fromkeys(PLAIN, 0)
-        found: list[tuple[Difference, Evidence]] = []
+        differences: dict[Difference, Evidence] = {}
         for number in np.flatnonzero(self._spans.messages).tolist():
             verdict = self._verdicts[number]
             if isinstance(verdict, Difference):
-                found.append((verdict, Evidence(*self._spans.span(number), self._witnesses.of(number))))
+                differences[verdict] = Evidence(self._spans.of(number), self._witnesses.of(number))
             else:
                 counts[verdict] = int(self._spans.messages[number])
-        differences, beyond = least(found)
+        differences, beyond = keep_smallest(differences)
         agreed, possible, undecided, more = counts.values()
         more += beyond
         self._total += Verification(self._fingerprint, agreed, possible, undecided, self._unknown, differences, more)
@@ -143,7 +152,7 @@ class Verifier:
             numbers = []
             for key in new.tolist():
                 known, unknown = self._lists.names(key & 0xFFFFFFFF)
-                verdict: Verdict | str = judged(self._classifier.outcomes[(key >> 32) - 1], known, unknown)
+                verdict: Verdict | str = verdict_for(self._classifier.outcomes[(key >> 32) - 1], known, unknown)
                 if self._bound is not None and isinstance(verdict, Difference) and verdict.hash > self._bound:
                     verdict = MORE
                 number = self._numbers.setdefault(verdict, len(self._verdicts))
@@ -160,5 +169,5 @@ class Verifier:
         some = rows[np.array(strange, np.bool_)[groups]]
         if len(some):
             counts = self._lists.others(batch.column("routed_queues").take(pa.array(some)))
-            names = merged(Frequent(tuple([Item(name, count) for name, count in counts.items()])))
+            names = merge_summaries(Frequent(tuple([Item(name, count) for name, count in counts.items()])))
             self._total += Verification(self._fingerprint, strangers=names)

@@ -15,7 +15,7 @@ from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.keys import plain
 from bindings.counts.columnar.arrays.messages import messages_of
 from bindings.counts.columnar.arrays.table import KeyArray
-from bindings.counts.witness import MOST, Witness, few
+from bindings.counts.witness import MOST, Witness, keep_witnesses
 
 __all__ = ["COLUMNS", "Witnesses"]
 
@@ -97,7 +97,7 @@ class Witnesses:
             group = groups[at]
             seen = None if queues is None else tuple([unescape(queue) for queue in queues])
             witness = Witness(hashes[at], ties[at], message, unescape(source), offset, seen)
-            kept = self._found[group] = few((*self._found.get(group, ()), witness))
+            kept = self._found[group] = keep_witnesses((*self._found.get(group, ()), witness))
             if len(kept) == MOST:
                 self._limits[group] = kept[-1].hash
 

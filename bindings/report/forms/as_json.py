@@ -111,17 +111,17 @@ def _records(records: Records) -> dict[str, Any]:
     return {
         "read": records.read,
         "counted": records.counted,
-        "skipped": [{"reason": reason, "records": count} for reason, count in _most(records.skipped)],
+        "skipped": [{"reason": reason, "records": count} for reason, count in _most(records.unread.skipped)],
         "bad": [
             {
                 "reason": reason,
                 "records": count,
                 "samples": [
                     {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}
-                    for bad in records.samples.get(reason, ())
+                    for bad in records.unread.samples.get(reason, ())
                 ],
             }
-            for reason, count in _most(records.bad)
+            for reason, count in _most(records.unread.bad)
         ],
     }
 

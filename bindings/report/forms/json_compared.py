@@ -37,8 +37,8 @@ def verification_json(found: Verification) -> dict[str, Any]:
                 "only_unknown": difference.only_unknown,
                 "says": differs(difference),
                 "messages": evidence.messages,
-                "first": time_json(evidence.first),
-                "last": time_json(evidence.last),
+                "first": time_json(evidence.span.first),
+                "last": time_json(evidence.span.last),
                 "witnesses": [_witness(witness) for witness in evidence.witnesses],
             }
             for difference, evidence in differences

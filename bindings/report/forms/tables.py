@@ -158,7 +158,7 @@ def _differences(report: Report) -> Rows:
             witness = json.dumps(message_to_json(evidence.witnesses[0].message)) if evidence.witnesses else None
             yield (
                 row.exchange, *map(_texts, (row.missing, row.extra, row.unknown, row.none_of)), row.refused or None,
-                evidence.messages, evidence.first, evidence.last, witness,
+                *evidence.span, witness,
             )  # fmt: skip
 
 

@@ -121,12 +121,12 @@ class _Writer:
         grid.add_row("records", Text(records(report.audited.records)))
         yield grid
         found = report.audited.records
-        for reason, count in sorted(found.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
+        for reason, count in sorted(found.unread.bad.items(), key=lambda item: (-item[1], item[0]))[: self._listed]:
             yield indented(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
-            for bad in found.samples.get(reason, ())[:1]:
+            for bad in found.unread.samples.get(reason, ())[:1]:
                 sample = clip_line(bad.sample.decode("utf-8", "replace"), LONGEST)
                 yield indented(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}: {sample}", style="dim"), 4)
-        yield from self._more(len(found.bad))
+        yield from self._more(len(found.unread.bad))
         for caveat in report.caveats:
             grid = Table.grid(padding=(0, 1))
             grid.add_row(Text("!", style="yellow"), Text(caveat))

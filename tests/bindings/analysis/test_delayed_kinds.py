@@ -15,7 +15,7 @@ from bindings.archive.record import build_batch
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.outcome import Explorer
-from bindings.counts.verification import judged
+from bindings.counts.verification import verdict_for
 from bindings.diff.comparison.compare import compare
 from bindings.diff.planning.plan import make_plan
 from bindings.diff.planning.step import describe_part
@@ -23,6 +23,7 @@ from exchange import LATEST, Binding, Exchange, Message, Queue, Topology
 from tests.bindings.counts.test_tally import records_for
 from tests.support import topologies
 from tests.support.bindings import pairs
+from tests.support.bindings.exact import exact
 
 SEED = st.integers(0, 2**32)
 TYPES = (*pairs.TYPES, "x-random", "x-recent-history", "x-consistent-hash", "x-modulus-hash")
@@ -54,7 +55,7 @@ def test_a_delayed_random_exchange_with_too_many_bindings_is_undecided_and_no_br
     outcome = Explorer(delayed(many(type_, 2_000, 2_000))).outcome(Message("x", "k"))
     assert outcome == Explorer(many(type_, 2_000, 2_000)).outcome(Message("x", "k"))
     assert outcome.undecided == ("x",)
-    assert judged(outcome, ["q1999"], []) == "undecided"
+    assert verdict_for(outcome, ["q1999"], []) == "undecided"
 
 
 @pytest.mark.parametrize("type_", ["x-consistent-hash", "x-modulus-hash"])
@@ -79,7 +80,7 @@ def test_a_delay_changes_no_outcome_and_no_count(seed: int) -> None:
     for each in (topology, delayed(topology)):
         counter = Counter(each)
         counter.add(build_batch(records))
-        counted.append(counter.result().exact())
+        counted.append(exact(counter.result()))
     assert counted[0].facts == counted[1].facts
     assert counted[0].timeline == counted[1].timeline
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,13 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
 from bindings.archive.record import Record, build_batch
+from bindings.archive.sums import Span, Unread
 from bindings.audit import planning, tasks
-from bindings.audit.account import Account
+from bindings.audit.local import Pass, run_here
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from bindings.audit.spark import gathering, job
-from bindings.audit.spark.job import Pass, here, run, run_on
+from bindings.audit.spark.frames import run_on
+from bindings.audit.spark.job import run
 from bindings.audit.studies import CompareStudy, CoverageStudy, VerifyStudy
 from bindings.audit.study import Study
 from bindings.audit.tasks import TooManyBad
@@ -35,6 +39,7 @@ from tests.support.archives.lines import (
     write_lines,
     write_parquet,
 )
+from tests.support.bindings.exact import exact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,11 +56,6 @@ def studies_for(rng: Random, topology: Topology) -> list[Study[Any]]:
     for _ in range(3):
         after = topologies.edit(rng, after)
     return [CoverageStudy(topology), VerifyStudy(topology), CompareStudy(topology, after)]
-
-
-def exact(found: Pass) -> tuple[Any, ...]:
-    """All that must be equal."""
-    return (*[value.exact() for value in found.values], found.account)
 
 
 @contextmanager
@@ -81,13 +81,13 @@ def test_spark_finds_what_each_message_does(spark: SparkSession, seed: int, prof
         write_lines(Path(folder, "a.jsonl"), records[:20])
         write_parquet(Path(folder, "b"), records[20:])
         archive = detect(folder)
-        alone = here(archive, studies)
-        assert alone.values[0].exact() == slow_tally(topology, records)
+        alone = run_here(archive, studies)
+        assert exact(alone.values[0]) == slow_tally(topology, records)
         with in_parts(1 << 30):
             assert exact(run(spark, archive, studies)) == exact(alone)
         with in_parts(2000):
             assert exact(run(spark, archive, studies)) == exact(alone)
-            assert exact(here(archive, studies)) == exact(alone)
+            assert exact(run_here(archive, studies)) == exact(alone)
 
 
 def frame(spark: SparkSession, folder: str, records: Sequence[Record]) -> DataFrame:
@@ -111,7 +111,7 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(job, "must_have_records", lambda archive, account, max_bad: None)
             patch.setattr("bindings.audit.local.must_have_records", lambda archive, account, max_bad: None)
-            alone = exact(here(detect(folder), studies, selection))
+            alone = exact(run_here(detect(folder), studies, selection))
         assert exact(run_on(rows.repartition(3), studies, selection, count_first=False)) == alone
         assert exact(run_on(rows.coalesce(1), studies, selection, count_first=True)) == alone
         assert exact(run_on(rows, studies, selection)) == alone
@@ -128,7 +128,7 @@ def test_what_is_counted_first_has_the_slots_of_the_window(spark: SparkSession, 
         rows = frame(spark, folder, [*others, *records])
         for since in (None, 0):
             selection = Selection("/", since)
-            alone = here(detect(folder), [COVERAGE], selection)
+            alone = run_here(detect(folder), [COVERAGE], selection)
             for first in (True, False):
                 assert exact(run_on(rows, [COVERAGE], selection, count_first=first)) == exact(alone)
             if since is not None:
@@ -159,7 +159,7 @@ def test_frames_of_others_need_an_exchange_and_a_key(spark: SparkSession) -> Non
 def test_rows_without_a_key_are_bad(spark: SparkSession, count_first: bool) -> None:
     rows = spark.range(10).selectExpr("'amq.topic' as exchange", "if(id < 3, null, 'a.b') as routing_key")
     found = run_on(rows, [COVERAGE], count_first=count_first)
-    assert found.values[0].bad == {"no exchange or no routing key": 3}
+    assert found.values[0].unread.bad == {"no exchange or no routing key": 3}
     assert found.values[0].messages == found.account.untimed == 7
     with pytest.raises(TooManyBad, match="more than 2 bad records"):
         run_on(rows, [COVERAGE], count_first=count_first, max_bad=2)
@@ -196,21 +196,21 @@ def test_a_task_that_is_done_again_counts_once(spark: SparkSession, tmp_path: Pa
     places = len(list(stumbled.iterdir()))
     assert places > 1
     tally = found.values[0]
-    assert tally.bad == tally.skipped == {"told before it failed": places}
-    assert replace(tally, bad={}, skipped={}).exact() == slow_tally(topology, records)
+    assert tally.unread.bad == tally.unread.skipped == {"told before it failed": places}
+    assert exact(replace(tally, unread=Unread())) == slow_tally(topology, records)
     assert len([line for path in aside.iterdir() for line in path.read_text().splitlines()]) == places
     assert all(path.name.startswith("part-") for path in aside.iterdir())
 
 
 def test_a_failure_leaves_nothing_to_the_next_task(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.jsonl", [Record(Message("amq.topic", "a"))])
-    order = tasks.order_of([COVERAGE], Selection())
-    (task,) = planning.planned(detect(str(tmp_path)), 1)
-    with suppress(ZeroDivisionError), tasks.counting(order) as counters:
+    order = tasks.order_for([COVERAGE], Selection())
+    (task,) = planning.plan_tasks(detect(str(tmp_path)), 1)
+    with suppress(ZeroDivisionError), tasks.borrow_counters(order) as counters:
         counters[0].add(build_batch([Record(Message("amq.topic", "a"))]))
         raise ZeroDivisionError
     for _ in range(2):
-        assert tasks.perform([task], order).values[0].messages == 1
+        assert tasks.count_tasks([task], order).values[0].messages == 1
 
 
 @pytest.fixture
@@ -227,13 +227,14 @@ def test_bad_records_are_counted_and_kept_aside(spark: SparkSession, spoilt: Pat
     aside = tmp_path / "aside"
     with in_parts(400):
         found = run(spark, archive, [COVERAGE], keep_bad=str(aside), max_bad=4)
-    assert exact(found) == exact(here(archive, [COVERAGE]))
+    assert exact(found) == exact(run_here(archive, [COVERAGE]))
     account = found.account
-    assert (account.records, account.bad_records, account.read) == (60, 4, 64)
+    assert (account.records, account.unread.bad_records, account.read) == (60, 4, 64)
     assert account.window == (0, 59_000)
-    assert sum(found.values[0].bad.values()) == 4
+    assert sum(found.values[0].unread.bad.values()) == 4
     kept = [json.loads(line) for path in sorted(aside.iterdir()) for line in path.read_text().splitlines()]
-    assert sorted(each["offset"] for each in kept) == sorted(b.offset for f in account.bad.values() for b in f.samples)
+    samples = [bad for listed in account.unread.samples.values() for bad in listed]
+    assert sorted(each["offset"] for each in kept) == sorted(bad.offset for bad in samples)
     assert {each["source"] for each in kept} == {str(spoilt)}
     with pytest.raises(InputError, match="exists already"):
         run(spark, archive, [COVERAGE], keep_bad=str(aside))
@@ -246,18 +247,18 @@ def test_too_many_bad_records_stop_the_job(spark: SparkSession, spoilt: Path, ta
         with pytest.raises(TooManyBad, match=r"more than 1 bad records, .*spoilt\.jsonl"):
             run(spark, archive, [COVERAGE], max_bad=1)
         with pytest.raises(TooManyBad, match="more than 3 bad records"):
-            here(archive, [COVERAGE], max_bad=3)
+            run_here(archive, [COVERAGE], max_bad=3)
 
 
 def test_a_file_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_lines(tmp_path / f"{name}.jsonl", [Record(Message("amq.topic", "a"))])
     archive = detect(str(tmp_path))
-    order = tasks.order_of([COVERAGE], Selection())
-    found = planning.planned(archive, 1)
+    order = tasks.order_for([COVERAGE], Selection())
+    found = planning.plan_tasks(archive, 1)
     (tmp_path / "b.jsonl").unlink()
     with pytest.raises(InputError, match=r"b\.jsonl: cannot be read"):
-        gathering.performed(spark, found, [COVERAGE], order)
+        gathering.run_tasks(spark, found, [COVERAGE], order)
     with pytest.raises(InputError, match=r"b\.jsonl: cannot be read"):
         run(spark, archive, [COVERAGE])
 
@@ -265,7 +266,7 @@ def test_a_file_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> Non
 def test_an_archive_without_records_cannot_be_audited(spark: SparkSession, tmp_path: Path) -> None:
     write_lines(tmp_path / "a.jsonl", [Record(Message("amq.topic", "a"), vhost="other")])
     archive = detect(str(tmp_path))
-    for made in (lambda *given: run(spark, *given), here):
+    for made in (lambda *given: run(spark, *given), run_here):
         with pytest.raises(InputError, match="no record of it can be audited, of 1 that were read: 1: in another"):
             made(archive, [COVERAGE], Selection("/"))
     (tmp_path / "a.jsonl").write_bytes(b"\n")
@@ -273,7 +274,7 @@ def test_an_archive_without_records_cannot_be_audited(spark: SparkSession, tmp_p
         with pytest.raises(kind, match="there are no records in it"):
             run(spark, archive, [COVERAGE], max_bad=max_bad)
         with pytest.raises(kind, match="there are no records in it"):
-            here(archive, [COVERAGE], max_bad=max_bad)
+            run_here(archive, [COVERAGE], max_bad=max_bad)
 
 
 def test_what_is_not_selected_is_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -282,6 +283,6 @@ def test_what_is_not_selected_is_counted(spark: SparkSession, tmp_path: Path) ->
     write_lines(tmp_path / "a.jsonl", records)
     archive = detect(str(tmp_path))
     found = run(spark, archive, [COVERAGE], Selection("/", 10, 20))
-    assert found.account == Account(4, 10, 19, 0, {OTHER_VHOST: 6, UNTIMED: 2, OUTSIDE: 6})
-    assert found.values[0].skipped == found.account.skipped
-    assert exact(found) == exact(here(archive, [COVERAGE], Selection("/", 10, 20)))
+    assert found.account == Account(Span(4, 10, 19), 0, Unread(Counter({OTHER_VHOST: 6, UNTIMED: 2, OUTSIDE: 6})))
+    assert found.values[0].unread == found.account.unread
+    assert exact(found) == exact(run_here(archive, [COVERAGE], Selection("/", 10, 20)))

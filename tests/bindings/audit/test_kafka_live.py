@@ -55,7 +55,7 @@ with session("local[2]", conf=conf) as spark:
             found = following.total()
         tally, account = found.values[0], found.account
         outcomes = sorted([[o.exchange, list(o.queues), f.messages] for o, f in tally.facts.items()])
-        bad = {reason: facts.records for reason, facts in account.bad.items()}
+        bad = dict(account.unread.bad)
         found = {"records": account.records, "window": account.window, "bad": bad, "outcomes": outcomes}
         print(json.dumps(found), flush=True)
 """

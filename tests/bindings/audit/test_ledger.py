@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bindings.audit.account import Account
+from bindings.archive.account import Account
+from bindings.archive.sums import Span
 from bindings.audit.spark.ledger import Entry, Ledger
 from exchange import InputError
 from tests.support.archives.growing import STUDY
@@ -17,7 +18,7 @@ def ledger_in(folder: Path, folded: int = 2) -> Ledger:
 
 
 def entry(records: int) -> Entry:
-    return Entry({"coverage": STUDY.zero()}, Account(records))
+    return Entry({"coverage": STUDY.zero()}, Account(Span(records)))
 
 
 def total(ledger: Ledger) -> tuple[int, int]:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindings.archive.account import Account
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.inspection import OTHER, REASONS, SAMPLES
-from bindings.archive.reading import Bad, Split
+from bindings.archive.reading import Bad, Skipped, Split
 from bindings.archive.record import Record, build_batch
+from bindings.archive.sums import OTHER, REASONS, SAMPLES
 from bindings.audit import planning
-from bindings.audit.account import Account, Accounting
-from bindings.audit.planning import File, planned, splits_of, tasks_of
+from bindings.audit.planning import File, plan_tasks, splits_of, tasks_of
 from bindings.audit.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from exchange import Message
 from tests.support.archives.lines import write_lines
@@ -52,7 +52,7 @@ def test_many_small_files_are_few_tasks_and_are_not_looked_at(tmp_path: Path, mo
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a"))])
     archive = detect(str(tmp_path))
     monkeypatch.delattr(JsonLines, "plan")
-    (task,) = planned(archive, 2)
+    (task,) = plan_tasks(archive, 2)
     assert [split for _, split in task.splits] == [Split(path) for path, _ in archive.files]
 
 
@@ -61,7 +61,7 @@ def test_what_takes_long_to_plan_is_left_to_others(tmp_path: Path, monkeypatch: 
         write_lines(tmp_path / f"{number}.jsonl", [Record(Message("amq.topic", "a" * 200))] * 50)
     archive = detect(str(tmp_path))
     monkeypatch.setattr(planning, "SMALLEST", 1000)
-    alone = planned(archive, 1)
+    alone = plan_tasks(archive, 1)
     monkeypatch.setattr(planning, "PATIENCE", -1.0)
     asked: list[int] = []
 
@@ -69,7 +69,7 @@ def test_what_takes_long_to_plan_is_left_to_others(tmp_path: Path, monkeypatch: 
         asked.append(len(list(files)))  # type: ignore[call-overload]
         return splits_of(files, split_bytes)  # type: ignore[arg-type]
 
-    assert planned(archive, 1, others) == alone  # type: ignore[arg-type]
+    assert plan_tasks(archive, 1, others) == alone  # type: ignore[arg-type]
     assert asked == [3]
     assert len(alone) > 3
 
@@ -102,14 +102,14 @@ def test_a_selection_takes_what_it_says(
 
 
 def account_of(rng: Random) -> Account:
-    made = Accounting()
+    account = Account()
     records = [Record(Message("x", "a"), rng.choice((None, rng.randrange(99)))) for _ in range(rng.randrange(4))]
     if records:
-        made.add(build_batch(records))
+        account.add(build_batch(records))
     for _ in range(rng.randrange(6)):
-        made.skip(rng.choice("ab"), rng.randrange(1, 3))
-        made.add_bad(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x"))
-    return made.account()
+        account.add(Skipped(rng.choice("ab"), rng.randrange(1, 3)))
+        account.add(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x"))
+    return account
 
 
 @SOME
@@ -121,15 +121,20 @@ def test_accounts_add(seed: int) -> None:
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
     total = a + b + c
-    assert total.read == total.records + total.skipped_records + total.bad_records == a.read + b.read + c.read
-    assert all(len(facts.samples) <= SAMPLES for facts in total.bad.values())
-    assert total.window == (None if total.first is None else (total.first, total.last))
+    assert (
+        total.read
+        == total.records + total.unread.skipped_records + total.unread.bad_records
+        == a.read + b.read + c.read
+    )
+    assert all(0 < len(samples) <= SAMPLES for samples in total.unread.samples.values())
+    assert total.unread.samples.keys() == total.unread.bad.keys()
+    assert total.window == (None if total.span.first is None else (total.span.first, total.span.last))
 
 
 def test_reasons_do_not_become_more_and_more() -> None:
-    made = Accounting()
+    account = Account()
     for number in range(REASONS + 5):
-        made.add_bad(Bad("f", number, f"reason {number}"))
-    account = made.account() + made.account()
-    assert len(account.bad) == REASONS + 1
-    assert account.bad[OTHER].records == 10
+        account.add(Bad("f", number, f"reason {number}"))
+    bad = (account + account).unread.bad
+    assert len(bad) == REASONS + 1
+    assert bad[OTHER] == 10

@@ -11,7 +11,7 @@ import pytest
 
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.reading import Split
-from bindings.audit.spark.pruning import Wanted, pruned
+from bindings.audit.spark.pruning import Wanted, prune
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def archive(tmp_path: Path) -> str:
 
 def kept(archive: str, wanted: Wanted) -> list[int]:
     splits = [Split(archive, n, n + 1) for n in range(3)]
-    return [split.start for split in pruned(Parquet(), archive, splits, wanted)]
+    return [split.start for split in prune(Parquet(), archive, splits, wanted)]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_a_row_group_that_begins_or_ends_at_a_bound_is_read(
 def test_of_several_bounds_the_narrowest_counts() -> None:
     wanted = Wanted().since(5).since(9).since(7).until(50).until(30).until(40)
     assert wanted == Wanted(None, 9, 30)
-    assert wanted.exchange(["a", "b"]).exchange(["b", "c"]).exchanges == frozenset({"b"})
+    assert wanted.with_exchanges(["a", "b"]).with_exchanges(["b", "c"]).exchanges == frozenset({"b"})
 
 
 def test_only_row_groups_that_may_have_the_exchange_are_read(archive: str) -> None:
-    assert kept(archive, Wanted().exchange(["b"])) == [1]
-    assert kept(archive, Wanted().exchange(["a", "c"])) == [0, 2]
-    assert kept(archive, Wanted().exchange(["z"])) == []
-    assert kept(archive, Wanted().exchange(["a"]).since(20)) == []
+    assert kept(archive, Wanted().with_exchanges(["b"])) == [1]
+    assert kept(archive, Wanted().with_exchanges(["a", "c"])) == [0, 2]
+    assert kept(archive, Wanted().with_exchanges(["z"])) == []
+    assert kept(archive, Wanted().with_exchanges(["a"]).since(20)) == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bindings.audit.spark import session as session_module
-from bindings.audit.spark.session import java_version, session, spark_version, watched
+from bindings.audit.spark.session import java_version, session, spark_version, watch_progress
 from exchange import LATEST, InputError
 from tests.support.archives.lines import records_for, topology_for, write_parquet
 
@@ -85,7 +85,7 @@ def test_a_session_that_is_there_is_taken_and_left(spark: SparkSession) -> None:
 def test_progress_is_told_until_the_end(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "POLL_SECONDS", 0.01)
     seen: list[tuple[int, int]] = []
-    with watched(spark, lambda done, of: seen.append((done, of))):
+    with watch_progress(spark, lambda done, of: seen.append((done, of))):
         spark.range(0, 8, 1, 8).mapInArrow(lambda batches: batches, "id long").collect()
     assert seen
     assert all(0 <= done <= of for done, of in seen)
@@ -128,7 +128,7 @@ import sys
 from random import Random
 from bindings.archive.formats.detect import detect
 from bindings.audit.spark.job import here, run, run_on
-from bindings.audit.spark.session import is_connect, session, watched
+from bindings.audit.spark.session import is_connect, session, watch_progress
 from bindings.audit.studies import CoverageStudy
 from exchange import LATEST
 from tests.support.archives.lines import topology_for
@@ -138,7 +138,7 @@ archive = detect(sys.argv[1])
 studies = [CoverageStudy(topology_for(Random(5), LATEST, by_key=True))]
 alone = exact(here(archive, studies))
 steps = []
-with session(remote="local[2]") as spark, watched(spark, lambda done, of: steps.append((done, of))):
+with session(remote="local[2]") as spark, watch_progress(spark, lambda done, of: steps.append((done, of))):
     assert is_connect(spark)
     with in_parts(20_000):
         assert exact(run(spark, archive, studies)) == alone

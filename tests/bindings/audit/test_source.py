@@ -17,7 +17,7 @@ from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch
-from bindings.audit.spark.pruning import Wanted, pruned
+from bindings.audit.spark.pruning import Wanted, prune
 from exchange import Message
 from exchange.field_values import Typed
 from tests.support.archives.growing import archive
@@ -123,10 +123,10 @@ def test_row_groups_that_cannot_match_are_left_out(parquet: Path) -> None:
         name: [
             form.read(split)
             for path, form in detect(str(parquet)).files
-            for split in pruned(form, path, form.plan(path), wanted)
+            for split in prune(form, path, form.plan(path), wanted)
         ]
         for name, wanted in {
-            "all": Wanted(), "orders": Wanted().exchange(["orders"]),
+            "all": Wanted(), "orders": Wanted().with_exchanges(["orders"]),
             "late": Wanted().since(DAY), "early": Wanted().until(DAY),
         }.items()
     }  # fmt: skip
@@ -138,16 +138,16 @@ def test_row_groups_that_cannot_match_are_left_out(parquet: Path) -> None:
 
 
 def test_topics_that_are_not_wanted_are_left_out() -> None:
-    wanted = Wanted().exchange(["orders"])
+    wanted = Wanted().with_exchanges(["orders"])
     for form, path, others in (
         (KafkaSegment, "/a/orders-3/0.log", "/a/bills-3/0.log"), (Connect, "/a/orders+3+0.json", "/a/bills+3+0.json"),
     ):  # fmt: skip
-        assert pruned(form(), path, [Split(path)], wanted) == [Split(path)]
-        assert pruned(form(), others, [Split(others)], wanted) == []
-        assert pruned(form(FieldMapping("header:x")), others, [Split(others)], wanted) == [Split(others)]
-        assert pruned(form(FieldMapping("=orders")), others, [Split(others)], wanted) == [Split(others)]
-        assert pruned(form(FieldMapping("=bills")), path, [Split(path)], wanted) == []
-    assert pruned(Parquet(), "/nowhere", [Split("/nowhere")], wanted) == [Split("/nowhere")]
+        assert prune(form(), path, [Split(path)], wanted) == [Split(path)]
+        assert prune(form(), others, [Split(others)], wanted) == []
+        assert prune(form(FieldMapping("header:x")), others, [Split(others)], wanted) == [Split(others)]
+        assert prune(form(FieldMapping("=orders")), others, [Split(others)], wanted) == [Split(others)]
+        assert prune(form(FieldMapping("=bills")), path, [Split(path)], wanted) == []
+    assert prune(Parquet(), "/nowhere", [Split("/nowhere")], wanted) == [Split("/nowhere")]
 
 
 def test_records_can_be_streamed(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from bindings.counts.columnar.arrays.table import IntTable
 from bindings.counts.columnar.classes import automaton
 from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.columnar.classes.words import NO_WORD, Vocabulary, split
-from bindings.counts.outcome import Explorer, Outcome, numbered
+from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.partition.batch.columns import column_of
 from tests.support import topologies
@@ -41,7 +41,7 @@ class Oracle:
     """A router that is asked again for each way that chance may go."""
 
     def __init__(self, topology: Topology) -> None:
-        self.numbers = {binding: number for number, binding in enumerate(numbered(topology))}
+        self.numbers = {binding: number for number, binding in enumerate(ordered_bindings(topology))}
         self.router = Router(topology, choose=self.choose, cache=0)
         randoms = sum(exchange.type.endswith("random") for exchange in topology.exchanges.values())
         self.paths = list(itertools.product(range(7), repeat=randoms))
@@ -64,7 +64,11 @@ class Oracle:
             explanation.route.queues,
             tuple(sorted(self.numbers[b] for hop in hops for b in hop.matched if hop.exchange.name)),
             tuple(sorted(hop.exchange.name for hop in hops)),
-            tuple(sorted((h.exchange.name, h.alternate.name) for h in hops if h.alternate and h.alternate.taken)),
+            tuple(
+                sorted(
+                    AlternateLink(h.exchange.name, h.alternate.name) for h in hops if h.alternate and h.alternate.taken
+                )
+            ),
             None if unroutable is None else not unroutable,
             tuple(sorted(explanation.route.undecided)),
         )

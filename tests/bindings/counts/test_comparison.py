@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch
+from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, changes, summary
 from bindings.counts.columnar import comparing
 from bindings.counts.columnar.comparing import Comparer
-from bindings.counts.comparison import ChangeFacts, Comparison, change_of
+from bindings.counts.comparison import ChangeFacts, Comparison, Move, Pair, change_of
 from bindings.counts.comparison_file import comparison_of, table_of
-from bindings.counts.outcome import Explorer, numbered
+from bindings.counts.outcome import Explorer, ordered_bindings
 from bindings.counts.sketch import hash_of, registers_of
 from bindings.counts.tally import fingerprint
 from bindings.counts.witness import MOST
@@ -39,6 +40,7 @@ from exchange import (
 )
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
+from tests.support.bindings.exact import exact
 
 SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
@@ -108,22 +110,22 @@ def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]
     first, second = Explorer(before), Explorer(after)
     total = Comparison(fingerprint(before), fingerprint(after))
     for message, time, *_ in records:
-        pair = (first.outcome(message), second.outcome(message))
+        pair = Pair(first.outcome(message), second.outcome(message))
         key = registers_of([hash_of(escape(message.routing_key).encode())])
         change = change_of(*pair)
-        facts = {} if change is None else {change: ChangeFacts(1, time, time, key)}
+        facts = {} if change is None else {change: ChangeFacts(Span(1, time, time), key)}
         moves = {}
         for queue in set(pair[0].queues) & set(pair[1].queues):
             ways = (before.queues[queue].partitioning, after.queues[queue].partitioning)
             if ways[0] != ways[1]:
                 old, new = (None if way is None else way.choose(message).partition for way in ways)
-                moves[queue, old, new] = 1
+                moves[Move(queue, old, new)] = 1
         total += Comparison(total.before, total.after, {pair: 1}, facts, moves)
     return total
 
 
 def bare(comparison: Comparison) -> Comparison:
-    changes = comparison.exact().changes
+    changes = exact(comparison).changes
     return replace(comparison, changes={change: facts._replace(witnesses=()) for change, facts in changes.items()})
 
 
@@ -184,8 +186,8 @@ def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
     a, b, c = (compared(Comparer(before, after), part) for part in parts)
     one = Comparer(before, after)
     again = [compared(one, part, 7) for part in parts]
-    assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
-    assert [each.exact() for each in again] == [a.exact(), b.exact(), c.exact()]
+    assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
+    assert [exact(each) for each in again] == [exact(a), exact(b), exact(c)]
     assert a + b == b + a
     assert a + Comparison(fingerprint(before), fingerprint(after)) == a
     assert whole.messages == len(records) == whole.same + sum(f.messages for f in whole.changes.values())
@@ -236,7 +238,7 @@ def test_what_is_lost_and_gained_is_what_two_routers_say(seed: int, profile: Pro
 
 def check_bindings(found: Changes, before: Topology, after: Topology, records: Sequence[Record]) -> None:
     sides = ((False, before, after), (True, after, before))
-    alone = [(added, binding) for added, here, there in sides for binding in numbered(here)
+    alone = [(added, binding) for added, here, there in sides for binding in ordered_bindings(here)
              if binding not in list(there.bindings)]  # fmt: skip
     assert [(row.added, row.binding) for row in found.bindings] == alone
     explorers = (Explorer(before), Explorer(after))
@@ -347,7 +349,7 @@ def test_a_comparison_of_other_topologies_or_version_is_refused() -> None:
         Comparison("a", "b") + Comparison("b", "a")
     with pytest.raises(InputError, match="other topologies"):
         changes(Comparison("a", "b"), Topology(), Topology())
-    table = table_of(Comparison("a", "b", {}, {}, {("q", None, 1): 2}))
+    table = table_of(Comparison("a", "b", {}, {}, {Move("q", None, 1): 2}))
     with pytest.raises(InputError, match="not a comparison"):
         comparison_of(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.comparison": b"99"}

@@ -13,16 +13,16 @@ from bindings.archive.record import Record, build_batch
 from bindings.counts.columnar.counting import Counter
 from bindings.counts.coverage import (
     Coverage,
-    alternates_taken,
-    bindings_used,
+    alternate_uses,
+    binding_uses,
     coverage,
-    exchanges_used,
-    queues_used,
-    stale,
+    exchange_uses,
+    queue_uses,
+    stale_bindings,
     totals,
-    unroutable,
+    unroutable_messages,
 )
-from bindings.counts.outcome import numbered
+from bindings.counts.outcome import ordered_bindings
 from bindings.counts.tally import Tally, fingerprint
 from exchange import LATEST, Binding, BrokerError, Exchange, InputError, Message, Queue, Router, Topology
 from exchange.entities.entities import Destination
@@ -87,27 +87,27 @@ def test_the_tables_are_what_the_explanations_say(seed: int) -> None:
             else:
                 only[binding] += not (others or by_alternate or name == message.exchange) and name in topology.exchanges
     tally = tally_for(topology, messages)
-    for use in bindings_used(tally, topology):
+    for use in binding_uses(tally, topology):
         assert (use.messages, use.only, use.exposure) == (
             hits[use.binding], only[use.binding], exposure[use.binding.source]
         )  # fmt: skip
         assert use.dead == (use.eligible and not use.messages)
-    for row in queues_used(tally, topology):
+    for row in queue_uses(tally, topology):
         assert row.messages == queues[row.queue]
-    for each in exchanges_used(tally, topology):
+    for each in exchange_uses(tally, topology):
         assert each.fan_out == fan_out.get(each.exchange, {})
         assert (each.published, each.messages) == (
             sum(fan_out.get(each.exchange, {}).values()),
             exposure[each.exchange],
         )
         assert each.unroutable == lost[each.exchange]
-    assert {(use.exchange, use.alternate): use.messages for use in alternates_taken(tally)} == dict(alternates)
+    assert {(use.exchange, use.alternate): use.messages for use in alternate_uses(tally)} == dict(alternates)
     whole = totals(tally, topology)
     assert whole.messages == len(messages)
     assert whole.routed + whole.unroutable + whole.undecided + whole.refused == whole.messages
     assert whole.copies == queues.total()
-    assert sum(row.messages for row in unroutable(tally) if not row.refused) == whole.unroutable
-    assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queues_used(tally, topology))
+    assert sum(row.messages for row in unroutable_messages(tally) if not row.refused) == whole.unroutable
+    assert whole.duplicates_avoided == sum(row.duplicates_avoided for row in queue_uses(tally, topology))
 
 
 @settings(max_examples=30, deadline=None)
@@ -175,7 +175,7 @@ def test_a_stale_binding_was_hit_long_ago() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in ("a", "b", "c")]
     topology = Topology((), [Queue("q")], bindings)
     tally = tally_for(topology, [Message("amq.topic", "a"), Message("amq.topic", "b")], [10 * DAY, 20 * DAY])
-    found = stale(bindings_used(tally, topology), 25 * DAY, 7)
+    found = stale_bindings(binding_uses(tally, topology), 25 * DAY, 7)
     assert [use.binding.routing_key for use in found] == ["a"]
     assert found[0].last == 10 * DAY
 
@@ -195,5 +195,5 @@ def test_the_tally_of_another_topology_is_refused() -> None:
 def test_bindings_have_their_number_in_any_order() -> None:
     bindings = [Binding.to_queue("amq.topic", "q", key) for key in "cab"]
     topology = Topology((), [Queue("q")], bindings)
-    assert [binding.routing_key for binding in numbered(topology)] == ["a", "b", "c"]
+    assert [binding.routing_key for binding in ordered_bindings(topology)] == ["a", "b", "c"]
     assert bindings[0].destination == Destination("queue", "q")

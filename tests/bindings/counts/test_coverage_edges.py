@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bindings.counts.coverage import BindingUse, _only, stale
-from bindings.counts.outcome import Outcome
+from bindings.counts.coverage import BindingUse, _only, stale_bindings
+from bindings.counts.outcome import AlternateLink, Outcome
 from exchange import Binding
 
 DAY = 86_400_000_000
@@ -34,7 +34,7 @@ def test_no_more_than_all_messages_may_match_what_nothing_matched(exposure: int,
 def test_what_was_hit_exactly_so_many_days_ago_is_not_stale() -> None:
     now = 100 * DAY
     uses = [use(last=last, messages=1) for last in (70 * DAY - 1, 70 * DAY, 70 * DAY + 1, now)]
-    assert stale([*uses, use()], now, 30) == (uses[0],)
+    assert stale_bindings([*uses, use()], now, 30) == (uses[0],)
 
 
 BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y", "q"))
@@ -48,7 +48,7 @@ BINDINGS = (A("x", "q", "a"), A("x", "q", "b"), B("x", "y"), B("y", "x"), A("y",
         (Outcome("x", ("q",), (0,), ("x",), possible_bindings=(1,)), []),
         (Outcome("x", ("q",), (0, 2, 3), ("x", "y")), [0, 2]),  # y leads back to where it was published
         (Outcome("x", ("q",), (0, 2, 4), ("x", "y")), [2]),
-        (Outcome("x", ("q",), (2, 4), ("x", "y"), (("x", "y"),)), [4]),
+        (Outcome("x", ("q",), (2, 4), ("x", "y"), (AlternateLink("x", "y"),)), [4]),
         (Outcome("x", (), (0,), ("x",)), []),  # to a queue that does not exist
     ],
 )

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch, to_records
+from bindings.archive.sums import Span, Unread
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.classes import key_groups as addresses
@@ -28,12 +29,13 @@ from bindings.counts.sketch import (
     SAMPLE,
     Frequent,
     Item,
-    distinct,
+    SampledKey,
+    count_distinct,
     hash_of,
-    joined,
-    merged,
+    join_registers,
+    keep_sample,
+    merge_summaries,
     registers_of,
-    sampled,
 )
 from bindings.counts.slots import WIDTHS, SlotCounts, width_for
 from bindings.counts.tally import Facts, Tally, fingerprint
@@ -41,6 +43,7 @@ from bindings.counts.tally_file import load_tally, save_tally, table_of, tally_o
 from exchange import LATEST, Binding, InputError, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support import topologies
+from tests.support.bindings.exact import exact
 
 SEED = st.integers(0, 2**32)
 REASONS = st.dictionaries(st.sampled_from(["no key", "é\udcff", "not JSON"]), st.integers(1, 9))
@@ -57,13 +60,13 @@ def records_for(rng: Random, topology: Topology, number: int) -> list[Record]:
 
 
 def slow_tally(topology: Topology, records: Sequence[Record]) -> Tally:
-    """The tally, a message at a time, as exact() is."""
+    """The tally, a message at a time, without summaries of heavy hitters."""
     explorer = Explorer(topology)
     total = Tally(fingerprint(topology))
     for message, time, *_ in records:
         outcome = explorer.outcome(message)
         value = hash_of(escape(message.routing_key).encode())
-        facts = Facts(1, time, time, registers_of([value]), sampled([(value, message.routing_key)]))
+        facts = Facts(Span(1, time, time), registers_of([value]), keep_sample([SampledKey(value, message.routing_key)]))
         timeline = SlotCounts()
         if time is not None:
             timeline = SlotCounts(WIDTHS[0], {(time // WIDTHS[0], message.exchange, outcome.routed): 1})
@@ -91,7 +94,7 @@ def test_a_tally_of_batches_is_the_tally_message_by_message(seed: int, chunk: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "WINDOW", window)
         found = tally_in_parts(Counter(topology, states=states), records, chunk)
-    assert found.exact() == slow_tally(topology, records)
+    assert exact(found) == slow_tally(topology, records)
     for facts in found.facts.values():
         assert sum(item.count for item in facts.hot.items) <= facts.messages
         assert all(item.count > 0 for item in (*facts.hot.items, *facts.shapes.items))
@@ -110,7 +113,7 @@ def test_the_tally_of_two_archives_is_the_sum_of_their_tallies(seed: int, cut: i
     a, b, c = (
         tally_in_parts(Counter(topology), part, 100) for part in (records[:other], records[other:cut], records[cut:])
     )
-    assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
+    assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
     assert a + b == b + a
     assert a + Tally(fingerprint(topology)) == a
     assert whole.messages == len(records)
@@ -122,7 +125,7 @@ def test_a_tally_that_was_saved_comes_back(seed: int, skipped: dict[str, int], b
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST)
     tally = tally_in_parts(Counter(topology), records_for(rng, topology, 10), 100)
-    tally = replace(tally, skipped=skipped, bad=bad, partitions={("q", None): 3, ("q", 0): 2})
+    tally = replace(tally, unread=Unread(Multiset(skipped), Multiset(bad)), partitions={("q", None): 3, ("q", 0): 2})
     assert tally_of(table_of(tally)) == tally
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
 
@@ -188,7 +191,7 @@ def test_messages_are_counted_by_partition(by: str) -> None:
     assert counter.by_key == (by in ("routing_key", "word 2", "word -1"))
     counter.add(build_batch(records).select(list(counter.columns)))
     tally = counter.result()
-    assert tally.exact() == slow_tally(topology, records)
+    assert exact(tally) == slow_tally(topology, records)
     assert sum(tally.partitions.values()) == len(records)
 
 
@@ -217,7 +220,7 @@ def test_messages_that_were_counted_before_have_the_same_tally(seed: int) -> Non
     assert counter.by_key
     whole = grouped(batch)
     counter.add(whole)
-    assert counter.result().exact() == slow_tally(topology, made)
+    assert exact(counter.result()) == slow_tally(topology, made)
     total = Tally(fingerprint(topology))
     for number in range(whole.num_rows):
         counter.add(whole.slice(number, 1))
@@ -257,9 +260,9 @@ def test_keys_are_counted_first_or_not_with_the_same_tally(seed: int, worth: flo
                 counter.add(some.slice(start, 16))
             tallies.append(counter.result())
     plain, *others = tallies
-    assert plain.exact() == slow_tally(topology, to_records(batch))
+    assert exact(plain) == slow_tally(topology, to_records(batch))
     for other in others:
-        assert other.exact() == plain.exact()
+        assert exact(other) == exact(plain)
         for outcome, facts in plain.facts.items():
             found = other.facts[outcome]
             assert found.hot == facts.hot
@@ -289,15 +292,17 @@ def test_a_column_is_hashed_as_its_keys_are(keys: list[str]) -> None:
 def test_registers_and_samples_are_of_the_union(sets: list[set[int]]) -> None:
     union = set().union(*sets)
     a, b, c = map(registers_of, sets)
-    assert joined(joined(a, b), c) == joined(c, joined(b, a)) == registers_of(union)
-    keys = [[(value, str(value)) for value in each] for each in sets]
-    assert sampled([*sampled(keys[0]), *sampled(keys[1] + keys[2])]) == sampled((v, str(v)) for v in union)
+    assert join_registers(join_registers(a, b), c) == join_registers(c, join_registers(b, a)) == registers_of(union)
+    keys = [[SampledKey(value, str(value)) for value in each] for each in sets]
+    assert keep_sample([*keep_sample(keys[0]), *keep_sample(keys[1] + keys[2])]) == keep_sample(
+        SampledKey(v, str(v)) for v in union
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100, 1_000, 20_000])
 def test_the_number_of_different_keys_is_about_right(number: int) -> None:
     registers = registers_of(hash_of(f"order.{n}".encode()) for n in range(number))
-    assert abs(distinct(registers) - number) <= 4 * ERROR * number
+    assert abs(count_distinct(registers) - number) <= 4 * ERROR * number
 
 
 @settings(max_examples=60, deadline=None)
@@ -308,7 +313,9 @@ def test_frequent_counts_are_too_low_by_no_more_than_they_say(parts: list[dict[i
     for part in parts:
         counts = {str(key): count for key, count in part.items()}
         truth.update(counts)
-        summary = merged(summary, merged(Frequent(tuple(Item(key, count, key) for key, count in counts.items()))))
+        summary = merge_summaries(
+            summary, merge_summaries(Frequent(tuple(Item(key, count, key) for key, count in counts.items())))
+        )
     found = {item.text: item.count for item in summary.items}
     for key, count in truth.items():
         assert found.get(key, 0) <= count <= found.get(key, 0) + summary.error

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merged
+from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
 from bindings.counts.tally import Tally, fingerprint
 from exchange import Binding, Exchange, InputError, Policy, Queue, Topology
 
@@ -61,13 +61,13 @@ MANY = st.dictionaries(st.integers(0, 400).map(str), st.integers(1, 50), min_siz
 
 def summary_of(counts: dict[str, int]) -> Frequent:
     """The summary of counts, as it is made of them: merged from summaries of one item each."""
-    return merged(*[Frequent((Item(text, count),)) for text, count in counts.items()])
+    return merge_summaries(*[Frequent((Item(text, count),)) for text, count in counts.items()])
 
 
 @given(st.lists(MANY, min_size=1, max_size=4))
 def test_counts_are_too_low_by_no_more_than_is_said_where_not_all_are_kept(parts: list[dict[str, int]]) -> None:
     """More different ones than are kept, merged and merged again."""
-    summary = merged(*map(summary_of, parts))
+    summary = merge_summaries(*map(summary_of, parts))
     counted = {item.text: item.count for item in summary.items}
     assert len(counted) <= FREQUENT
     assert summary.error > 0
@@ -78,4 +78,4 @@ def test_counts_are_too_low_by_no_more_than_is_said_where_not_all_are_kept(parts
 
 def test_errors_of_summaries_add() -> None:
     one = Frequent((Item("a", 5),), 3)
-    assert merged(one, Frequent((Item("a", 2), Item("b", 1)), 4)) == Frequent((Item("a", 7), Item("b", 1)), 7)
+    assert merge_summaries(one, Frequent((Item("a", 2), Item("b", 1)), 4)) == Frequent((Item("a", 7), Item("b", 1)), 7)

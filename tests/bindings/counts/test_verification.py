@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch
+from bindings.archive.sums import Span
 from bindings.counts import verification
 from bindings.counts.columnar import verifying
 from bindings.counts.columnar.queue_lists import QueueLists
@@ -20,7 +21,7 @@ from bindings.counts.columnar.verifying import Verifier
 from bindings.counts.outcome import Explorer, Outcome
 from bindings.counts.sketch import hash_of
 from bindings.counts.tally import fingerprint
-from bindings.counts.verification import Difference, Evidence, Verification, heading, judged
+from bindings.counts.verification import Difference, Evidence, Verification, heading_of, verdict_for
 from bindings.counts.verification_file import table_of, verification_of
 from bindings.counts.witness import MOST
 from exchange import (
@@ -37,6 +38,7 @@ from exchange import (
     Topology,
 )
 from tests.support import topologies
+from tests.support.bindings.exact import exact
 
 SEED = st.integers(0, 2**32)
 PROFILE = st.sampled_from(list(PROFILES.values()))
@@ -151,7 +153,7 @@ def test_the_differences_found_are_those_that_were_made(
     for difference, evidence in found.differences.items():
         its = [record for record, what in zip(records, truth, strict=True) if what == difference]
         times = [record.time for record in its if record.time is not None]
-        assert (evidence.first, evidence.last) == ((min(times), max(times)) if times else (None, None))
+        assert evidence.span[1:] == ((min(times), max(times)) if times else (None, None))
         keys = sorted({hash_of(escape(record.message.routing_key).encode()) for record in its})
         assert [witness.hash for witness in evidence.witnesses] == keys[:MOST]
         for witness in evidence.witnesses:
@@ -160,8 +162,8 @@ def test_the_differences_found_are_those_that_were_made(
             # What a witness has of its message is enough to find the difference again.
             assert explorer.outcome(witness.message) == explorer.outcome(record.message)
             known = frozenset(record.routed_queues or ()) & topology.queues.keys()
-            headings = {heading(name) for name in frozenset(record.routed_queues or ()) - topology.queues.keys()}
-            assert judged(explorer.outcome(witness.message), known, headings) == difference
+            headings = {heading_of(name) for name in frozenset(record.routed_queues or ()) - topology.queues.keys()}
+            assert verdict_for(explorer.outcome(witness.message), known, headings) == difference
 
 
 @settings(max_examples=25, deadline=None)
@@ -184,8 +186,8 @@ def test_verifications_add(seed: int, cut: int, limit: int, placed: bool) -> Non
             patch.setattr(verifying, name, value)
         one = Verifier(topology)
         again = [verified(one, part, 7) for part in parts]
-        assert (a + b + c).exact() == (a + (b + c)).exact() == (c + a + b).exact() == whole.exact()
-        assert [each.exact() for each in again] == [a.exact(), b.exact(), c.exact()]
+        assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
+        assert [exact(each) for each in again] == [exact(a), exact(b), exact(c)]
         assert a + b == b + a
         assert a + Verification(fingerprint(topology)) == a
         assert len(whole.differences) == min(limit, len(set(truth) - {None}))
@@ -263,7 +265,7 @@ def test_what_follows_an_exchange_of_unknown_type_is_undecided() -> None:
 def test_a_verification_for_another_topology_or_version_is_refused() -> None:
     with pytest.raises(InputError, match="different topologies"):
         Verification("a") + Verification("b")
-    table = table_of(Verification("a", differences={Difference("x"): Evidence(1)}))
+    table = table_of(Verification("a", differences={Difference("x"): Evidence(Span(1))}))
     with pytest.raises(InputError, match="not a verification"):
         verification_of(pa.table({"a": [1]}))
     metadata = dict(table.schema.metadata) | {b"hashstar.verification": b"99"}

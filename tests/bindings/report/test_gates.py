@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.sums import Span
 from bindings.counts.changes import Changes, ChangeTotals
 from bindings.counts.tally import fingerprint
 from bindings.counts.verification import Difference, Evidence, Verification
@@ -197,8 +198,8 @@ def test_what_the_broker_did_and_the_other_topology_can_be_limited() -> None:
     verification = Verification(
         fingerprint(ORDERS), agreed=90,
         differences={
-            Difference("orders", ("billing",)): Evidence(4),
-            Difference("orders", unknown=("amq.gen-*",)): Evidence(6),
+            Difference("orders", ("billing",)): Evidence(Span(4)),
+            Difference("orders", unknown=("amq.gen-*",)): Evidence(Span(6)),
         },
     )  # fmt: skip
     assert misrouted(verification) == 4

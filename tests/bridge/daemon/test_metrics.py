@@ -229,7 +229,7 @@ def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:
     tally = coverage.tally()
     assert tally.topology == fingerprint(topology)
     assert tally.messages == 5_000
-    assert sum(tally.bad.values()) == 1
+    assert sum(tally.unread.bad.values()) == 1
     families = parsed("\n".join(coverage.lines(tally)) + "\n")
     _, family = families["hashstar_binding_messages_total"]
     assert {dict(labels)["destination"]: count for (_, labels), count in family.items()} == dict(expected)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.parquet import FORMAT_KEY, VERSION
 from bindings.archive.record import SCHEMA, Record, build_batch
-from bindings.audit.local import Pass, here
+from bindings.audit.local import Pass, run_here
 from bindings.audit.studies import CoverageStudy
 from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from exchange.field_values import FieldTable
@@ -81,7 +81,7 @@ def counted_at_once(files: list[GrowingFile], folder: Path) -> Pass:
         shutil.copy(file.path, path)
         if file.settled:
             path.write_bytes(file.settled)
-    return here(detect(str(folder)), [STUDY])
+    return run_here(detect(str(folder)), [STUDY])
 
 
 def _message(rng: Random) -> Message:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 
 from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch
+from bindings.archive.sums import Span, Unread
 from bindings.check.check import check
 from bindings.counts.columnar.counting import Counter
-from bindings.counts.outcome import Outcome
-from bindings.counts.sketch import Frequent, Item, hash_of, registers_of
+from bindings.counts.outcome import AlternateLink, Outcome
+from bindings.counts.sketch import Frequent, Item, SampledKey, hash_of, registers_of
 from bindings.counts.slots import HOUR, SlotCounts
 from bindings.counts.tally import Facts, Tally, fingerprint
 from bindings.report.build import Sources, build_report
@@ -42,7 +44,7 @@ ORDERS = Topology(
 
 PAID = Outcome("orders", ("audit", "billing"), (0, 1, 2), ("orders",), routed=True)
 OTHER = Outcome("orders", ("audit",), (0,), ("orders",), routed=True)
-LOST = Outcome("orders", (), (), ("lost", "orders"), (("orders", "lost"),), routed=False)
+LOST = Outcome("orders", (), (), ("lost", "orders"), (AlternateLink("orders", "lost"),), routed=False)
 REFUSED = Outcome("ordres", refused="404 NOT_FOUND - no exchange 'ordres' in vhost '/'")
 
 
@@ -50,8 +52,8 @@ def facts(counts: dict[str, int], first: int, last: int, shapes: Frequent = Freq
     """Of messages with these keys."""
     hashes = {key: hash_of(key.encode()) for key in counts}
     hot = Frequent(tuple([Item(key, count) for key, count in sorted(counts.items(), key=lambda item: -item[1])]))
-    sample = tuple(sorted([(hashed, key) for key, hashed in hashes.items()]))
-    return Facts(sum(counts.values()), first, last, registers_of(hashes.values()), sample, hot, shapes)
+    sample = tuple(sorted([SampledKey(hashed, key) for key, hashed in hashes.items()]))
+    return Facts(Span(sum(counts.values()), first, last), registers_of(hashes.values()), sample, hot, shapes)
 
 
 TALLY = Tally(
@@ -66,8 +68,11 @@ TALLY = Tally(
     },
     {("audit", 0): 60, ("audit", 1): 20, ("audit", 3): 10},
     SlotCounts(HOUR, {(START // HOUR, "orders", True): 90, (START // HOUR + 24, "orders", False): 9}),
-    {"in another virtual host": 5},
-    {"no JSON": 2},
+    Unread(
+        Counts({"in another virtual host": 5}),
+        Counts({"no JSON": 2}),
+        {"no JSON": (Bad("archive/a.jsonl", 17, "no JSON", b'{"exch\xff'),)},
+    ),
 )
 
 SETTINGS = Settings(
@@ -81,7 +86,6 @@ SETTINGS = Settings(
 SOURCES = Sources(
     "orders.bindings",
     (Archived("archive", ("JSON lines",), 2, (Bias.EVERYTHING,), ("a note",), ("archive/README",)),),
-    samples={"no JSON": [Bad("archive/a.jsonl", 17, "no JSON", b'{"exch\xff')]},
 )
 
 

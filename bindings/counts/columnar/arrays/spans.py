@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.sums import Span
+
 __all__ = ["Spans", "counted", "microseconds", "weights_of"]
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -55,10 +57,11 @@ class Spans:
         np.minimum.at(self._firsts, groups, first)
         np.maximum.at(self._lasts, groups, last)
 
-    def span(self, group: int) -> tuple[int, int | None, int | None]:
-        """How many messages of a group there are, and the first and the last time; None where none has a time."""
+    def of(self, group: int) -> Span:
+        """Return the span of a group."""
         first, last = int(self._firsts[group]), int(self._lasts[group])
-        return int(self.messages[group]), None if first == NEVER else first, None if first == NEVER else last
+        messages = int(self.messages[group])
+        return Span(messages) if first == NEVER else Span(messages, first, last)
 
 
 def counted(places: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None, size: int = 0) -> npt.NDArray[np.int64]:

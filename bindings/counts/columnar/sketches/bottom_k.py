@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
-from bindings.counts.sketch import SAMPLE, sampled
+from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 
 __all__ = ["Samples"]
 
@@ -62,13 +62,13 @@ class Samples:
         full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
         self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
 
-    def all(self) -> dict[int, tuple[tuple[int, str], ...]]:
+    def all(self) -> dict[int, tuple[SampledKey, ...]]:
         """The sample of each group that has one."""
-        found: dict[int, list[tuple[int, str]]] = {}
+        by_group: dict[int, list[SampledKey]] = {}
         columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
         for group, value, key in zip(*columns, strict=True):
-            found.setdefault(group, []).append((value, unescape(key)))
-        return {group: sampled(some) for group, some in found.items()}
+            by_group.setdefault(group, []).append(SampledKey(value, unescape(key)))
+        return {group: keep_sample(keys) for group, keys in by_group.items()}
 
 
 def _least(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:

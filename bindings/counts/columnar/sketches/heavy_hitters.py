@@ -12,7 +12,7 @@ import pyarrow as pa
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.spans import counted
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
-from bindings.counts.sketch import FREQUENT, Frequent, Item, merged
+from bindings.counts.sketch import FREQUENT, Frequent, Item, merge_summaries
 
 __all__ = ["Often"]
 
@@ -70,7 +70,7 @@ class Often:
         return self._found
 
     def _settle(self) -> None:
-        """What was found in different rows, together; as `merged` does, but before it is texts."""
+        """What was found in different rows, together; as `merge_summaries` does, but before it is texts."""
         if not self._pending:
             return
         parts = list(zip(*self._pending, strict=True))
@@ -97,7 +97,7 @@ class Often:
             each = [Frequent((item._replace(count=count - error),)) for count, item in zip(some, items, strict=False)]
             group = int(groups[rows[start]])
             there = [found for found in each if found.items[0].count]
-            self._found[group] = merged(self._found.get(group, Frequent()), *there, Frequent((), error))
+            self._found[group] = merge_summaries(self._found.get(group, Frequent()), *there, Frequent((), error))
 
 
 class _Found(NamedTuple):

@@ -1,0 +1,88 @@
+"""What adds of any part of an archive: number of messages with their times, and what was left unread, by reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:  # pyarrow comes with it, which reports do without
+    from bindings.archive.reading import Bad
+
+__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Unread"]
+
+REASONS: Final = 100
+"""Maximum number of reasons that are counted apart; some name the value that was wrong."""
+OTHER: Final = "other reasons"
+SAMPLES: Final = 3
+"""Maximum number of bad records kept for each reason."""
+
+
+class Span(NamedTuple):
+    """Number of messages, and the times of the first and the last of them, in microseconds since 1970, UTC."""
+
+    messages: int = 0
+    first: int | None = None
+    """None when no message has a time."""
+    last: int | None = None
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """Both times; None when no message has one."""
+        return None if self.first is None or self.last is None else (self.first, self.last)
+
+    def __add__(self, other: object) -> Span:
+        if not isinstance(other, Span):
+            return NotImplemented
+        messages = self.messages + other.messages
+        if other.first is None or other.last is None:
+            return Span(messages, self.first, self.last)
+        if self.first is None or self.last is None:
+            return Span(messages, other.first, other.last)
+        return Span(messages, min(self.first, other.first), max(self.last, other.last))
+
+
+@dataclass(slots=True)
+class Unread:
+    """Numbers of records that were not counted, by reason.
+
+    Of more than ``REASONS`` reasons for bad records, those that come first in the alphabet are kept, with exact counts.
+    A reason that is among the first of all is so in each part of an archive, so sums do not depend on the parts.
+    """
+
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Reason -> whole records that are no publishings, or not selected."""
+    bad: Counter[str] = field(default_factory=Counter)
+    """Reason -> what could not be read as a record."""
+    samples: dict[str, tuple[Bad, ...]] = field(default_factory=dict)
+    """Reason -> a few bad records: the first ones by file and offset."""
+
+    @property
+    def skipped_records(self) -> int:
+        """Number of records that were skipped."""
+        return self.skipped.total()
+
+    @property
+    def bad_records(self) -> int:
+        """Number of records that could not be read."""
+        return self.bad.total()
+
+    def add_bad(self, bad: Bad, records: int = 1) -> None:
+        """Count something that could not be read, which stands for this many records."""
+        self._add(bad.reason, records, (bad,))
+
+    def __add__(self, other: object) -> Unread:
+        if not isinstance(other, Unread):
+            return NotImplemented
+        total = Unread(self.skipped + other.skipped, Counter(self.bad), dict(self.samples))
+        for reason, records in other.bad.items():
+            total._add(reason, records, other.samples.get(reason, ()))
+        return total
+
+    def _add(self, reason: str, records: int, samples: tuple[Bad, ...]) -> None:
+        self.bad[reason] += records
+        if samples:
+            self.samples[reason] = tuple(sorted((*self.samples.get(reason, ()), *samples))[:SAMPLES])
+        if len(self.bad) > REASONS + (OTHER in self.bad):
+            last = max(self.bad.keys() - {OTHER})
+            self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()))

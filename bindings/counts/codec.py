@@ -1,0 +1,180 @@
+"""Tallies, comparisons and verifications as tables: one codec, derived from the annotations of the values' fields.
+
+A value is a `typing.NamedTuple`. In a column it is a struct; `spread` gives each of its fields a column instead. Names
+are `escape`, as in archives. An integer is an ``int64`` unless it is annotated with another type of Arrow, as
+`bindings.counts.sketch.Hash` is. A table has rows of several kinds; each kind is a mapping, with columns for key and
+value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+
+from bindings.archive.names import escape, unescape
+from bindings.archive.sums import Span
+from exchange.errors import InputError
+from exchange.field_json import message_from_line, message_to_json
+from exchange.message import Message
+
+__all__ = ["Columns", "Form", "column", "schema_of", "spread"]
+
+
+class Codec(NamedTuple):
+    """The Arrow type of a Python type, and the conversions. ``decode`` raises for what ``encode`` never returns."""
+
+    type: pa.DataType
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+class Columns(NamedTuple):
+    """Columns of a table, and the way from a value to their part of a row and back."""
+
+    fields: tuple[pa.Field, ...]
+    encode: Callable[[Any], dict[str, Any]]
+    decode: Callable[[Mapping[str, Any]], Any]
+
+
+def _required(value: Any) -> Any:
+    if value is None:
+        raise TypeError
+    return value
+
+
+SIMPLE: Final[Mapping[Any, Codec]] = {
+    str: Codec(pa.string(), escape, unescape),
+    int: Codec(pa.int64(), _required, _required),
+    bool: Codec(pa.bool_(), _required, _required),
+    bytes: Codec(pa.binary(), _required, _required),
+    Message: Codec(
+        pa.string(),
+        lambda message: json.dumps(message_to_json(message)),  # as `hashstar explain` reads it
+        lambda text: message_from_line(text.encode(), any_length=True),
+    ),
+}
+
+
+@cache
+def codec_for(annotation: Any) -> Codec:
+    """Return the codec for the annotation of a field."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in SIMPLE:
+        return SIMPLE[annotation]
+    if origin is Annotated:
+        return SIMPLE[arguments[0]]._replace(type=pa.type_for_alias(arguments[1]))
+    if origin is Literal:
+        return SIMPLE[str]
+    if origin in (UnionType, Union):
+        (inner,) = [codec_for(each) for each in arguments if each is not NoneType]
+        return Codec(inner.type, _or_none(inner.encode), _or_none(inner.decode))
+    if origin is tuple:
+        item = codec_for(arguments[0])  # tuple[X, ...]
+        return Codec(
+            pa.list_(item.type),
+            lambda values: [item.encode(value) for value in values],
+            lambda values: tuple([item.decode(value) for value in values]),
+        )
+    columns = spread(annotation)
+    return Codec(pa.struct(columns.fields), columns.encode, columns.decode)
+
+
+def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def column(name: str, annotation: Any) -> Columns:
+    """Return a value as one column."""
+    codec = codec_for(annotation)
+    return Columns(
+        (pa.field(name, codec.type),),
+        lambda value: {name: codec.encode(value)},
+        lambda row: codec.decode(row[name]),
+    )
+
+
+@cache
+def spread(kind: type[Any]) -> Columns:
+    """Return a named tuple as columns, one for each field; a field that is a `Span` has the three columns of that."""
+    hints = get_type_hints(kind, include_extras=True)
+    parts = [spread(hints[name]) if hints[name] is Span else column(name, hints[name]) for name in kind._fields]
+
+    def encode(value: Any) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for part, field in zip(parts, value, strict=True):
+            row.update(part.encode(field))
+        return row
+
+    fields = tuple([field for part in parts for field in part.fields])
+    return Columns(fields, encode, lambda row: kind(*[part.decode(row) for part in parts]))
+
+
+KIND: Final = column("kind", str)
+
+
+def schema_of(*columns: Columns) -> pa.Schema:
+    """Return the schema of a table with a column ``kind`` and these columns."""
+    return pa.schema([field for each in (KIND, *columns) for field in each.fields])
+
+
+class Form(NamedTuple):
+    """The form of a table: what its metadata and its rows are."""
+
+    what: str
+    """What such a table is called in errors."""
+    version: bytes
+    schema: pa.Schema
+    kinds: Mapping[str, tuple[Columns, Columns]]
+    """Kind of row -> columns of the key, columns of the value."""
+
+    @property
+    def version_key(self) -> bytes:
+        """Name of the version in the metadata."""
+        return f"hashstar.{self.what}".encode()
+
+    def table(self, counts: Mapping[str, Mapping[Any, Any]], metadata: Mapping[str, str]) -> pa.Table:
+        """Return a table with rows for the items of each kind, with metadata under ``hashstar.NAME``."""
+        rows = [
+            {"kind": kind, **key.encode(each), **value.encode(count)}
+            for kind, (key, value) in self.kinds.items()
+            for each, count in counts[kind].items()
+        ]
+        names = {f"hashstar.{name}".encode(): text.encode() for name, text in metadata.items()}
+        return pa.Table.from_pylist(rows, self.schema.with_metadata({self.version_key: self.version, **names}))
+
+    def metadata(self, table: pa.Table, required: Sequence[str], source: str) -> dict[str, str]:
+        """Return the metadata of a table without ``hashstar.``. Raises InputError if it is not of this form."""
+        names = table.schema.metadata or {}
+        found = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in names.items()}
+        version = found.get(self.version_key.decode())
+        if version is None or any(f"hashstar.{name}" not in found for name in required):
+            raise InputError(f"{source}: not a {self.what} of hashstar")
+        if version != self.version.decode():
+            raise InputError(
+                f"{source}: a {self.what} of version {version}; this hashstar reads version {self.version.decode()}"
+            )
+        if not table.schema.equals(self.schema):
+            raise self.damage(source, f"its columns are not those of version {version}")
+        return {name.removeprefix("hashstar."): text for name, text in found.items()}
+
+    def counts(self, table: pa.Table, source: str) -> dict[str, dict[Any, Any]]:
+        """Return the items of each kind. Raises InputError for rows that ``table`` never writes."""
+        counts: dict[str, dict[Any, Any]] = {kind: {} for kind in self.kinds}
+        try:
+            for row in table.to_pylist():
+                if row["kind"] not in self.kinds:
+                    raise self.damage(source, f"a row of kind {row['kind']!r}")
+                key, value = self.kinds[row["kind"]]
+                counts[row["kind"]][key.decode(row)] = value.decode(row)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise self.damage(source) from None
+        return counts
+
+    def damage(self, source: str, what: str = "") -> InputError:
+        """Return the error of a table that is damaged."""
+        return InputError(f"{source}: a damaged {self.what}{': ' if what else ''}{what}")
