@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import bindings
-from bindings.audit.spark.session import JAVA, java_version, session, watched
+from bindings.audit.spark.session import JAVA, java_version, session, watch_progress
 from bindings.report.forms import FORMS
 from examples.demo import generate
 from examples.demo.replay import CONFIG, replay
@@ -88,7 +88,7 @@ def _session(no_spark: bool, step: Callable[[int, int], None]) -> Iterator[Spark
     if no_spark or not _has_java():
         yield None
         return
-    with session() as spark, watched(spark, step):
+    with session() as spark, watch_progress(spark, step):
         yield spark
 
 

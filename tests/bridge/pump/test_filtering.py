@@ -126,7 +126,7 @@ def test_a_refused_message_is_a_dead_letter_whatever_the_filter_and_the_topology
     assert not source.unsettled
     coverage = Coverage("bridge", TOPOLOGY)
     coverage.read(inlet, [outgoing.delivery for outgoing in dead.messages])
-    assert coverage.tally().bad == {"too long for AMQP": 2}
+    assert coverage.tally().unread.bad == {"too long for AMQP": 2}
 
 
 names = st.sampled_from(["a", "price", "_x", "$y", "CC", "amount", "TAGS", "KEYS"])
