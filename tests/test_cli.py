@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import pytest
 
 from bridge.cli import main
 from exchange import Binding, Exchange, Queue, Topology
+from tests.support.command_server import command_server
 
 ROOT = Path(__file__).parent.parent
 DEFINITIONS: dict[str, Any] = {
@@ -55,10 +57,12 @@ class Done(NamedTuple):
 
 
 def hashstar(*arguments: str, given: str = "") -> Done:
-    """Run the program, as a process of its own."""
-    command = [sys.executable, "-m", "bridge.cli", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
-    return Done(done.returncode, done.stdout, done.stderr)
+    """Run the program in a process of its own; ``given`` is its standard input."""
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(given)
+        file.flush()
+        ended = command_server().run(arguments, file.name)
+    return Done(ended.code, ended.out, ended.err)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import click
 import pytest
 
 from bridge.cli import hashstar
-from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer
+from tests.support.command_server import MEMORY, ROOT, SECONDS, CommandServer, command_server
 
 PASSWORD = "hunter2"  # noqa: S105  not one of a server
 
@@ -90,11 +90,9 @@ def start(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[b
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[CommandServer]:
-    """What runs the commands."""
-    server = CommandServer()
-    yield server
-    server.close()
+def server() -> CommandServer:
+    """The server that runs the commands."""
+    return command_server()
 
 
 DEEP = "[" * 100_000
@@ -185,7 +183,7 @@ def test_hostile_input_ends_with_words(
     (tmp_path / "x.jsonl").write_text('{"exchange": "e", "routing_key": "a", "body": ""}\n')
     (tmp_path / "x.toml").write_text("")
     for place, what, arguments, stdin in trials(COMMANDS[names], hostile, tmp_path):
-        ended = server.run([*names, *arguments], stdin)
+        ended = server.run([*names, *arguments], stdin, memory=MEMORY)
         printed = ended.out + ended.err
         trial = (names, place, what, ended.code, printed[-2000:])
         assert ended.code in FINE, trial
@@ -240,7 +238,7 @@ def test_hostile_arguments_end_with_words(server: CommandServer, tmp_path: Path)
         ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "-1"],
         ["partition", "-p", "kafka.murmur2", "-n", "3", "--to", "4", "--seed", "1"],
     ):
-        ended = server.run(arguments)
+        ended = server.run(arguments, memory=MEMORY)
         printed = ended.out + ended.err
         if ended.code != 2 or "Traceback" in printed or PASSWORD in printed:
             failures.append((arguments[0], arguments[-1][:40], ended.code, printed[-600:]))
@@ -268,7 +266,7 @@ def test_a_policy_pattern_that_backtracks_ends_in_seconds(
     message.write_text(json.dumps({"exchange": name, "routing_key": "b"}) + "\n")
     extra = {"route": [str(message)], "diff": [str(file)]}.get(names[0], [])
     began = time.monotonic()
-    ended = server.run([*names, str(file), *extra])
+    ended = server.run([*names, str(file), *extra], memory=MEMORY)
     assert time.monotonic() - began < 30
     assert ended.code in FINE, ended
     assert "Traceback" not in ended.err

@@ -1,11 +1,13 @@
 """Run commands of ``hashstar``, each in a process of its own, without starting a Python for each.
 
-The server imports the program once and forks for every command: a child has descriptors, memory limit, time limit and
-exit code of its own, as a command of the shell has. Requests and answers are lines of JSON.
+The server imports the program once and forks for every command: a child has its own descriptors, folder, environment,
+limits and exit code, as a command of the shell has. To start a Python and import the program takes about a second of a
+processor; a fork takes some milliseconds. Requests and answers are lines of JSON.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -18,14 +20,15 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
-"""Maximum duration of a command, by the clock; past it the child ends with -SIGALRM."""
+"""Maximum duration of a command, in seconds by the clock; past it the child ends with -SIGALRM."""
 MEMORY = 6 << 30
-"""Maximum address space of a command in bytes."""
+"""Maximum address space of a command whose input is hostile, in bytes."""
 Main = Callable[[list[str]], None]
 
 
@@ -39,7 +42,7 @@ class Ended:
 
 
 class CommandServer:
-    """A process that runs commands; closed with ``close``."""
+    """A process that runs commands, until ``close``."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -47,16 +50,29 @@ class CommandServer:
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run(self, arguments: Sequence[str], stdin: str = os.devnull) -> Ended:
-        """Run one command with a file as its standard input, to its end."""
+    def run(
+        self, arguments: Sequence[str], stdin: str = os.devnull, folder: Path = ROOT, memory: int | None = None
+    ) -> Ended:
+        """Run one command to its end, with a file as its standard input, and this process's environment and umask."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([list(arguments), stdin]), file=self._process.stdin, flush=True)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        request = [list(arguments), stdin, str(folder), memory, mask, dict(os.environ)]
+        print(json.dumps(request), file=self._process.stdin, flush=True)
         return Ended(*json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+
+
+@cache
+def command_server() -> CommandServer:
+    """Return the server that all tests of this process share."""
+    server = CommandServer()
+    atexit.register(server.close)
+    return server
 
 
 def serve() -> None:
@@ -67,11 +83,11 @@ def serve() -> None:
             if module.name.rpartition(".")[2] not in {"pytest_plugin", "__main__"} and "spark" not in module.name:
                 importlib.import_module(module.name)
     for line in sys.stdin:
-        arguments, stdin = json.loads(line)
+        arguments, *rest = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if child == 0:
-                _run(main, arguments, stdin, out.fileno(), err.fileno())
+                _run(main, arguments, out.fileno(), err.fileno(), *rest)
             _, status = os.waitpid(child, 0)
             printed = []
             for file in (out, err):
@@ -80,12 +96,20 @@ def serve() -> None:
         print(json.dumps([os.waitstatus_to_exitcode(status), *printed]), flush=True)
 
 
-def _run(main: Main, arguments: list[str], stdin: str, out: int, err: int) -> NoReturn:
-    """Be the command: end this process as the interpreter would after ``main``."""
+def _run(
+    main: Main, arguments: list[str], out: int, err: int, stdin: str, folder: str, memory: int | None, mask: int,
+    environment: dict[str, str],
+) -> NoReturn:  # fmt: skip
+    """Run the command in this process, and end it as the interpreter would after ``main``."""
     code: object = 1
     try:
         signal.alarm(SECONDS)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        os.umask(mask)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
         for number, descriptor in enumerate((os.open(stdin, os.O_RDONLY), out, err)):
             os.dup2(descriptor, number)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,6 +23,7 @@ from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.archives.rocketmq_files import message
+from tests.support.command_server import Ended, command_server
 
 FETCHED: Final = {
     "payload_bytes": 4, "redelivered": False, "exchange": "x", "routing_key": "k", "message_count": 1,
@@ -178,19 +176,15 @@ def test_audit_counts_it_and_stops_where_none_is_allowed(is_damaged: bool, archi
 @pytest.mark.usefixtures("archive")
 def test_a_bridge_gives_the_others_and_logs_it(is_damaged: bool, tmp_path: Path) -> None:
     (tmp_path / "bridge.toml").write_text(CONFIG)
-    done = bridged(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert ("left out" in done.stderr) is is_damaged
+    done = run_bridge(tmp_path)
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    assert ("left out" in done.err) is is_damaged
     assert len(records_in(tmp_path / "out")) == 2 - is_damaged
 
 
-def bridged(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridge.cli", "bridge", "run", "bridge.toml"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+def run_bridge(folder: Path) -> Ended:
+    return command_server().run(["bridge", "run", "bridge.toml"], folder=folder)
 
 
 def records_in(folder: Path) -> list[Record]:
@@ -222,8 +216,8 @@ def test_what_was_not_read_at_all_is_one_bad_record_of_every_command(
     arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark")
     assert run(audit_command, *arguments, tmp_path / "in").exit_code == 0
     assert run(audit_command, *arguments, "--max-bad", 0, tmp_path / "in").exit_code == 1
-    done = bridged(tmp_path)
-    assert (done.returncode, "left out" in done.stderr) == (0, True)
+    done = run_bridge(tmp_path)
+    assert (done.code, "left out" in done.err) == (0, True)
     assert len(records_in(tmp_path / "out")) == 1
 
 
@@ -239,8 +233,8 @@ def test_a_store_that_gives_nothing_is_told_by_every_command(tmp_path: Path) -> 
         assert run(archive_command, "convert", *bound, tmp_path / "in", tmp_path / "a").exit_code == code
         assert run(audit_command, *arguments, *bound, tmp_path / "in").exit_code == code
     assert not (tmp_path / "a").exists()
-    done = bridged(tmp_path)
-    assert "there are no records in it: left out" in done.stderr
+    done = run_bridge(tmp_path)
+    assert "there are no records in it: left out" in done.err
 
 
 def test_a_file_alone_that_is_no_archive_says_that_it_is_none(tmp_path: Path) -> None:
