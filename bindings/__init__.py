@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from bindings.public_names import import_lazily
 
 if TYPE_CHECKING:
+    from bindings.apply.apply import apply as apply
     from bindings.audit.run import audit as audit
     from bindings.audit.selection import Selection as Selection
     from bindings.check.check import check as check
     from bindings.check.finding import Finding as Finding
+    from bindings.diff.diff import Diff as Diff
+    from bindings.diff.diff import diff as diff
     from bindings.report.gates import Limits as Limits
     from bindings.report.gates import Settings as Settings
     from bindings.report.model import Report as Report
@@ -26,8 +29,8 @@ MODULES: Final = {
     # topologies
     "load": "sources.open", "Definitions": "sources.definitions", "Document": "sources.document",
     "VirtualBroker": "testing.virtual_broker",
-    # what is wrong with them
-    "check": "", "Finding": "check.finding",
+    # what is wrong with them, and how to change them
+    "check": "", "Finding": "check.finding", "diff": "", "Diff": "diff.diff", "apply": "",
     # audits
     "audit": "", "Selection": "audit.selection", "Settings": "report.gates", "Limits": "report.gates",
     "Report": "report.model",

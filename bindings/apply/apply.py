@@ -71,6 +71,12 @@ def apply(steps: Iterable[Step], broker: Broker, *, progress: Callable[[Step], N
 
     Raises Stopped at the first step that fails; the steps before it stay done. KeyboardInterrupt passes as it is: what
     ``progress`` was called with is done, and the step after that may be.
+
+    >>> class Printer:  # instead of bindings.apply.broker.Broker.connect(addresses, vhost)
+    ...     def carry_out(self, step):
+    ...         print(step)
+    >>> apply(diff(Topology(), Topology(queues=[Queue("billing")])).plan.steps, Printer())
+    declare queue 'billing' (classic)
     """
     steps = list(steps)
     for number, step in enumerate(steps):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import click
@@ -15,23 +14,33 @@ from bindings.apply.amqp import Refused, need_pika
 from bindings.apply.apply import PLANNING_SECONDS, Stopped, apply, plan_for
 from bindings.apply.broker import Broker, InUse
 from bindings.apply.live import Live
-from bindings.commands.messages import fail, warn
 from bindings.diff.comparison.compare import compare
 from bindings.diff.planning.plan import Plan, is_reserved
 from bindings.diff.planning.step import Step
 from bindings.diff.report import meaning_lines, plan_lines
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import echo_error, echo_line, seconds_to_answer, timeout_option
-from exchange.display import escape_lines
+from exchange.commands.console import (
+    echo_error,
+    echo_line,
+    fail,
+    failing,
+    progress,
+    seconds_to_answer,
+    show_warnings,
+    timeout_option,
+)
+from exchange.display import count_noun, escape_lines
 from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
 
 __all__ = ["apply_command"]
 
 LISTED: Final = 20
-"""Steps that are named where there may be very many."""
+"""Maximum number of steps that are listed."""
 MEANING_LINES: Final = 40
+"""Maximum number of lines about what the plan means."""
 STOPPED: Final = 1
+"""Exit code of a command that stopped before or in the middle of a plan."""
 
 
 @click.command("apply")
@@ -75,12 +84,12 @@ def apply_command(
 
     Exit codes: 0 applied, or nothing to do; 1 stopped, or not allowed to go on; 2 bad usage or input.
     """
-    try:
+    with failing():
         if not dry_run:
             need_pika()
         addresses = Addresses.of(address, other_address, seconds=seconds_to_answer())
-        given = _open(file, vhost or addresses.management.vhost)
-        wanted = given.topology(vhost or addresses.management.vhost)
+        opened = _open(file, vhost or addresses.management.vhost)
+        wanted = opened.topology(vhost or addresses.management.vhost)
         live = Live(addresses.management, wanted.vhost)
         made = plan_for(live, wanted, prune=prune)
         todo = made.plan
@@ -88,9 +97,7 @@ def apply_command(
         if not prune:
             _show_unknown(made.before, made.wanted)
         if todo.refused:
-            raise InputError(f"{given.name}: the broker would refuse what is marked above; nothing was changed")
-    except HashstarError as error:
-        fail(error)
+            raise InputError(f"{opened.name}: the broker would refuse what is marked above; nothing was changed")
     if not todo.steps:
         echo_line("nothing to do")
         return
@@ -111,21 +118,22 @@ def apply_command(
         except HashstarError as error:
             _stop(f"{error}. Nothing was changed")
         _carry_out(todo, broker)
+    done = count_noun(len(todo.steps), "step")
     try:
         left = made.left_over(live)
     except HashstarError as error:
-        _stop(f"{_steps(len(todo.steps))} done, but what the broker has now cannot be read: {error}")
+        _stop(f"{done} done, but what the broker has now cannot be read: {error}")
     _print_steps("still different:", left)
     if left:
-        _stop(f"{_steps(len(todo.steps))} done, and the broker has something else all the same; run it again")
-    echo_line(f"applied: {_steps(len(todo.steps))}; the broker now matches the plan")
+        _stop(f"{done} done, and the broker has something else all the same; run it again")
+    echo_line(f"applied: {done}; the broker now matches the plan")
 
 
 def _open(file: str, vhost: str | None) -> Source:
-    """Return the source, with its warnings shown. Raises InputError."""
-    given = open_source(file, vhost, seconds=seconds_to_answer())
-    warn(given)
-    return given
+    """Read the source, and print its warnings. Raises InputError."""
+    opened = open_source(file, vhost, seconds=seconds_to_answer())
+    show_warnings(opened.name, opened.warnings)
+    return opened
 
 
 def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
@@ -146,16 +154,16 @@ def _show(todo: Plan, before: Topology, after: Topology, where: str) -> None:
 
 
 def _show_unknown(before: Topology, wanted: Topology) -> None:
-    """Tell what --prune would delete."""
+    """Print what --prune would delete."""
     counts = {
         "exchanges": len([name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]),
         "queues": len([name for name in before.queues if name not in wanted.queues and not is_reserved(name)]),
         "bindings": len([binding for binding in before.bindings if binding not in wanted.bindings]),
         "policies": len([name for name in before.policies if name not in wanted.policies]),
     }
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    if told:
-        echo_line(f"kept, although the file does not have it: {told} (--prune deletes)")
+    kept = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if kept:
+        echo_line(f"kept, although the file does not have it: {kept} (--prune deletes)")
 
 
 def _ask(todo: Plan, yes: bool) -> None:
@@ -169,7 +177,7 @@ def _ask(todo: Plan, yes: bool) -> None:
         )
     dangerous = sum(step.danger is not None for step in todo.steps)
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
-    if not click.confirm(f"carry out {_steps(len(todo.steps))}{warned}?"):
+    if not click.confirm(f"carry out {count_noun(len(todo.steps), 'step')}{warned}?"):
         _stop("Nothing was changed")
 
 
@@ -178,31 +186,21 @@ def _at_terminal() -> bool:
 
 
 def _carry_out(todo: Plan, broker: Broker) -> None:
-    """Apply a plan, with a progress bar at a terminal. Ends the process where the plan stops on the way."""
+    """Apply a plan, and end the process if it stops on the way."""
     done: list[Step] = []
     try:
-        with _progress_bar(len(todo.steps)) as advance:
+        with progress("applying") as step_bar:
 
-            def count(step: Step) -> None:
+            def report_step(step: Step) -> None:
                 done.append(step)
-                advance()
+                step_bar(len(done), len(todo.steps))
 
-            apply(todo.steps, broker, progress=count)
+            apply(todo.steps, broker, progress=report_step)
     except Stopped as error:
         certain = isinstance(error.cause, Refused | InUse | ValueError | TypeError)
         _show_stop(done, todo.steps[len(done) :], str(error), certain=certain)
     except KeyboardInterrupt:
         _show_stop(done, todo.steps[len(done) :], "interrupted", certain=False)
-
-
-@contextmanager
-def _progress_bar(length: int) -> Iterator[Callable[[], None]]:
-    """Yield a function to call for each step that is done; without a terminal it does nothing."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    with click.progressbar(length=length, label="applying", file=sys.stderr) as bar:
-        yield lambda: bar.update(1)
 
 
 def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certain: bool) -> NoReturn:
@@ -213,29 +211,25 @@ def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certa
     _print_steps("done:", done)
     echo_line("failed:" if certain else "failed, perhaps done:")
     for step in left[:1]:
-        echo_line(f"  {_line(step)}")
+        echo_line(f"  {_describe(step)}")
     click.echo(escape_lines(f"      ! {reason}"))
     _print_steps("not done:", left[1:])
-    _stop(f"stopped after {len(done)} of {_steps(len(done) + len(left))}; run it again to go on")
+    _stop(f"stopped after {len(done)} of {count_noun(len(done) + len(left), 'step')}; run it again to go on")
 
 
 def _print_steps(title: str, steps: Sequence[Step]) -> None:
     if steps:
         echo_line(title)
     for step in steps[:LISTED]:
-        echo_line(f"  {_line(step)}")
+        echo_line(f"  {_describe(step)}")
     if len(steps) > LISTED:
         echo_line(f"  and {len(steps) - LISTED} more")
 
 
-def _line(step: Step) -> str:
+def _describe(step: Step) -> str:
     return f"{'+' if step.added else '-'} {step}"
 
 
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
-
-
-def _stop(why: str) -> NoReturn:
-    echo_error(why)
+def _stop(reason: str) -> NoReturn:
+    echo_error(reason)
     sys.exit(STOPPED)

@@ -16,12 +16,11 @@ from bindings.check.forms.sarif import to_sarif
 from bindings.check.forms.text import text
 from bindings.check.report import Report
 from bindings.check.source import check_source
-from bindings.commands.messages import fail, show_status
 from bindings.sources.management import is_address
 from bindings.sources.open import Source, open_source
-from exchange.commands.console import seconds_to_answer, timeout_option
+from exchange.commands.console import fail, failing, seconds_to_answer, showing_status, timeout_option
 from exchange.commands.route import profile_option
-from exchange.errors import HashstarError, InputError
+from exchange.errors import InputError
 
 __all__ = ["check_command"]
 
@@ -101,26 +100,19 @@ def check_command(
 
     Exit codes: 0 no finding at or above --fail-on; 1 such a finding; 2 bad usage or input.
     """
-    try:
+    with failing(), showing_status("reading ...") as show:
         selection = Selection(_read_codes(select), _read_codes(ignore))
-        show_status("reading ...")
-        given = open_source(source, vhost, seconds=seconds_to_answer())
+        opened = open_source(source, vhost, seconds=seconds_to_answer())
         report = check_source(
-            given,
+            opened,
             vhost=vhost,
             profile=profile,
             codes=selection,
             optional=selection.optional,
-            progress=lambda topology: show_status(
-                f"checking {len(topology.bindings):,} bindings of '{topology.vhost}' ..."
-            ),
+            progress=lambda topology: show(f"checking {len(topology.bindings):,} bindings of '{topology.vhost}' ..."),
         )
-    except HashstarError as error:
-        fail(error)
-    finally:
-        show_status("")
     out = sys.stdout.buffer
-    for line in FORMATS[form](report, _uri(given)):
+    for line in FORMATS[form](report, _uri(opened)):
         out.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     out.flush()
     counts = report.counts
@@ -164,9 +156,9 @@ def _explanation(rule: Rule) -> str:
     return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 
-def _uri(given: Source) -> str:
+def _uri(opened: Source) -> str:
     """Return what SARIF calls the source: a path relative to the current directory where it is below that."""
-    if given.path is None:
-        return given.name if is_address(given.name) else "stdin"
-    path, here = Path(given.path), Path.cwd()
+    if opened.path is None:
+        return opened.name if is_address(opened.name) else "stdin"
+    path, here = Path(opened.path), Path.cwd()
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()

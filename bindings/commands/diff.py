@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from bindings.commands.messages import fail, show_status, warn
 from bindings.diff.diff import SECONDS, Diff, diff
 from bindings.diff.report import meaning_lines, meaning_to_json, plan_lines, plan_to_json
 from bindings.sources.open import open_source
-from exchange.commands.console import echo_line, seconds_to_answer, timeout_option
+from exchange.commands.console import (
+    echo_line,
+    failing,
+    progress,
+    seconds_to_answer,
+    show_warnings,
+    showing_status,
+    timeout_option,
+)
 from exchange.commands.route import profile_option
 from exchange.display import dump_json
-from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.errors import BrokerError, InputError
 from exchange.field_json import message_from_line
 from exchange.lines import read_lines
 from exchange.message import Message
@@ -26,7 +32,7 @@ from exchange.routing.router import Router
 __all__ = ["diff_command"]
 
 LISTED: Final = 20
-STATUS_SECONDS: Final = 0.2
+"""Maximum number of kinds of move that are listed for people."""
 
 
 @click.command("diff")
@@ -77,20 +83,16 @@ def diff_command(
 
     Exit codes: 0 no difference; 1 a difference, or one that could not be ruled out; 2 bad usage or input.
     """
-    try:
-        show_status("reading ...")
-        one, other = (open_source(where, vhost, seconds=seconds_to_answer()) for where in (before, after))
-        rules = profile or one.profile or other.profile
-        old, new = (source.routable(vhost, rules) for source in (one, other))
+    with failing():
+        with showing_status("reading ..."):
+            one, other = (open_source(where, vhost, seconds=seconds_to_answer()) for where in (before, after))
+            rules = profile or one.profile or other.profile
+            old, new = (source.routable(vhost, rules) for source in (one, other))
         for source in (one, other):
-            warn(source)
-        show_status("planning ...")
-        result = diff(old, new, seconds=budget, progress=_progress(budget))
-        show_status("")
-        moved = None if messages is None else _moved(messages, Router(old), Router(new))
-    except HashstarError as error:
-        show_status("")
-        fail(error)
+            show_warnings(source.name, source.warnings)
+        with progress(f"comparing, {budget:.0f} s at most") as step:
+            result = diff(old, new, seconds=budget, progress=step)
+        moved = None if messages is None else _count_moves(messages, Router(old), Router(new))
     if as_json:
         values: dict[str, Any] = {
             "profile": old.profile.name,
@@ -101,9 +103,9 @@ def diff_command(
             values["messages"] = moved.to_json()
         click.echo(dump_json(values))
     else:
-        todo = result.plan
-        click.echo("plan:" if todo.steps or todo.refused or todo.left_alone else "plan: nothing to do")
-        for line in plan_lines(todo):
+        steps = result.plan
+        click.echo("plan:" if steps.steps or steps.refused or steps.left_alone else "plan: nothing to do")
+        for line in plan_lines(steps):
             echo_line(line)
         click.echo("meaning:")
         for line in meaning_lines(result.meaning):
@@ -114,19 +116,6 @@ def diff_command(
     sys.exit(1 if FAILING[fail_on](result) else 0)
 
 
-def _progress(budget: float) -> Callable[[int, int], None]:
-    started = shown = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown >= STATUS_SECONDS or not done:
-            shown = now
-            show_status(f"comparing: {done:,} of {total:,} destinations, {now - started:.0f} of {budget:.0f} s ...")
-
-    return show
-
-
 FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     "any": lambda result: result.differs,
     "lost": lambda result: result.loses,
@@ -135,7 +124,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 
 
 class _Move(NamedTuple):
-    """What messages alike have in common: where they were published, and where they go before and after."""
+    """The exchange that messages are published to, and the queues that they reach before and after."""
 
     exchange: str
     before: tuple[str, ...]
@@ -151,7 +140,7 @@ class _Moved(NamedTuple):
     """The routing key of the first message of each."""
 
     def lines(self) -> Iterator[str]:
-        """As text, the most frequent moves first."""
+        """Yield the moves as text, the most frequent first."""
         yield f"messages: {self.counts.total():,} of {self.read:,} go elsewhere"
         for move, count in self.counts.most_common(LISTED):
             where = f"exchange '{move.exchange}'" if move.exchange else "the default exchange"
@@ -161,7 +150,7 @@ class _Moved(NamedTuple):
             yield f"  and {len(self.counts) - LISTED:,} more kinds of move"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, all of them."""
+        """Return all moves as JSON values."""
         moves = [
             {**move._asdict(), "messages": count, "first_routing_key": self.first[move]}
             for move, count in self.counts.most_common()
@@ -169,7 +158,7 @@ class _Moved(NamedTuple):
         return {"read": self.read, "elsewhere": self.counts.total(), "moves": moves}
 
 
-def _moved(file: IO[bytes], before: Router, after: Router) -> _Moved:
+def _count_moves(file: IO[bytes], before: Router, after: Router) -> _Moved:
     counts: Counter[_Move] = Counter()
     first: dict[_Move, str] = {}
     read = 0

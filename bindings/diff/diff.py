@@ -21,7 +21,12 @@ PLAN_SHARE: Final = 4
 
 
 class Diff(NamedTuple):
-    """The plan from one topology to another, and which messages go elsewhere afterwards."""
+    """The plan from one topology to another, and which messages go elsewhere afterwards.
+
+    >>> result = diff(Topology(), Topology(queues=[Queue("billing")]))
+    >>> result.differs, result.loses, result.gains
+    (True, False, True)
+    """
 
     plan: Plan
     meaning: Meaning
@@ -64,6 +69,12 @@ def diff(
     compared and to compare.
 
     Raises InputError where a topic exchange has a binding whose key is longer than AMQP allows: no router takes it.
+
+    >>> old = Topology(queues=[Queue("billing")]).bind(Binding.to_queue("amq.topic", "billing", "order.*.paid"))
+    >>> new = old.bind(Binding.to_queue("amq.topic", "billing", "order.eu.#"))
+    >>> for step in diff(old, new).plan.steps:
+    ...     print(step)
+    bind exchange 'amq.topic' 'order.eu.#' -> queue 'billing'
     """
     new = new.with_profile(old.profile)
     deadline = Deadline(seconds)

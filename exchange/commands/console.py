@@ -17,6 +17,7 @@ from exchange.limits import ANSWER_SECONDS
 
 __all__ = [
     "echo_error", "echo_line", "fail", "failing", "progress", "seconds_to_answer", "show_status", "show_warnings",
+    "showing_status",
     "timeout_option",
 ]  # fmt: skip
 
@@ -90,6 +91,16 @@ def show_status(text: str) -> None:
 
 
 @contextmanager
+def showing_status(text: str) -> Iterator[Callable[[str], None]]:
+    """Show what is being done until it ends; yield the function that shows another text."""
+    show_status(text)
+    try:
+        yield show_status
+    finally:
+        show_status("")
+
+
+@contextmanager
 def progress(label: str) -> Iterator[Step]:
     """Show a progress bar on a terminal, nothing in a pipe. Yield the function that updates it."""
     if not sys.stderr.isatty():
@@ -104,7 +115,8 @@ def progress(label: str) -> Iterator[Step]:
         if seconds - drawn < REDRAW_SECONDS:
             return
         drawn = seconds
-        full = min(BAR, BAR * done // total) if total else 0
+        done = min(done, total)
+        full = BAR * done // total if total else 0
         share = f"{100 * done // total:>3}%" if total else "  ?%"
         clock = f"{int(seconds) // 60}:{int(seconds) % 60:02}"
         show_status(f"{label}  [{'#' * full}{'-' * (BAR - full)}]  {share}  {clock}")

@@ -1,0 +1,93 @@
+"""The console of all commands: what a terminal sees, and what a pipe does not."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from exchange.commands import console
+from exchange.commands.console import failing, progress, show_warnings, showing_status
+from exchange.errors import HashstarError, InputError
+
+
+class Terminal(StringIO):
+    """A terminal, with what is printed to it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Return what is standard error now; each state of a bar is drawn. No fixture: pytest opens its own before a test."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(console, "REDRAW_SECONDS", 0)
+    return terminal
+
+
+def test_a_terminal_sees_how_far_a_job_is_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with progress("counting") as step:
+        step(1, 4)
+        step(5, 4)  # a file may have grown
+    *states, last = terminal.getvalue().split("\r\033[K")[1:]
+    assert [" ".join(state.split()[:-1]) for state in states] == [
+        f"counting [{'-' * 30}] ?%",
+        f"counting [{'#' * 7}{'-' * 23}] 25%",
+        f"counting [{'#' * 30}] 100%",
+    ]
+    assert last == ""
+
+
+def test_a_pipe_sees_nothing_of_status_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with showing_status("reading ...") as show, progress("counting") as step:
+        show("thinking ...")
+        step(1, 4)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_status_is_gone_before_an_error_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with pytest.raises(SystemExit), failing(), showing_status("reading ..."):
+        raise InputError("no such file")
+    assert terminal.getvalue() == "\r\033[Kreading ...\r\033[Khashstar: no such file\n"
+
+
+class Stopped(HashstarError):
+    """An error with an exit code of its own."""
+
+    exit_code = 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (InputError("no such file"), 2, "hashstar: no such file\n"),
+        (Stopped("too many"), 1, "hashstar: too many\n"),
+        (ImportError(name="numpy"), 2, "hashstar: this needs numpy: pip install 'hashstar[audit]'\n"),
+    ],
+    ids=repr,
+)
+def test_a_command_ends_with_the_exit_code_of_its_error(error: Exception, code: int, text: str) -> None:
+    @click.command()
+    def command() -> None:
+        with failing("audit"):
+            raise error
+
+    result = CliRunner().invoke(command)
+    assert (result.exit_code, result.stderr) == (code, text)
+
+
+def test_missing_modules_that_no_extra_brings_are_no_error_of_ours() -> None:
+    with pytest.raises(ImportError), failing():
+        raise ImportError(name="numpy")
+
+
+def test_of_many_warnings_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_warnings("t.bindings", list(range(12)))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "t.bindings: warning: 0"
+    assert lines[10:] == ["t.bindings: warning: and 2 more"]
