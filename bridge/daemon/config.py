@@ -17,8 +17,8 @@ from bindings.sources.open import open_source
 from bindings.sources.toml_file import read_toml
 from bridge.endpoint import Layout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
-from bridge.pump.filtering import filter_of
-from bridge.pump.loops import dead_letter_loop, feedback, near_exchange
+from bridge.pump.filtering import read_filter
+from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet
 from bridge.table import ConfigWarning, Mistakes, Table
@@ -220,13 +220,13 @@ def _look_for_loops(
     dead_letters: Target | None,
 ) -> None:
     """Refuse what feeds itself, and warn of what may. Raises InputError."""
-    if dead_letters is not None and (fed := dead_letter_loop(inlets.values(), dead_letters)) is not None:
+    if dead_letters is not None and (fed := find_dead_letter_loop(inlets.values(), dead_letters)) is not None:
         raise table.error(
             DEAD_LETTERS,
             f"its {fed.where} is what [sources.{fed.source}] reads: a dead letter would be read again, for ever; "
             "give dead letters a place that no source of this bridge reads",
         )
-    for loop in feedback(inlets.values(), targets, topology):
+    for loop in find_feedback(inlets.values(), targets, topology):
         name = next(name for name, target in writing.items() if target is loop.target)
         problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
         if loop.certain:
@@ -244,7 +244,7 @@ def _look_for_loops(
     if dead_letters is not None:
         described[DEAD_LETTERS] = dead_letters
     for name, target in described.items():
-        if (near := near_exchange(inlets.values(), target)) is not None:
+        if (near := find_near_exchange(inlets.values(), target)) is not None:
             table.warnings.append(
                 ConfigWarning(
                     name,
@@ -319,7 +319,7 @@ def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
     own_policy = table.maybe_table("policy")
     own = policy if own_policy is None else _policy(own_policy, policy)
-    wanted = filter_of(table)
+    wanted = read_filter(table)
     source = build_source(name, table, own)
     return Inlet(source, exchange, routing_key, own, wanted)
 

@@ -1,6 +1,6 @@
-"""Which of a source's messages are wanted: RocketMQ's selectors, for messages of every system.
+"""Filters of sources: RocketMQ's selectors, for messages of every system.
 
-A message that is not wanted is settled as it is, and counted; it does not enter the topology.
+A message that does not match is counted and settled; it does not enter the topology.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from exchange.errors import HashstarError
 from exchange.message import Message
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
 
-__all__ = ["FAILS", "NO_MATCH", "Filter", "filter_of"]
+__all__ = ["FAILS", "NO_MATCH", "Filter", "read_filter"]
 
 NO_MATCH: Final = "no match"
 FAILS: Final = "fails"
-"""Of a message that a selector cannot be evaluated for, such as ``price > 10`` where the price is ``9.99``."""
+"""The selector cannot be evaluated for the message, such as ``price > 10`` for the price ``9.99``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A SQL92 selector, tags, or both; wanted is what both take. `exchange.selector.amqp` has what they see."""
+    """A SQL92 selector, tags, or both, which must both match. `exchange.selector.amqp` defines what they see."""
 
     selector: Selector | None = None
     tags: Tags | None = None
 
     def objection(self, message: Message) -> str | None:
-        """Why the message is not wanted, ``NO_MATCH`` or ``FAILS`` and the comparison; None: it is wanted.
+        """Return why the message does not match: ``NO_MATCH``, or ``FAILS`` and the comparison; None if it matches.
 
         Raises HashstarError for headers that cannot be read.
         """
@@ -44,8 +44,8 @@ class Filter:
         return None if matches else NO_MATCH
 
 
-def filter_of(table: Table) -> Filter | None:
-    """The filter that a source's table describes, with ``selector`` and ``tags``; None without. Raises InputError."""
+def read_filter(table: Table) -> Filter | None:
+    """Read the filter of a source's table, ``selector`` and ``tags``; None if it has neither. Raises InputError."""
     selector, tags = table.maybe_text("selector"), table.maybe_text("tags")
     if selector is None and tags is None:
         return None

@@ -1,12 +1,12 @@
 """Back-pressure: a queue of a target that takes nothing now is tried with one message, then with more and more.
 
-A nack, or a queue that is missing, is no verdict on a message: whatever goes there waits. After each refusal the next
-try comes later; after each success twice as many messages may be under way. For `CALM` seconds after the last refusal
-only one message of a key is under way, because a queue that is about to be full again may refuse any message in the
-middle of what it was sent, and those behind it must not overtake it.
+A nack, or a missing queue, is no verdict on a message: all messages of the queue wait. After each refusal the next try
+comes later; after each success twice as many messages may be under way. Until `CALM` seconds after the last refusal,
+only one message of each key is under way: a queue that is about to be full again may refuse any of the messages it was
+sent, and later ones of the same key must not overtake that one.
 
-What was refused goes behind the other keys that wait: should one message be refused for its own sake, as nothing else
-is any more, another one gets through and shows it.
+A refused message goes behind the other keys that wait. So if the queue refuses only this one message, the next one gets
+through, which shows that the queue itself works.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from bridge.endpoint import Failure, Outgoing
 __all__ = ["CALM", "Gate"]
 
 CALM = 60.0
-"""Seconds without a refusal after which a queue is written to as any other."""
+"""Seconds without a refusal after which a queue needs no gate any more."""
 
 WIDEST = 1 << 16
-"""Maximum number of messages under way."""
+"""Maximum number of messages under way through one gate."""
 
 
 class Gate:
-    """The back-pressure of one queue. Times are the event loop's, in seconds."""
+    """The back-pressure of one queue or partition. Times are the event loop's, in seconds."""
 
     def __init__(self) -> None:
         self.failure: Failure | None = None
-        """Why the last try failed; None once a message got through."""
+        """Reason why the last try failed; None after a message got through."""
         self.since = 0.0
-        """Since when no message got through."""
+        """Time of the first refusal since a message got through."""
         self.attempts = 0
-        """Number of rounds of tries since then."""
+        """Number of tries since then, each of one or more messages."""
         self.refused_at = 0.0
-        """When the last message was refused."""
+        """Time of the last refusal."""
         self.waits = False
-        """Whether a timer runs, before which nothing is tried."""
+        """Whether a timer runs, until which no message is sent."""
         self.under_way: set[int] = set()
-        """Numbers of messages that were sent and are not answered."""
+        """Numbers of the messages that were sent and have no answer yet."""
         self._wide = 1
+        """Maximum number of messages under way now; doubles with each success."""
         self._ready: deque[Outgoing] = deque()
+        """Messages to send next, each the first of its key when it was offered."""
 
     def refuse(self, failure: Failure, now: float) -> bool:
-        """Take note of a refusal. Return whether a timer is to be started, after which `reopen` is called."""
+        """Take note of a refusal. Return whether to start a timer that calls `reopen`."""
         if self.failure is None:
             self.since, self.attempts = now, 0
         self.failure, self.refused_at, self._wide = failure, now, 1
@@ -65,11 +67,11 @@ class Gate:
         self._wide = min(self._wide * 2, WIDEST)
 
     def offer(self, outgoing: Outgoing) -> None:
-        """Add a message that may be sent when there is room; the first of its key."""
+        """Queue a message, the first of its key, to be sent when the gate allows it."""
         self._ready.append(outgoing)
 
     def take(self, may_go: Callable[[Outgoing], bool]) -> list[Outgoing]:
-        """Return the messages that may be sent now; those that ``may_go`` denies are forgotten."""
+        """Remove and return the messages to send now, without those that ``may_go`` denies."""
         taken: list[Outgoing] = []
         while self._ready and not self.waits and len(self.under_way) < self._wide:
             outgoing = self._ready.popleft()
@@ -79,5 +81,5 @@ class Gate:
         return taken
 
     def is_calm(self, now: float) -> bool:
-        """Return whether the queue can be written to as any other again."""
+        """Return whether the queue needs no gate any more."""
         return not self._ready and not self.waits and self.failure is None and now - self.refused_at >= CALM

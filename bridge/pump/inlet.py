@@ -1,8 +1,8 @@
-"""A source, as the pump sees it: opened when its messages can be moved, read while there is room, opened again.
+"""A source as the pump sees it: opened when its messages can be moved, read while there is room, opened again.
 
-A delivery must not be taken before it can be moved: each time that a broker takes one back counts against it, and
-quorum queues drop a message that was given back too often. So a source is open only while the targets that its messages
-can get to are open, and nothing that it gave over an earlier connection is still under way.
+No delivery must be read before it can be moved: a broker counts how often it delivers a message, and quorum queues drop
+a message that was delivered too often. So a source is opened only while all targets that its messages can reach are
+open, and no delivery of an earlier connection is still under way.
 
 =============  ===================================================  ====================================================
 state          waits for                                            leaves it for
@@ -39,15 +39,15 @@ __all__ = ["Inlet", "Reading"]
 LOG: Final = logging.getLogger(__name__)
 
 BATCH: Final = 1_000
-"""Maximum number of deliveries that are asked for at once."""
+"""Maximum number of deliveries that one read asks for."""
 
 LOOK: Final = 0.25
-"""Seconds between looks at a source that is not being read."""
+"""Seconds between checks of a source that is open but not being read."""
 
 
 @dataclass(slots=True, eq=False)
 class Inlet:
-    """A source, and where its messages enter the topology.
+    """A source, and how its messages enter the topology.
 
     >>> inlet = Inlet(MemorySource(), exchange="orders")
     >>> inlet.enter(Message("amq.direct", "order.eu.created")).exchange
@@ -56,17 +56,17 @@ class Inlet:
 
     source: Source
     exchange: str | None = None
-    """Published to this exchange; None: to the one each message names."""
+    """Exchange that all its messages are published to; None: the exchange that each message names."""
     routing_key: str | None = None
-    """With this key; None: with its own."""
+    """Routing key of all its messages; None: each message's own."""
     policy: Policy | None = None
-    """Its own window and rate; None: the pump's."""
+    """Its own policy; None: the pump's."""
     filter: Filter | None = None
-    """Which of its messages are wanted; None: all."""
+    """Filter that its messages must match; None: all enter."""
     window: Window = field(init=False, repr=False)
 
     def enter(self, message: Message) -> Message:
-        """Return the message as it is published in the topology."""
+        """Return the message as it is published to the topology."""
         if self.exchange is None and self.routing_key is None:
             return message
         return assemble_message(
@@ -79,10 +79,10 @@ class Inlet:
 
 
 class Reading:
-    """The life of an inlet in a pump.
+    """The life of one inlet in a pump.
 
-    ``outlets`` are those that its messages can get to, ``take`` is given what was read, ``is_paused`` is asked before
-    each read.
+    ``outlets`` are those that its messages can reach, ``take`` is called with what was read, ``is_paused`` before each
+    read.
     """
 
     def __init__(
@@ -106,17 +106,17 @@ class Reading:
         self._moved = asyncio.Event()
         self._is_open = False
         self._progressed = False
-        """Whether anything was settled over this connection."""
+        """Whether a delivery was settled over this connection."""
         self._fault: Disconnected | None = None
-        """What settling raised."""
+        """The error that settling raised; the connection ends with it."""
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Look again at what it waits for."""
+        """Check again what it waits for."""
         self._moved.set()
 
     def waiting_for(self) -> str | None:
-        """Return why the source is not open yet, where that is for its targets; None: it is, or tries to be."""
+        """Return why the source waits for its targets before it is opened; None if it does not."""
         if self._is_open:
             return None
         closed = [outlet.target.name for outlet in self._outlets if not outlet.connected]
@@ -128,8 +128,8 @@ class Reading:
     async def run(self, connected: Callable[[], None], disconnected: Callable[[Disconnected, float], None]) -> None:
         """Read until the stream has ended and all of it is settled, or until cancelled.
 
-        ``connected`` is called when the source was opened, ``disconnected`` with the reason and the seconds until the
-        next try when it was lost.
+        ``connected`` is called each time the source was opened, ``disconnected`` each time it was lost or could not be
+        opened, with the reason and the seconds until the next try.
         """
         inlet, loop = self.inlet, asyncio.get_running_loop()
         attempts = Attempts(self._policy.reconnect, self._random)
@@ -147,6 +147,8 @@ class Reading:
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
                 reason = disconnection(error)
             except asyncio.CancelledError:
+                # Either the pump ends this task, or `_settle` interrupts a read that would wait for ever; only then is
+                # there a fault. A task that both have cancelled must end.
                 fault = self._interruption()
                 if fault is None or task is None or task.uncancel():
                     raise
@@ -154,24 +156,26 @@ class Reading:
             else:
                 return
             self._is_open = False
+            # In this order: outlets discard only messages that the window has marked as dropped, and the source may
+            # give them again as soon as it is closed.
             inlet.window.drop()
             for outlet in self._outlets:
                 outlet.discard(inlet.window)
             await self.close()
             if opened is not None:
-                attempts.lasted(loop.time() - opened, progressed=self._progressed)
+                attempts.note_connection(loop.time() - opened, progressed=self._progressed)
             wait = attempts.next_wait()
             disconnected(reason, wait)
             await asyncio.sleep(wait)
 
     async def empty(self) -> None:
-        """Wait until all that was read is settled. Raises Disconnected when it cannot be any more."""
+        """Wait until all that was read is settled. Raises Disconnected if the connection is lost before."""
         window = self.inlet.window
         if window.messages:
             await self._wait(lambda: not window.messages)
 
     async def close(self) -> None:
-        """Leave the source."""
+        """Close the source; log what goes wrong."""
         try:
             await self.inlet.source.close()
         except Exception:
@@ -187,7 +191,7 @@ class Reading:
                 await self._wait(lambda: not self._is_paused() and window.room > 0)
             limit = min(window.room, BATCH)
             if rate is not None:
-                free_at = max(free_at, loop.time() - 1.0)  # what was not used is saved up for a second
+                free_at = max(free_at, loop.time() - 1.0)  # unused rate is saved up for at most a second
                 await asyncio.sleep(max(0.0, free_at - loop.time()))
                 limit = min(limit, max(1, int(rate / 10)))
             try:
@@ -198,10 +202,10 @@ class Reading:
             if rate is not None:
                 free_at += len(deliveries) / rate
             await self._admit(deliveries)
-            await asyncio.sleep(0)  # a source that always has some must not keep others from their turn
+            await asyncio.sleep(0)  # let other tasks run, even if this source always has messages
 
     async def _admit(self, deliveries: Sequence[Delivery]) -> None:
-        """Take in what was read, as much at once as the bytes of the window allow. Raises Disconnected."""
+        """Pass on what was read, as much at a time as the bytes of the window allow. Raises Disconnected."""
         window = self.inlet.window
 
         def ready() -> bool:
@@ -219,7 +223,7 @@ class Reading:
             await self._wait(ready)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until ``ready``. Raises Disconnected as soon as the connection of a source that is open is gone."""
+        """Wait until ``ready()`` is true. Raises Disconnected as soon as an open source loses its connection."""
         while not ready():
             error = self._fault or (self.inlet.source.lost if self._is_open else None)
             if error is not None:
@@ -230,7 +234,7 @@ class Reading:
                     await self._moved.wait()
 
     def _interruption(self) -> Disconnected | None:
-        """Return what settling raised, for which the reader was cancelled; None: it is cancelled for good."""
+        """Return the error of settling, for which the reader was cancelled; None if the pump cancelled it."""
         return self._fault
 
     def _settle(self, delivery: Delivery) -> None:
@@ -242,5 +246,5 @@ class Reading:
             if self._fault is None and self._is_open and self._task is not None:
                 self._fault = disconnection(error)
                 if self._task is not asyncio.current_task():
-                    self._task.cancel()  # it may be reading, which would never end
+                    self._task.cancel()  # it may wait for a delivery that never comes
         self._moved.set()

@@ -1,8 +1,8 @@
-"""Loops: a bridge that writes to what it reads itself, so that one message goes round for ever.
+"""Loops: a bridge that writes to a place that it reads itself, so that one message goes round for ever.
 
-What endpoints read and write is `Endpoint.places`; which targets a source's messages can get to is in the topology. It
-is followed from exchange to exchange whatever the keys are, so a CC header, which only adds keys, changes nothing.
-Loops through other programs cannot be seen here: `Policy.max_hops` ends those.
+`Endpoint.places` names what endpoints read and write; the topology decides which targets the messages of a source can
+reach. It is followed from exchange to exchange whatever the keys are, so a CC header, which only adds keys, changes
+nothing. Loops through other programs cannot be found here: `Policy.max_hops` ends those.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ from bridge.pump.inlet import Inlet
 from bridge.pump.reach import reachable_queues
 from exchange.topology.topology import Topology
 
-__all__ = ["DeadLetterLoop", "Feedback", "dead_letter_loop", "feedback", "near_exchange"]
+__all__ = ["DeadLetterLoop", "Feedback", "find_dead_letter_loop", "find_feedback", "find_near_exchange"]
 
 ARCHIVE: Final = "archive"
 RABBITMQ: Final = "rabbitmq"
 EXCHANGE: Final = "exchange "
 EXPRESSION: Final = "topic ^"
-"""How the place of a Kafka source begins that reads all topics whose names match an expression."""
+"""Beginning of the place of a Kafka source that reads all topics whose names match an expression."""
 
 
 class Feedback(NamedTuple):
-    """A target that writes to what a source of the same bridge reads, and gets that source's own messages."""
+    """A target that writes to a place that a source of its bridge reads, and that gets messages of that source."""
 
     target: Target
     source: str
     where: str
-    """The place, ``queue orders``."""
+    """The name of the place, ``queue orders``."""
     way: str
-    """The sources on the way round, ``a -> b -> a``."""
+    """The sources on the way of a message, ``a -> b -> a``."""
     certain: bool
-    """Whether a message that takes this way comes round, whatever it is; else a filter or a key may end it."""
+    """Whether each message that takes this way comes back to its source; else a filter or a key may stop it."""
     unless: str
+    """What may stop a message, if the loop is not certain."""
 
 
 class DeadLetterLoop(NamedTuple):
-    """Dead letters that are written to what a source reads."""
+    """Dead letters that are written to a place that a source of the same bridge reads."""
 
     source: str
     where: str
 
 
-def dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLetterLoop | None:
-    """Return the source that reads the dead letters of its own bridge, None if none does."""
+def find_dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLetterLoop | None:
+    """Find a source that reads the dead letters of its own bridge; None if there is none."""
     for inlet in inlets:
         shared = _shared(inlet.source.places, dead_letters.places)
         if shared is not None:
@@ -57,30 +58,30 @@ def dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLette
     return None
 
 
-def feedback(inlets: Iterable[Inlet], targets: Mapping[str, Target], topology: Topology) -> Sequence[Feedback]:
-    """Return the loops within a bridge, one for each target and source that it feeds; ``targets`` are by queue.
+def find_feedback(inlets: Iterable[Inlet], targets: Mapping[str, Target], topology: Topology) -> Sequence[Feedback]:
+    """Find the loops within a bridge, one for each target and source that it feeds; ``targets`` are by queue.
 
-    A way from a source through a target to another source and on to a third place is no loop.
+    A way from a source through a target to another source, and from there to a third place, is no loop.
     """
     sources = list(inlets)
     edges = [edge for inlet in sources for edge in _edges(inlet, sources, targets, topology)]
     certain = [edge for edge in edges if edge.certain]
-    found = []
+    loops = []
     for edge in edges:
         for is_certain, others in ((True, certain), (False, edges)):
             way = None if is_certain and not edge.certain else _way(edge.reader, edge.writer, others)
             if way is not None:
                 names = [edge.writer.source.name, *[inlet.source.name for inlet in way]]
                 reader = edge.reader.source.name
-                found.append(
+                loops.append(
                     Feedback(edge.target, reader, edge.place.name, " -> ".join(names), is_certain, edge.unless)
                 )
                 break
-    return found
+    return loops
 
 
-def near_exchange(inlets: Iterable[Inlet], target: Target) -> tuple[Place, str] | None:
-    """Return an exchange that a target publishes to in a RabbitMQ that a source reads from, and the source's name.
+def find_near_exchange(inlets: Iterable[Inlet], target: Target) -> tuple[Place, str] | None:
+    """Find an exchange that a target publishes to in the RabbitMQ that a source reads from, and that source's name.
 
     Only the broker knows which of its queues the exchange leads to.
     """
@@ -93,7 +94,7 @@ def near_exchange(inlets: Iterable[Inlet], target: Target) -> tuple[Place, str] 
 
 
 class _Edge(NamedTuple):
-    """Messages of ``writer`` that come in again as those of ``reader``."""
+    """A step of a message: read by ``writer``, written to ``place`` by ``target``, read again by ``reader``."""
 
     writer: Inlet
     reader: Inlet
@@ -114,14 +115,14 @@ def _edges(
         for reader in sources:
             place = _shared(reader.source.places, target.places)
             if place is not None:
-                # Which of its queues leads to the place only the target knows.
+                # Only the target knows which of its queues leads to the place.
                 certain = queues <= reached and inlet.filter is None
                 unless = "its filter leaves them out" if inlet.filter is not None else "another queue leads there"
                 yield _Edge(inlet, reader, target, place, certain, unless)
 
 
 def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None:
-    """Return the shortest way from an inlet to another, both included; None if there is none."""
+    """Return the shortest way from one inlet to another, both included; None if there is none."""
     ways, seen = deque([[start]]), {id(start)}
     while ways:
         way = ways.popleft()
@@ -135,15 +136,15 @@ def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None
 
 
 def _shared(read: Iterable[Place], written: Iterable[Place]) -> Place | None:
-    """Return a place that is both read and written, None if there is none."""
+    """Return the first place that is both read and written; None if there is none."""
     return next((place for place in sorted(written) if any(_covers(each, place) for each in read)), None)
 
 
 def _covers(read: Place, written: Place) -> bool:
-    """Whether who reads the one reads what is written to the other."""
+    """Return whether a reader of the one place reads what is written to the other."""
     if read.system != written.system:
         return False
-    if read.system == ARCHIVE:  # folders within a folder are read with it
+    if read.system == ARCHIVE:  # a folder is read with the folders in it
         ours, theirs = (Path(each.cluster).absolute() for each in (read, written))
         return ours == theirs or ours in theirs.parents
     if read.cluster != written.cluster:
@@ -152,6 +153,6 @@ def _covers(read: Place, written: Place) -> bool:
         topic = written.name.removeprefix("topic ")
         try:
             return re.match(read.name.removeprefix("topic "), topic) is not None
-        except re.error:  # librdkafka's expressions are not Python's
+        except re.error:  # an expression of librdkafka that Python does not accept
             return False
     return read.name == written.name

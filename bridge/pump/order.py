@@ -1,7 +1,7 @@
-"""Messages held back so that those of one key stay in order while the first of them is tried again.
+"""Messages that are held back, so that those of one key stay in order while the first of them is tried again.
 
-Of a key that is held only the first message is under way; it is in the order in which messages were met, not in that in
-which they failed. Other keys do not wait for it.
+Of each held key, only the first message is under way. First is the one with the lowest `Outgoing.number`, which was
+routed first, not the one that failed first. Other keys do not wait.
 """
 
 from __future__ import annotations
@@ -12,45 +12,47 @@ from operator import attrgetter
 
 from bridge.endpoint import Outgoing
 
-__all__ = ["Held", "in_order"]
+__all__ = ["Held", "by_number"]
 
-in_order = attrgetter("number")
+by_number = attrgetter("number")
 
 
 class Held:
-    """The keys that are held, as a target tells them apart (`bridge.endpoint.Target.key_of`), and their messages."""
+    """The held keys, as a target distinguishes them (`bridge.endpoint.Target.key_of`), and their messages."""
 
     def __init__(self, key_of: Callable[[Outgoing], Hashable]) -> None:
         self._key_of = key_of
         self._lines: dict[Hashable, list[Outgoing]] = {}
+        """Key -> its messages by number; never empty."""
         self._all: set[Outgoing] = set()
+        """The messages of all lines, for a quick test of membership."""
 
     def __len__(self) -> int:
-        """How many messages are held, the first ones of their keys included."""
+        """Return the number of held messages, including the first ones of their keys."""
         return len(self._all)
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
     def holds(self, outgoing: Outgoing) -> bool:
-        """Whether its key is held."""
+        """Return whether the key of a message is held."""
         return self._key_of(outgoing) in self._lines
 
     def add(self, outgoing: Outgoing) -> None:
-        """Hold its key, if it is not, and it."""
+        """Hold a message, and with it its key."""
         if outgoing not in self._all:
             self._all.add(outgoing)
-            insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=in_order)
+            insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=by_number)
 
     def is_first(self, outgoing: Outgoing) -> bool:
-        """Whether it is the first of its key, which may be tried."""
+        """Return whether a message is held and the first of its key, so that it may be sent."""
         line = self._lines.get(self._key_of(outgoing))
         return line is not None and line[0] is outgoing
 
     def remove(self, outgoing: Outgoing) -> Outgoing | None:
-        """It needs no holding any more: the message that is now the first of its key, if it was that; else None.
+        """Stop holding a message. If it was the first of its key, return the next one, which is now the first.
 
-        With its last message the key is free.
+        A key is released with its last message.
         """
         if outgoing not in self._all:
             return None
@@ -65,7 +67,7 @@ class Held:
         return line[0] if was_first else None
 
     def discard(self, unwanted: Callable[[Outgoing], bool]) -> list[Outgoing]:
-        """Forget messages; keys of which none is left are free. Return those that are now the first of their keys."""
+        """Forget messages, and keys without messages. Return those that have become the first of their keys."""
         firsts = []
         for key, line in list(self._lines.items()):
             kept = [outgoing for outgoing in line if not unwanted(outgoing)]
@@ -79,9 +81,9 @@ class Held:
         return firsts
 
     def all(self) -> Collection[Outgoing]:
-        """Return all messages that are held, in no order."""
+        """Return all held messages, in no order."""
         return self._all
 
     def firsts(self) -> list[Outgoing]:
-        """Return the first message of each key."""
+        """Return the first message of each held key."""
         return [line[0] for line in self._lines.values()]

@@ -1,12 +1,12 @@
-"""One target, as the pump sees it: always there, in order, and answering for each message once.
+"""A target as the pump sees it: always there, in order, and with one answer for each message.
 
-Whatever is not confirmed is either in flight, and then it is sent again when the target was opened anew, in order; or
-held, behind or as the first of its key (see `bridge.pump.order`). A message leaves when it is confirmed, when a dead
-letter was written in its place, or when its source will give it again. A lost connection and back-pressure
-(`bridge.pump.gate`) are no verdict on a message: only refusals of the message itself count as tries.
+A message without confirmation is in flight, or held as the first of its key or behind it (see `bridge.pump.order`), or
+both. Messages in flight are sent again, in order, each time the target was opened again. A message leaves when it is
+confirmed, when a dead letter is sent instead of it, or when its source will give it again. A lost connection and
+back-pressure (`bridge.pump.gate`) are no verdict on a message: only refusals of the message itself count as tries.
 
-Invariants, which the order of a key rests on: a message whose key is held is sent only if it is the first of its key;
-and every message that is held is in flight, or waits for a timer, for a gate, or for the one before it.
+The order of a key rests on two invariants: a message whose key is held is sent only if it is the first of its key; and
+each held message is in flight, or waits for a timer, for a gate, or for the message before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeAlias
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Target, describe, disconnection
 from bridge.pump.gate import Gate
-from bridge.pump.order import Held, in_order
+from bridge.pump.order import Held, by_number
 from bridge.pump.policy import Attempts, Policy, Unroutable
 from bridge.pump.window import Pending, Window
 
@@ -29,27 +29,27 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class Events(Protocol):
-    """What is told to those who count and log."""
+    """Receives what happens to targets and their messages, to count and log it."""
 
     def connected(self, name: str) -> None:
-        """A source or a target was opened."""
+        """Take note that a source or target was opened."""
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
-        """It was lost or could not be opened; the next try comes after so many seconds."""
+        """Take note that it was lost or could not be opened; the next try comes after ``wait`` seconds."""
 
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
-        """A target has these; ``now`` is the loop's time."""
+        """Take note that a target has stored these messages; ``now`` is the loop's time."""
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        """A target refused a message; None: it is not tried again."""
+        """Take note that a target refused a message; ``retry_in`` is in seconds, None if it is not tried again."""
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
-        """A message is a ``dead-letter``, is on ``hold`` or was dropped (``drop``)."""
+        """Take note of a message's fate: it becomes a ``dead-letter`` or is on ``hold``."""
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """What a target reports to, for as long as it is open; what comes later is not heard."""
+    """Passes the reports of a target on while it is open, and ignores those that come later."""
 
     outlet: Outlet | None
 
@@ -67,11 +67,12 @@ class Connection:
 
 
 class Outlet:
-    """Sends to a target until it is confirmed.
+    """Sends messages to a target until they are confirmed.
 
-    ``dead_letter`` makes another outlet's message of one that this target does not take; without it such a message is
-    held, and tried for ever, and so is one that ``is_last``. ``random`` gives numbers in [0, 1). ``changed`` is called
-    when the target was opened, and when messages left that no source waits for.
+    ``dead_letter`` sends a dead letter instead of a message that this target does not take; without it, such a message
+    is held and tried for ever, and so is one for which ``is_last`` is true. ``random`` returns numbers in [0, 1).
+    ``changed`` is called when the target was opened, and when it has answered for messages of a lost connection of
+    their source.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Outlet:
     ) -> None:
         self.target = target
         self.error: Disconnected | None = None
-        """Why it is not connected; None while it is, or before the first try."""
+        """Reason why it is not connected; None while it is, and before the first try."""
         self._policy = policy
         self._events = events
         self._random = random
@@ -94,15 +95,16 @@ class Outlet:
         self._changed = changed
         self._is_last = is_last
         self._held = Held(target.key_of)
-        self._gates: dict[Place, Gate] = {}
+        self._gates: dict[Partition, Gate] = {}
         self._in_flight: dict[int, Outgoing] = {}
+        """Number -> message that is sent, or will be once there is a connection, and has no answer."""
         self._connection = Connection(None)
         self._gone = asyncio.Event()
         self._gone.set()
         self._progressed = False
         """Whether the target has confirmed or refused a message over this connection."""
         self._one_by_one = False
-        """Whether sending several at once raised an exception: which message it was is then found one by one."""
+        """Whether messages are sent one by one, because sending several raised an exception that one of them causes."""
 
     @property
     def connected(self) -> bool:
@@ -111,25 +113,25 @@ class Outlet:
 
     @property
     def in_flight(self) -> int:
-        """Messages that were sent, or will be when there is a connection."""
+        """Number of messages that are sent, or will be once there is a connection, and have no answer."""
         return len(self._in_flight)
 
     @property
     def held(self) -> int:
-        """Messages of keys that are held."""
+        """Number of held messages."""
         return len(self._held)
 
     @property
     def waiting(self) -> Mapping[str, Failure]:
-        """Queue of the topology -> why it takes nothing now."""
+        """Queue of the topology -> the failure because of which it takes no message now."""
         return {queue: gate.failure for (queue, _), gate in self._gates.items() if gate.failure is not None}
 
     def oldest(self) -> Outgoing | None:
-        """Return the copy that is not confirmed for the longest time; None: there is none."""
-        return min((*self._in_flight.values(), *self._held.firsts()), key=in_order, default=None)
+        """Return the unconfirmed message that was routed first; None if there is none."""
+        return min((*self._in_flight.values(), *self._held.firsts()), key=by_number, default=None)
 
     def owes(self, window: Window) -> bool:
-        """Return whether the target has yet to answer for messages of this window."""
+        """Return whether messages of this window have no answer yet."""
         return any(outgoing.context.window is window for outgoing in self._in_flight.values())
 
     async def run(self) -> None:
@@ -137,7 +139,7 @@ class Outlet:
         loop, attempts = asyncio.get_running_loop(), Attempts(self._policy.reconnect, self._random)
         while True:
             connection = Connection(self)
-            self._gone.clear()  # not after opening, which a loss may come just before the end of
+            self._gone.clear()  # before opening: the connection may be lost before `open` has returned
             try:
                 await self.target.open(connection)
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
@@ -149,7 +151,7 @@ class Outlet:
                 self._send_again()
                 self._changed()
                 await self._gone.wait()
-                attempts.lasted(loop.time() - opened, progressed=self._progressed)
+                attempts.note_connection(loop.time() - opened, progressed=self._progressed)
                 reason = self.error or Disconnected("closed")
             self.error = reason
             await self._close_target()
@@ -158,7 +160,7 @@ class Outlet:
             await asyncio.sleep(wait)
 
     async def close(self) -> None:
-        """Leave the target."""
+        """Close the target, and ignore what it still reports."""
         self._connection.outlet = None
         await self._close_target()
 
@@ -169,7 +171,8 @@ class Outlet:
             LOG.exception("%s: closing", self.target.name)
 
     def send(self, messages: Iterable[Outgoing]) -> None:
-        """Send these, which come after all that were sent before."""
+        """Send new messages, whose numbers are higher than those of all messages before."""
+        # The usual way, with nothing held and no gate, does no work for each message but to remember it.
         if not self._held and not self._gates and not self._policy.one_at_a_time:
             fresh = list(messages)
             self._in_flight.update([(outgoing.number, outgoing) for outgoing in fresh])
@@ -178,7 +181,7 @@ class Outlet:
             return
         ready = []
         for outgoing in messages:
-            gate = self._gates.get(_place(outgoing)) if self._gates else None
+            gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
             if gate is not None or self._policy.one_at_a_time or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if not self._held.is_first(outgoing):
@@ -191,7 +194,10 @@ class Outlet:
         self._launch_from_gates()
 
     def discard(self, window: Window) -> None:
-        """Its source will give the messages of this window again: those that are not sent yet need not be."""
+        """Forget messages of a lost connection of their source that are not sent yet: the source will give them again.
+
+        While there is a connection, those in flight stay: the target may write them, and newer ones must not overtake.
+        """
 
         def unwanted(outgoing: Outgoing) -> bool:
             pending: Pending = outgoing.context
@@ -203,17 +209,17 @@ class Outlet:
                 del self._in_flight[number]
         self._release(firsts)
 
-    # What the target reports.
+    # Reports of the target.
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """See `bridge.endpoint.Receiver`."""
+        """Take the confirmed messages out, release the next ones of their keys, and settle at their sources."""
         in_flight, windows = self._in_flight, set()
         known = []
         for outgoing in messages:
             if in_flight.pop(outgoing.number, None) is not None:
                 known.append(outgoing)
                 pending: Pending = outgoing.context
-                pending.window.done(pending)
+                pending.window.finish_copy(pending)
                 windows.add(pending.window)
         self._progressed |= bool(known)
         if self._gates:
@@ -225,10 +231,10 @@ class Outlet:
             window.settle()
 
     def failed(self, outgoing: Outgoing, failure: Failure) -> None:
-        """See `bridge.endpoint.Receiver`."""
+        """Decide on a refused message: wait behind a gate, try again, hold it for ever, or send a dead letter."""
         if self._in_flight.pop(outgoing.number, None) is None:
             return
-        gate = self._gates.get(_place(outgoing)) if self._gates else None
+        gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
         if gate is not None:
             gate.under_way.discard(outgoing.number)
         if outgoing.context.dropped:
@@ -243,13 +249,13 @@ class Outlet:
         fate = self._fate(outgoing, failure)
         if fate is Unroutable.DEAD_LETTER:
             self._events.refused(self.target.name, outgoing, failure, None)
-            self._bury(outgoing, failure, fate)
+            self._send_dead_letter(outgoing, failure)
             self._leave(outgoing)
         else:
             self._hold(outgoing, failure, fate)
 
     def lost(self, error: Disconnected) -> None:
-        """See `bridge.endpoint.Receiver`."""
+        """Have `run` open the target again; what is in flight is sent again then."""
         self._connection.outlet = None
         self.error = error
         self._gone.set()
@@ -257,7 +263,7 @@ class Outlet:
     # Refusals.
 
     def _fate(self, outgoing: Outgoing, failure: Failure) -> Unroutable | None:
-        """Return what becomes of it now; None: another try."""
+        """Return the fate of a refused message; None: it is tried again and not on hold."""
         if not failure.final and outgoing.attempts < self._policy.tries:
             return None
         if self._dead_letter is None or self._is_last(outgoing):
@@ -265,7 +271,7 @@ class Outlet:
         return Unroutable.DEAD_LETTER
 
     def _hold(self, outgoing: Outgoing, failure: Failure, fate: Unroutable | None) -> None:
-        """Hold the message and its key, and try it again after a while."""
+        """Hold the message with its key, and try it again after a while."""
         self._held.add(outgoing)
         wait = self._policy.backoff.delay(outgoing.attempts, self._random())
         self._events.refused(self.target.name, outgoing, failure, wait)
@@ -275,10 +281,10 @@ class Outlet:
             self._events.gave_up(self.target.name, outgoing, failure, fate.value)
         asyncio.get_running_loop().call_later(wait, self._retry, outgoing)
 
-    def _bury(self, outgoing: Outgoing, failure: Failure, fate: Unroutable) -> None:
-        """Have a dead letter written in its place."""
-        assert self._dead_letter is not None  # noqa: S101  this fate is of those that have somewhere to go
-        self._events.gave_up(self.target.name, outgoing, failure, fate.value)
+    def _send_dead_letter(self, outgoing: Outgoing, failure: Failure) -> None:
+        """Have a dead letter sent instead of the message."""
+        assert self._dead_letter is not None  # noqa: S101  `_fate` and `_wait_behind_gate` have checked it
+        self._events.gave_up(self.target.name, outgoing, failure, Unroutable.DEAD_LETTER.value)
         self._dead_letter(outgoing, failure, self.target.name)
 
     def _retry(self, outgoing: Outgoing) -> None:
@@ -288,45 +294,46 @@ class Outlet:
     # Back-pressure.
 
     def _wait_behind_gate(self, outgoing: Outgoing, failure: Failure) -> None:
-        """Hold the message and all that goes to its queue."""
+        """Hold the message and all others for its queue or partition."""
         loop = asyncio.get_running_loop()
-        place = _place(outgoing)
-        gate = self._gates.get(place)
+        partition = _partition_of(outgoing)
+        gate = self._gates.get(partition)
         if gate is None:
-            gate = self._gates[place] = Gate()
-            # What is under way may be refused as well, and nothing newer of its key may pass it.
+            gate = self._gates[partition] = Gate()
+            # The target may refuse the messages under way, too; hold them, so that newer ones of their keys wait.
             for each in self._in_flight.values():
-                if _place(each) == place:
+                if _partition_of(each) == partition:
                     self._held.add(each)
                     gate.under_way.add(each.number)
         starts_timer = gate.refuse(failure, loop.time())
         if starts_timer:
             wait = self._policy.backoff.delay(gate.attempts, self._random())
             self._events.refused(self.target.name, outgoing, failure, wait)
-            loop.call_later(wait, self._reopen, place)
+            loop.call_later(wait, self._reopen, partition)
         patience = self._policy.give_up_after
         if patience is not None and self._dead_letter is not None and loop.time() - gate.since >= patience:
-            self._give_up(place, outgoing, failure)
+            self._give_up(partition, outgoing, failure)
             return
         self._held.add(outgoing)
         if self._held.is_first(outgoing):
             gate.offer(outgoing)
 
-    def _give_up(self, place: Place, refused: Outgoing, failure: Failure) -> None:
-        """Make dead letters of all that waits for a queue which has taken nothing for too long, in order."""
-        waiting = [each for each in self._held.all() if _place(each) == place and each.number not in self._in_flight]
-        for outgoing in sorted({refused, *waiting}, key=in_order):
+    def _give_up(self, partition: Partition, refused: Outgoing, failure: Failure) -> None:
+        """Send dead letters, in order, for all messages of a queue that has taken none for too long."""
+        held = [each for each in self._held.all() if _partition_of(each) == partition]
+        waiting = [each for each in held if each.number not in self._in_flight]
+        for outgoing in sorted({refused, *waiting}, key=by_number):
             self._held.remove(outgoing)
-            self._bury(outgoing, failure, Unroutable.DEAD_LETTER)
+            self._send_dead_letter(outgoing, failure)
 
-    def _reopen(self, place: Place) -> None:
-        self._gates[place].reopen()
+    def _reopen(self, partition: Partition) -> None:
+        self._gates[partition].reopen()
         self._launch_from_gates()
 
     def _let_through(self, messages: Iterable[Outgoing]) -> None:
-        """Open the gates wider that these passed."""
+        """Open the gates of these confirmed messages wider."""
         for outgoing in messages:
-            gate = self._gates.get(_place(outgoing))
+            gate = self._gates.get(_partition_of(outgoing))
             if gate is not None:
                 gate.under_way.discard(outgoing.number)
                 gate.accept()
@@ -335,10 +342,10 @@ class Outlet:
         if not self._gates or not self.connected:
             return
         now = asyncio.get_running_loop().time()
-        for place, gate in list(self._gates.items()):
+        for partition, gate in list(self._gates.items()):
             self._launch(gate.take(self._may_go))
             if gate.is_calm(now):
-                del self._gates[place]
+                del self._gates[partition]
 
     def _may_go(self, outgoing: Outgoing) -> bool:
         return self._held.is_first(outgoing) and outgoing.number not in self._in_flight
@@ -346,7 +353,7 @@ class Outlet:
     # Sending.
 
     def _leave(self, gone: Outgoing) -> None:
-        """Forget a message that this target need not take any more."""
+        """Forget a message that need not be sent any more, and release the next one of its key."""
         first = self._held.remove(gone)
         if first is not None:
             self._release([first])
@@ -354,10 +361,10 @@ class Outlet:
             self._launch_from_gates()
 
     def _release(self, firsts: Iterable[Outgoing]) -> None:
-        """Send these, each the first of its key, or have them wait for their gates."""
+        """Send messages, each the first of its key, or offer them to their gates."""
         ready = []
         for outgoing in firsts:
-            gate = self._gates.get(_place(outgoing)) if self._gates else None
+            gate = self._gates.get(_partition_of(outgoing)) if self._gates else None
             if gate is None:
                 ready.append(outgoing)
             else:
@@ -372,7 +379,11 @@ class Outlet:
             self._write(fresh)
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
-        """Give messages to the target; an exception that one of them causes refuses that one."""
+        """Give messages to the target.
+
+        If that raises an exception, the connection is made again, and the messages are sent one by one: then the one
+        that causes the exception is refused, and the others pass.
+        """
         connection, loop = self._connection, asyncio.get_running_loop()
         try:
             if not self._one_by_one:
@@ -386,13 +397,13 @@ class Outlet:
         for outgoing in messages:
             try:
                 self.target.send([outgoing])
-            except Exception as error:  # noqa: BLE001  it is this message's
+            except Exception as error:  # noqa: BLE001  this message causes it
                 failure = Failure(describe(error), final=True)
                 loop.call_soon(connection.failed, outgoing, failure)
 
     def _send_again(self) -> None:
-        """Send what was not answered over the connection before, in its order."""
-        under_way = sorted(self._in_flight.values(), key=in_order)
+        """Send the messages without an answer over a new connection, in their order."""
+        under_way = sorted(self._in_flight.values(), key=by_number)
         self._in_flight.clear()
         for gate in self._gates.values():
             gate.under_way.clear()
@@ -404,7 +415,7 @@ class Outlet:
                 if first is not None:
                     firsts.append(first)
                 continue
-            if _place(outgoing) in self._gates or self._held.holds(outgoing):
+            if _partition_of(outgoing) in self._gates or self._held.holds(outgoing):
                 self._held.add(outgoing)
                 if self._held.is_first(outgoing):
                     firsts.append(outgoing)
@@ -415,10 +426,10 @@ class Outlet:
         self._launch_from_gates()
 
 
-Place: TypeAlias = tuple[str, object]
-"""A queue of the topology, and its partition."""
+Partition: TypeAlias = tuple[str, object]
+"""A queue of the topology, and its partition or None: what has a gate of its own."""
 
 
-def _place(outgoing: Outgoing) -> Place:
+def _partition_of(outgoing: Outgoing) -> Partition:
     placement = outgoing.placement
     return outgoing.queue, None if placement is None else placement.partition

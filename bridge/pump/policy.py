@@ -1,4 +1,4 @@
-"""What the owner decided: how much may be under way, how failures are met, what becomes of the unroutable."""
+"""The owner's decisions: how much may be under way, how to retry, what becomes of unroutable messages."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ __all__ = ["Attempts", "Backoff", "Policy", "Unroutable"]
 
 
 class Unroutable(Enum):
-    """What becomes of a message that no queue of the topology gets."""
+    """The fate of a message that no queue of the topology gets."""
 
     DEAD_LETTER = "dead-letter"
     HOLD = "hold"
-    """It waits, and all of its lane that comes after it stays unsettled, until it can be routed."""
+    """It waits until it can be routed; until then, nothing after it in its lane is settled."""
     DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before trying again, in seconds: it doubles from ``first`` to ``most``, with jitter."""
+    """Seconds to wait before each try: from ``first`` to ``most``, doubling, with jitter."""
 
     first: float = 0.1
     most: float = 30.0
 
     def delay(self, attempt: int, random: float) -> float:
-        """Before attempt 1, 2 ...; ``random`` is in [0, 1), and takes away up to half."""
+        """Return the seconds to wait before attempt 1, 2 ...; ``random``, in [0, 1), takes away up to half of them."""
         full = min(self.most, self.first * 2.0 ** min(attempt - 1, 60))
         return full * (1 - random / 2)
 
 
 class Attempts:
-    """The tries to make one connection, and how long to wait before each.
+    """Counts the failed tries to make one connection, for the time to wait before the next one.
 
-    A connection that lasts for less than the longest wait, and over which nothing was done, counts as a try that
-    failed: a broker that accepts a connection and closes it a moment later must not be asked ten times a second.
+    A connection that was shorter than the longest wait, and over which nothing was done, counts as a failed try: a
+    broker that accepts a connection and closes it a moment later must not be asked ten times a second.
     """
 
     def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
@@ -43,44 +43,46 @@ class Attempts:
         self._random = random
         self._count = 0
 
-    def lasted(self, seconds: float, *, progressed: bool) -> None:
-        """Take note of a connection that lasted for ``seconds``, and whether anything was done over it."""
+    def note_connection(self, seconds: float, *, progressed: bool) -> None:
+        """Take note of a connection that lasted for ``seconds``, and of whether anything was done over it."""
         if progressed or seconds >= self._backoff.most:
             self._count = 0
 
     def next_wait(self) -> float:
-        """Return how long to wait before the next try, in seconds."""
+        """Return the seconds to wait before the next try."""
         self._count += 1
         return self._backoff.delay(self._count, self._random())
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All of it, for a pump.
+    """All decisions about one pump.
 
     >>> Policy(window=100, one_at_a_time=True).tries
     5
     """
 
     window: int = 2_000
-    """Messages of a source that are not settled, at most."""
+    """Maximum number of unsettled messages of a source."""
     window_bytes: int = 256 << 20
+    """Maximum size of these messages in memory, in bytes."""
     tries: int = 5
     """Number of refusals after which a message is a dead letter. Back-pressure is no refusal of the message."""
     backoff: Backoff = Backoff()
-    """Between the tries of a message."""
+    """Time between the tries of a message."""
     reconnect: Backoff = Backoff(0.2, 10.0)
+    """Time between the tries to connect."""
     unroutable: Unroutable = Unroutable.DEAD_LETTER
     one_at_a_time: bool = False
-    """Whether of a key only one message is under way to a target, always: then not even a refusal in the middle of a
-    batch can change the order, and a key costs a round trip a message."""
+    """Whether always only one message of each key is under way to a target. Then not even a refusal in the middle of a
+    batch can change the order, but each message of a key costs a round trip."""
     rate: float | None = None
-    """Messages a second, read from each source, at most."""
+    """Maximum number of messages per second read from each source; None: no limit."""
     drain: float = 30.0
-    """Seconds that a graceful stop may take."""
+    """Maximum duration of a graceful stop, in seconds."""
     stalled_after: float = 10.0
-    """Seconds after which a message that is not settled, or a window that is full, makes the bridge not ready."""
+    """Seconds after which an unsettled message or a full window makes the bridge not ready."""
     max_hops: int = 8
-    """Number of bridges that a message may have passed; beyond, it is in a loop and becomes a dead letter."""
+    """Maximum number of bridges that a message may have passed; with more, it is in a loop and a dead letter."""
     give_up_after: float | None = None
-    """Seconds of back-pressure after which a message is a dead letter all the same; None: it waits."""
+    """Seconds of back-pressure after which the waiting messages become dead letters; None: they wait for ever."""

@@ -1,9 +1,9 @@
 """The pump: reads from sources, routes, writes to targets, and settles at the source what all targets have confirmed.
 
-One place owns the life of a delivery. It is at least once, always: nothing is settled before every copy was confirmed,
-dead-lettered (and that confirmed), or dropped because the owner chose so by name. Messages of one key reach a target in
-the order in which they were read; `bridge.pump.order` and `bridge.pump.outlet` keep that over refusals and lost
-connections. All of it runs on one thread, that of the event loop.
+The pump alone owns the life of a delivery. It is at least once, always: nothing is settled before each copy was
+confirmed, or its dead letter was confirmed, or it was dropped because the owner chose so by name. Messages of one key
+reach a target in the order in which they were read; `bridge.pump.order` and `bridge.pump.outlet` keep it so over
+refusals and lost connections. Everything runs on one thread, that of the event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target, describe
 from bridge.interop.marks import NAMED_HOPS, hops_of, is_dead_letter
-from bridge.pump.dead_letters import dead_letter_of, is_packed, pack
+from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from bridge.pump.inlet import Inlet, Reading
 from bridge.pump.outlet import Events, Outlet
 from bridge.pump.policy import Policy, Unroutable
@@ -32,40 +32,40 @@ from exchange.routing.router import Router
 __all__ = ["Inlet", "Pump", "PumpEvents"]
 
 CLOSING: Final = 5.0
-"""Seconds that all targets, and then all sources, may take to close after a stop."""
+"""Maximum number of seconds for closing all targets, and then again for all sources, after a stop."""
 
 FINISHING: Final = 90.0
-"""The same at the end of all sources, when nobody waits: an archive may have a large part to write."""
+"""The same after all sources have ended, when there is no hurry: an archive may have a large part to write."""
 
 AGAIN: Final = 1.0
 """Seconds after which a task that was cancelled, and did not end, is cancelled again."""
 
-NOWHERE: Final[Mapping[str, Placement]] = {}
+NO_PLACEMENTS: Final[Mapping[str, Placement]] = {}
 
 
 class PumpEvents(Events, Protocol):
-    """What is told to those who count and log."""
+    """Receives what happens in a pump, to count and log it."""
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        """These were read."""
+        """Take note of deliveries that were read."""
 
     def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
-        """The topology has no queue for it."""
+        """Take note of a delivery that no queue of the topology gets."""
 
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
-        """The source's filter does not want it; it is settled as it is."""
+        """Take note of a delivery that the source's filter rejects; it is settled without being sent."""
 
     def ended(self, source: str) -> None:
-        """There will be no more from it, and all of it is settled."""
+        """Take note that a source has ended, and all its deliveries are settled."""
 
 
 class Pump:
     """Moves messages from inlets through a router to the targets of its queues.
 
-    ``targets`` maps the topology's queues to targets; several queues may share one. Messages that only get to queues of
-    ``ignored`` are settled as they are. ``dead_letters`` takes what cannot be delivered: without it, such messages
-    are held. ``random`` gives numbers in [0, 1), for jitter, ``clock`` seconds since 1970, for dead letters. Build
-    and run it on one event loop.
+    ``targets`` maps the topology's queues to targets; several queues may share one. Messages that reach only queues of
+    ``ignored`` are settled without being sent. ``dead_letters`` takes what cannot be delivered; without it, such
+    messages are held. ``random`` returns numbers in [0, 1), for jitter, ``clock`` seconds since 1970, for dead letters.
+    Build and run a pump on the same event loop.
     """
 
     def __init__(
@@ -90,15 +90,21 @@ class Pump:
         self._numbers = count(1)
         self._dead_outlet: Outlet | None = None
         if dead_letters is not None:
-            patient = replace(policy, give_up_after=None)  # there is nowhere else to go
+            patient = replace(policy, give_up_after=None)  # a dead letter has no other target
             self._dead_outlet = Outlet(
-                dead_letters, patient, events, random, self._pack, self._wake, lambda dead: is_packed(dead.message)
+                dead_letters,
+                patient,
+                events,
+                random,
+                self._send_packed,
+                self._wake,
+                lambda dead: is_packed(dead.message),
             )
         outlets: dict[Target, Outlet] = {}
         for target in targets.values():
             if target not in outlets:
-                refuse = self._dead_letter if self._dead_outlet is not None else None
-                outlets[target] = Outlet(target, policy, events, random, refuse, self._wake)
+                dead_letter = self._send_dead_letter if self._dead_outlet is not None else None
+                outlets[target] = Outlet(target, policy, events, random, dead_letter, self._wake)
         self._outlets = {queue: outlets[target] for queue, target in targets.items()}
         dead = [] if self._dead_outlet is None else [self._dead_outlet]
         self._all = [*outlets.values(), *dead]
@@ -112,21 +118,21 @@ class Pump:
         self._stopping = asyncio.Event()
         self._paused = False
 
-    # What an owner may ask of it while it runs.
+    # For its owner, while it runs.
 
     @property
     def outlets(self) -> Sequence[Outlet]:
-        """Its targets, the one for dead letters last."""
+        """Outlets of its targets, the one for dead letters last."""
         return self._all
 
     @property
     def in_flight(self) -> int:
-        """Deliveries that were read and are not settled."""
+        """Number of deliveries that were read and are not settled."""
         return sum([inlet.window.messages for inlet in self._inlets])
 
     @property
     def paused(self) -> bool:
-        """Whether it reads nothing for now."""
+        """Whether it was paused, and reads nothing."""
         return self._paused
 
     @property
@@ -135,24 +141,24 @@ class Pump:
         return self._stopping.is_set()
 
     def waiting_for(self, inlet: Inlet) -> str | None:
-        """Return why the source of an inlet is not open yet, where that is for its targets."""
+        """Return why an inlet's source waits for its targets before it is opened; None if it does not."""
         return self._readings[inlet].waiting_for()
 
     def pause(self) -> None:
-        """Read nothing more; what was read goes on."""
+        """Stop reading; what was read is still moved."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on reading."""
+        """Continue reading."""
         self._paused = False
         self._wake()
 
     def stop(self) -> None:
-        """Read nothing more, and end when all that was read is settled, or after `Policy.drain` seconds."""
+        """Stop reading, and end once all that was read is settled, or after `Policy.drain` seconds."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until all sources have ended or until stopped."""
+        """Run until all sources have ended or until stopped."""
         keepers = [asyncio.create_task(outlet.run()) for outlet in self._all]
         readers = [asyncio.create_task(self._read(reading)) for reading in self._readings.values()]
         stopping = asyncio.create_task(self._stopping.wait())
@@ -161,18 +167,18 @@ class Pump:
             watched: list[asyncio.Future[Any]] = [ended, stopping, *keepers]
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
-                await _end(readers)
+                await _cancel_all(readers)
                 await self._drain()
             for task in (*readers, *keepers):
                 if task.done() and not task.cancelled():
-                    task.result()  # which raises nothing but a mistake of ours
+                    task.result()  # raises only if there is a mistake in this package
         finally:
-            await _end([stopping, *readers, *keepers])
+            await _cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
             # What targets confirmed must have reached the sources before these are closed.
             seconds = CLOSING if self._stopping.is_set() else FINISHING
-            await _within(seconds, [outlet.close() for outlet in self._all])
-            await _within(seconds, [reading.close() for reading in self._readings.values()])
+            await _run_within(seconds, [outlet.close() for outlet in self._all])
+            await _run_within(seconds, [reading.close() for reading in self._readings.values()])
 
     # Reading.
 
@@ -199,7 +205,7 @@ class Pump:
         self._route(inlet, inlet.window.admit(deliveries, now))
 
     def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
-        """Send deliveries on their way; the one copy of each becomes as many as there are targets."""
+        """Route deliveries and send their copies; the one copy that each had becomes one for each queue it reaches."""
         ready: dict[Outlet, list[Outgoing]] = {}
         enter, route_of, numbers, wanted = inlet.enter, self._router.route, self._numbers, inlet.filter
         ignored, outlets, max_hops = self._ignored, self._outlets, self._policy.max_hops
@@ -207,7 +213,7 @@ class Pump:
             delivery = pending.delivery
             try:
                 headers = delivery.message.headers
-                # What most messages show at a glance is not asked of a function.
+                # Most messages came through no bridge; a search in the undecoded headers shows that without a call.
                 if type(headers) is not Headers or NAMED_HOPS in headers.content.raw:
                     hops = hops_of(delivery.message)
                     if hops > max_hops:
@@ -219,20 +225,20 @@ class Pump:
                     continue
                 if wanted is not None and (objection := wanted.objection(delivery.message)) is not None:
                     self._events.filtered(inlet.source.name, delivery, objection)
-                    inlet.window.done(pending)
+                    inlet.window.finish_copy(pending)
                     continue
                 message = enter(delivery.message)
                 queues, _, placed = route_of(message)
             except HashstarError as error:  # what a broker would refuse, or a header that cannot be read
                 self._unroutable(inlet, pending, str(error), ready)
                 continue
-            except Exception as error:  # noqa: BLE001  nobody expected it of this message; the others go on
+            except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 self._unroutable(inlet, pending, describe(error), ready)
                 continue
             if not queues:
                 self._unroutable(inlet, pending, "no queue of the topology gets it", ready)
                 continue
-            placements = {placement.queue: placement for placement in placed} if placed else NOWHERE
+            placements = {placement.queue: placement for placement in placed} if placed else NO_PLACEMENTS
             copies = 0
             for queue in queues:
                 if queue not in ignored:
@@ -246,21 +252,22 @@ class Pump:
             if copies:
                 pending.copies = copies
             else:
-                inlet.window.done(pending)
+                inlet.window.finish_copy(pending)
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
 
     def _unroutable(self, inlet: Inlet, pending: Pending, reason: str, ready: dict[Outlet, list[Outgoing]]) -> None:
+        """Drop a delivery, hold it, or add its dead letter to ``ready``, as the policy says."""
         fate = self._policy.unroutable
         if fate is Unroutable.DEAD_LETTER and self._dead_outlet is None:
             fate = Unroutable.HOLD
-        if pending.held_reason is None:  # else it was counted when it was held first
+        if pending.held_reason is None:  # else this is another try, and it was counted at the first
             self._events.unroutable(inlet.source.name, pending.delivery, fate.value, reason)
         if fate is Unroutable.DROP:
-            inlet.window.done(pending)
+            inlet.window.finish_copy(pending)
         elif fate is Unroutable.DEAD_LETTER and self._dead_outlet is not None:
-            dead = self._dead(pending, Failure(f"unroutable: {reason}"), inlet.source.name, "", 0)
+            dead = self._make_dead_letter(pending, Failure(f"unroutable: {reason}"), inlet.source.name, "", 0)
             ready.setdefault(self._dead_outlet, []).append(dead)
         else:
             pending.held_reason = reason
@@ -268,42 +275,42 @@ class Pump:
             asyncio.get_running_loop().call_later(wait, self._route_again, inlet, pending)
 
     def _give_up_loop(self, inlet: Inlet, pending: Pending, hops: int, ready: dict[Outlet, list[Outgoing]]) -> None:
-        """End a loop of bridges with a dead letter; one of dead letters themselves, by holding it."""
+        """End a loop of bridges with a dead letter, or, if the message is a dead letter itself, by holding it."""
         reason = f"loop: passed {hops} bridges"
         if self._dead_outlet is None or is_dead_letter(pending.delivery.message):
-            if pending.held_reason is None:  # else it was counted when it was held first
+            if pending.held_reason is None:  # else this is another try, and it was counted at the first
                 self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.HOLD.value, reason)
             pending.held_reason = reason
             asyncio.get_running_loop().call_later(self._policy.backoff.most, self._route_again, inlet, pending)
             return
         self._events.unroutable(inlet.source.name, pending.delivery, Unroutable.DEAD_LETTER.value, reason)
-        dead = self._dead(pending, Failure(reason, final=True), inlet.source.name, "", 0)
+        dead = self._make_dead_letter(pending, Failure(reason, final=True), inlet.source.name, "", 0)
         ready.setdefault(self._dead_outlet, []).append(dead)
 
     def _route_again(self, inlet: Inlet, pending: Pending) -> None:
         if not pending.dropped:
             self._route(inlet, [pending])
 
-    # Dead letters.
+    # Dead letters, and the end.
 
-    def _dead_letter(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
-        assert self._dead_outlet is not None  # noqa: S101  outlets are given this only where there is one
-        dead = self._dead(outgoing.context, failure, target, outgoing.queue, outgoing.attempts)
+    def _send_dead_letter(self, outgoing: Outgoing, failure: Failure, target: str) -> None:
+        assert self._dead_outlet is not None  # noqa: S101  outlets get this method only if there is one
+        dead = self._make_dead_letter(outgoing.context, failure, target, outgoing.queue, outgoing.attempts)
         self._dead_outlet.send([dead])
 
-    def _pack(self, dead: Outgoing, failure: Failure, target: str) -> None:
-        """Write a dead letter that was refused for its headers with these in its body."""
-        assert self._dead_outlet is not None  # noqa: S101  which has called
+    def _send_packed(self, dead: Outgoing, failure: Failure, target: str) -> None:
+        """Send a dead letter that was refused again, with its headers in its body."""
+        assert self._dead_outlet is not None  # noqa: S101  it has called this method
         self._dead_outlet.send(
             [Outgoing(pack(dead.message), dead.delivery, "", None, next(self._numbers), 0, dead.context)]
         )
 
-    def _dead(self, pending: Pending, failure: Failure, where: str, queue: str, attempts: int) -> Outgoing:
-        message = dead_letter_of(pending.delivery, failure.reason, where, queue, attempts, self._clock())
+    def _make_dead_letter(self, pending: Pending, failure: Failure, where: str, queue: str, attempts: int) -> Outgoing:
+        message = build_dead_letter(pending.delivery, failure.reason, where, queue, attempts, self._clock())
         return Outgoing(message, pending.delivery, "", None, next(self._numbers), context=pending)
 
     async def _drain(self) -> None:
-        """Wait until all that was read is settled or cannot be any more, `Policy.drain` seconds at most."""
+        """Wait until all that was read is settled or its connection is lost, at most `Policy.drain` seconds."""
 
         async def drain(reading: Reading) -> None:
             try:
@@ -311,11 +318,11 @@ class Pump:
             except Disconnected as error:
                 self._events.disconnected(reading.inlet.source.name, error, 0.0)
 
-        await _within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
+        await _run_within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
 
 
-async def _within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of the work side by side, and leave undone what takes longer."""
+async def _run_within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines at the same time, and cancel those that take longer."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         if tasks:
@@ -327,8 +334,8 @@ async def _within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> 
             await asyncio.wait(tasks, timeout=AGAIN)
 
 
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended: a library may swallow a cancellation, and then goes on as if nothing was."""
+async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended, again and again: a library may swallow a cancellation and continue."""
     while pending := [task for task in tasks if not task.done()]:
         for task in pending:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Which queues the messages of a source can get to: a source waits for the targets of these, and for no others."""
+"""The queues that the messages of a source can reach: the source waits for their targets, and for no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["reachable_queues"]
 
 
 def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
-    """Return the names of the queues that a message published to ``exchange`` can get to, whatever its key.
+    """Return the names of the queues that a message published to ``exchange`` can reach, whatever its key.
 
     ``None`` and the default exchange can reach every queue.
     """
@@ -20,10 +20,10 @@ def reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]
     waiting = [exchange]
     while waiting:
         name = waiting.pop()
-        found = topology.exchanges.get(name)
-        if found is None:
+        reached = topology.exchanges.get(name)
+        if reached is None:
             continue
-        following = [name for name in alternates_in_effect(found, topology.policies) if name is not None]
+        following = [name for name in alternates_in_effect(reached, topology.policies) if name is not None]
         for binding in topology.bindings_from(name):
             if binding.destination.kind == "queue":
                 queues.add(binding.destination.name)

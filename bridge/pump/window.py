@@ -1,7 +1,7 @@
-"""What a source has given and is not settled yet: bounded, and settled as a prefix of each lane.
+"""The deliveries that were read and are not settled yet: their number is bounded, and each lane is settled in order.
 
-A delivery is done when each of its copies is. Lanes are settled up to the last delivery before which, itself included,
-all are done: a delivery that is held up holds up the settling of its lane, not its work.
+A delivery is done when each of its copies is done. A lane is settled as far as all of its deliveries from the first one
+on are done. So a delivery that waits delays the settling of its lane, but not the messages behind it.
 """
 
 from __future__ import annotations
@@ -17,51 +17,53 @@ __all__ = ["Pending", "Window"]
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A delivery on its way."""
+    """A delivery that is not settled yet."""
 
     delivery: Delivery
     window: Window
     copies: int
-    """Those that are not done."""
+    """Number of copies that are not done."""
     since: float
-    """When it was read, by the loop's clock, in seconds."""
+    """Time when it was read, by the loop's clock, in seconds."""
     dropped: bool = False
-    """Its source's connection is gone, and it will be read again: nothing needs to be done for this one."""
+    """Whether its source's connection is gone: it will be read again, and this one needs no work any more."""
     held_reason: str | None = None
-    """Why it is on hold: it can neither be delivered nor be a dead letter."""
+    """Reason why it is on hold, as it can neither be delivered nor become a dead letter; None if it is not."""
 
 
 class Window:
-    """The deliveries of one source. ``settle`` is told the last one of each prefix that is done."""
+    """The unsettled deliveries of one source. ``settle`` is called with the last delivery of each finished prefix."""
 
     def __init__(self, most: int, most_bytes: int, settle: Callable[[Delivery], None]) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._settle = settle
         self._lanes: dict[Hashable, deque[Pending]] = {}
+        """Lane -> its unsettled deliveries in order; never empty."""
         self._touched: set[Hashable] = set()
+        """Lanes in which a delivery was done since the last `settle`."""
         self._size = 0
-        """Mean size of the deliveries that were read last, in bytes."""
+        """Mean size of the deliveries of the last read, in bytes."""
         self.messages = 0
-        """Number of deliveries that are not settled."""
+        """Number of unsettled deliveries."""
         self.bytes = 0
-        """And their size."""
+        """Size of these deliveries."""
         self.full_since: float | None = None
-        """Since when there is no room, by the loop's clock, in seconds; None: there is."""
+        """Time since which there is no room, by the loop's clock, in seconds; None: there is room."""
 
     @property
     def capacity(self) -> int:
-        """Maximum number of messages."""
+        """Maximum number of unsettled deliveries."""
         return self._most
 
     @property
     def capacity_bytes(self) -> int:
-        """Maximum size, in bytes."""
+        """Maximum size of the unsettled deliveries, in bytes."""
         return self._most_bytes
 
     @property
     def room(self) -> int:
-        """Number of deliveries that may be read, as many as fit if they are as large as the last ones."""
+        """Number of deliveries that may be read, on the assumption that they are as large as the last ones."""
         left = self._most_bytes - self.bytes
         if left <= 0:
             return 0
@@ -69,9 +71,9 @@ class Window:
         return min(self._most - self.messages, by_size)
 
     def fitting(self, deliveries: Sequence[Delivery]) -> int:
-        """Return how many of these, from the first one on, may be admitted now.
+        """Return how many of these deliveries, from the first one on, may be admitted now.
 
-        Into an empty window goes at least one, as one that is larger than all of it would never go.
+        An empty window admits at least one: one that is larger than the whole window would wait for ever.
         """
         left = self._most_bytes - self.bytes
         if sum([delivery.size for delivery in deliveries]) <= left:
@@ -85,7 +87,7 @@ class Window:
         return count
 
     def oldest(self) -> Pending | None:
-        """Return the delivery that is not settled for the longest time; None: all are."""
+        """Return the delivery that has been unsettled for the longest time; None if all are settled."""
         firsts = [lane[0] for lane in self._lanes.values() if lane]
         return min(firsts, key=lambda pending: pending.since, default=None)
 
@@ -94,9 +96,9 @@ class Window:
         return [pending for lane in self._lanes.values() for pending in lane if pending.held_reason is not None]
 
     def admit(self, deliveries: Sequence[Delivery], since: float) -> list[Pending]:
-        """Take deliveries in, in the order of their lanes, with one copy each."""
+        """Add deliveries that were read at the time ``since``, with one copy each."""
         pendings = [Pending(delivery, self, 1, since) for delivery in deliveries]
-        name: Hashable = self  # which is no lane
+        name: Hashable = self  # no delivery has this lane, so the first one looks its lane up
         for pending in pendings:
             if pending.delivery.lane is not name:
                 name = pending.delivery.lane
@@ -111,14 +113,14 @@ class Window:
             self.full_since = since
         return pendings
 
-    def done(self, pending: Pending) -> None:
-        """A copy of it is done."""
+    def finish_copy(self, pending: Pending) -> None:
+        """Take note that one copy of a delivery is done; `settle` settles what that finished."""
         pending.copies -= 1
         if not pending.copies and not pending.dropped:
             self._touched.add(pending.delivery.lane)
 
     def settle(self) -> None:
-        """Tell the source of all prefixes that became done."""
+        """Settle, in each lane, the prefix of deliveries that are done."""
         for name in self._touched:
             lane = self._lanes[name]
             last = None
@@ -134,8 +136,8 @@ class Window:
         if self.full_since is not None and self.messages < self._most and self.bytes < self._most_bytes:
             self.full_since = None
 
-    def last_done(self, lane: Hashable, copies: Mapping[Pending, int]) -> Delivery | None:
-        """The last one of a lane's prefix that would be done if so many more copies were; None: not even the first."""
+    def last_settleable(self, lane: Hashable, copies: Mapping[Pending, int]) -> Delivery | None:
+        """Return the delivery up to which a lane could be settled if these copies were done, too; None if none."""
         last = None
         for pending in self._lanes.get(lane, ()):
             if pending.copies > copies.get(pending, 0):
@@ -144,7 +146,7 @@ class Window:
         return last
 
     def drop(self) -> None:
-        """The source's connection is gone: what is not settled will be read again."""
+        """Forget all deliveries, as the source's connection is gone and they will be read again."""
         for lane in self._lanes.values():
             for pending in lane:
                 pending.dropped = True

@@ -99,8 +99,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "dead letters of a queue that was given up come in reverse",
-            "for outgoing in sorted({refused, *waiting}, key=in_order):",
-            "for outgoing in sorted({refused, *waiting}, key=in_order, reverse=True):",
+            "for outgoing in sorted({refused, *waiting}, key=by_number):",
+            "for outgoing in sorted({refused, *waiting}, key=by_number, reverse=True):",
         ),
         (
             "gates count what was under way over a lost connection",
@@ -109,8 +109,8 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "after a reconnect a message passes the held one of its key",
-            "if _place(outgoing) in self._gates or self._held.holds(outgoing):",
-            "if _place(outgoing) in self._gates:",
+            "if _partition_of(outgoing) in self._gates or self._held.holds(outgoing):",
+            "if _partition_of(outgoing) in self._gates:",
         ),
     ),
     *of(

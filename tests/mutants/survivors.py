@@ -123,7 +123,7 @@ SURVIVORS: Final[list[Mutant]] = [
         "bridge/pump/test_held.py",
         (
             "messages are held in the order in which they failed",
-            "insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=in_order)",
+            "insort(self._lines.setdefault(self._key_of(outgoing), []), outgoing, key=by_number)",
             "self._lines.setdefault(self._key_of(outgoing), []).append(outgoing)",
         ),
         (
@@ -161,7 +161,7 @@ SURVIVORS: Final[list[Mutant]] = [
         "bridge/pump/test_outlet.py",
         (
             "after a reconnect messages are sent in the order of launching",
-            "under_way = sorted(self._in_flight.values(), key=in_order)",
+            "under_way = sorted(self._in_flight.values(), key=by_number)",
             "under_way = list(self._in_flight.values())",
         ),
         (

@@ -136,7 +136,7 @@ def test_a_bridge_that_moves_has_no_condition_and_logs_none() -> None:
     for _ in range(100):
         [pending] = state.read()
         assert not state.after(5.0)
-        state.inlet.window.done(pending)
+        state.inlet.window.finish_copy(pending)
         state.inlet.window.settle()
     assert not state.events()
 
@@ -218,7 +218,7 @@ def test_the_oldest_message_is_a_condition_when_it_is_older_than_the_policy_has_
     }
     assert state.health.conditions[0].since == EPOCH + 100.0
     assert state.health.targets["kafka"].oldest_age == 10.0
-    state.inlet.window.done(pending)
+    state.inlet.window.finish_copy(pending)
     state.inlet.window.settle()
     state.outlet.first = None
     assert not state.after(1.0)
@@ -242,7 +242,7 @@ def test_a_window_that_stays_full_is_a_condition_by_messages_and_by_bytes() -> N
         assert found["rabbit", "window-full"] == reason
         assert state.health.sources["rabbit"].fill >= 1.0
         for pending in pendings:
-            state.inlet.window.done(pending)
+            state.inlet.window.finish_copy(pending)
         state.inlet.window.settle()
         assert not state.after(1.0)
 
@@ -361,7 +361,7 @@ def test_a_window_that_takes_long_to_look_through_is_looked_through_seldom(monke
     state.after(60.0)
     assert [round(b - a) for a, b in pairwise(scans)] == [4] * (len(scans) - 1)
     assert len(scans) > 10
-    state.inlet.window.done(pending)
+    state.inlet.window.finish_copy(pending)
     state.inlet.window.settle()
     scans.clear()
     state.after(60.0)

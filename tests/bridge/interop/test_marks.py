@@ -16,7 +16,7 @@ from bridge.endpoints.kafka.topics import Topic
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import Record, from_rocketmq, to_amqp, to_rocketmq
 from bridge.interop.marks import FIRST_HOP, hops_of, is_dead_letter, mark_header, mark_message, origin_fields
-from bridge.pump.dead_letters import dead_letter_of
+from bridge.pump.dead_letters import build_dead_letter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import RocketMessage
@@ -233,7 +233,7 @@ def test_without_dead_letters_and_as_a_dead_letter_itself_it_is_held(letters: bo
 
 
 def test_a_dead_letter_is_known_as_one_and_counts_on() -> None:
-    letter = dead_letter_of(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
+    letter = build_dead_letter(Delivery(looped(3, CC=["other"])), "nack", "to", "queue", 5, 0.0)
     assert is_dead_letter(letter)
     assert not is_dead_letter(looped(3))
     made = ContentHeader(mark_header(content_of(letter), None, FIRST_HOP, "me"))

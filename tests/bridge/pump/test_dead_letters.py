@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.endpoint import Delivery
-from bridge.pump.dead_letters import dead_letter_of, is_packed, pack
+from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from exchange import Message
 from exchange.field_json import message_from_line
 from exchange.field_values import Typed
@@ -16,7 +16,7 @@ MESSAGE = Message("x", "key", HEADERS, PROPERTIES, b"body")
 
 
 def letter(message: Message = MESSAGE) -> Message:
-    return dead_letter_of(Delivery(message, origin="queue orders"), "nack", "target", "q", 2, 1_700_000_000.9)
+    return build_dead_letter(Delivery(message, origin="queue orders"), "nack", "target", "q", 2, 1_700_000_000.9)
 
 
 @pytest.mark.parametrize("name", ["user_id", "expiration", "CC", "BCC"])

@@ -75,16 +75,16 @@ def test_a_queue_is_written_to_as_any_other_when_it_was_calm_for_long() -> None:
 def test_a_connection_that_lasts_a_moment_does_not_begin_the_backoff_anew() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(3)] == [1.0, 2.0, 4.0]
-    attempts.lasted(0.5, progressed=False)
+    attempts.note_connection(0.5, progressed=False)
     assert attempts.next_wait() == 8.0
-    attempts.lasted(60.0, progressed=False)
+    attempts.note_connection(60.0, progressed=False)
     assert attempts.next_wait() == 1.0
 
 
 def test_a_short_connection_over_which_something_was_done_begins_the_backoff_anew() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(3)] == [1.0, 2.0, 4.0]
-    attempts.lasted(0.5, progressed=True)
+    attempts.note_connection(0.5, progressed=True)
     assert attempts.next_wait() == 1.0
 
 

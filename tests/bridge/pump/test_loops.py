@@ -9,7 +9,7 @@ import pytest
 from bridge.endpoint import Place
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.filtering import Filter
-from bridge.pump.loops import dead_letter_loop, feedback, near_exchange
+from bridge.pump.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.pump.pump import Inlet
 from bridge.pump.reach import reachable_queues
 from exchange import Binding, Exchange, Queue, Topology
@@ -57,8 +57,10 @@ class To(MemoryTarget):
 
 
 def loops(inlets: list[Inlet], targets: Mapping[str, To]) -> list[tuple[str, str, str, bool]]:
-    """Target, source, way and certainty of each loop."""
-    return [(each.target.name, each.source, each.way, each.certain) for each in feedback(inlets, targets, TOPOLOGY)]
+    """Return target, source, way and certainty of each loop."""
+    return [
+        (each.target.name, each.source, each.way, each.certain) for each in find_feedback(inlets, targets, TOPOLOGY)
+    ]
 
 
 def test_messages_can_get_wherever_bindings_and_alternates_lead() -> None:
@@ -87,9 +89,9 @@ def test_a_queue_of_the_topology_that_no_message_of_the_source_gets_to_makes_no_
 def test_a_loop_is_uncertain_with_a_filter_or_where_only_a_part_of_the_target_is_reached() -> None:
     queue = rabbit("queue in")
     out = To("out", queue, rabbit("queue out"))
-    [only_some] = feedback([Inlet(From("in", queue), "orders")], {"a": out, "c": out}, TOPOLOGY)
+    [only_some] = find_feedback([Inlet(From("in", queue), "orders")], {"a": out, "c": out}, TOPOLOGY)
     assert (only_some.certain, only_some.unless) == (False, "another queue leads there")
-    [filtered] = feedback([Inlet(From("in", queue), filter=Filter(None, None))], {"a": To("o", queue)}, TOPOLOGY)
+    [filtered] = find_feedback([Inlet(From("in", queue), filter=Filter(None, None))], {"a": To("o", queue)}, TOPOLOGY)
     assert (filtered.certain, filtered.unless) == (False, "its filter leaves them out")
 
 
@@ -119,13 +121,13 @@ def test_an_archive_is_read_with_the_folders_below_it() -> None:
 def test_dead_letters_into_a_source_are_a_loop() -> None:
     queue = rabbit("queue in")
     inlets = [Inlet(From("other", rabbit("queue other"))), Inlet(From("in", queue))]
-    assert dead_letter_loop(inlets, To("dead_letters", queue)) == ("in", "queue in")
-    assert dead_letter_loop(inlets, To("dead_letters", rabbit("queue dead"))) is None
+    assert find_dead_letter_loop(inlets, To("dead_letters", queue)) == ("in", "queue in")
+    assert find_dead_letter_loop(inlets, To("dead_letters", rabbit("queue dead"))) is None
 
 
 def test_an_exchange_of_the_broker_that_is_read_may_lead_to_the_queue() -> None:
     inlets = [Inlet(From("in", rabbit("queue in")))]
     exchange = rabbit("exchange x")
-    assert near_exchange(inlets, To("out", exchange)) == (exchange, "in")
-    assert near_exchange(inlets, To("out", rabbit("queue out"))) is None
-    assert near_exchange(inlets, To("out", rabbit("exchange x", "other:5672//"))) is None
+    assert find_near_exchange(inlets, To("out", exchange)) == (exchange, "in")
+    assert find_near_exchange(inlets, To("out", rabbit("queue out"))) is None
+    assert find_near_exchange(inlets, To("out", rabbit("exchange x", "other:5672//"))) is None

@@ -83,7 +83,7 @@ class Scene:
     def _bury(self, outgoing: Outgoing, failure: Failure, _: str) -> None:
         self.dead.append((outgoing.number, failure.reason))
         pending: Pending = outgoing.context
-        pending.window.done(pending)
+        pending.window.finish_copy(pending)
         pending.window.settle()
 
     def send(self, *keys: str, first: int = 1, copies: int = 1) -> None:

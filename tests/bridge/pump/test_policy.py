@@ -23,9 +23,9 @@ def test_a_wait_doubles_up_to_the_most_and_jitter_takes_away_up_to_half(
 def test_tries_begin_anew_after_a_connection_that_lasted_or_brought_something_on() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
-    attempts.lasted(8.0, progressed=False)
+    attempts.note_connection(8.0, progressed=False)
     assert [attempts.next_wait() for _ in range(2)] == [1.0, 2.0]
-    attempts.lasted(7.9, progressed=False)
+    attempts.note_connection(7.9, progressed=False)
     assert attempts.next_wait() == 4.0
-    attempts.lasted(0.0, progressed=True)
+    attempts.note_connection(0.0, progressed=True)
     assert attempts.next_wait() == 1.0

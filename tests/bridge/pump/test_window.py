@@ -94,10 +94,10 @@ def test_bytes_and_messages_are_given_back_when_they_are_settled() -> None:
     window = Settled(10, 100)
     first, second = window.admit(deliveries(40, 60), 0.0)
     assert (window.room, window.messages, window.bytes, window.full_since) == (0, 2, 100, 0.0)
-    window.done(second)
+    window.finish_copy(second)
     window.settle()
     assert (window.settled, window.bytes) == ([], 100)  # the first one of its lane holds it up
-    window.done(first)
+    window.finish_copy(first)
     window.settle()
     assert (window.settled, window.messages, window.bytes, window.full_since) == ([1], 0, 0, None)
     assert window.room > 0
@@ -112,7 +112,7 @@ def test_a_window_that_is_full_of_either_is_full_until_there_is_room(most: int, 
     assert (window.full_since, window.room) == (2.0, 0)
     window.settle()
     assert (window.full_since, window.room) == (2.0, 0)
-    window.done(pendings[0])
+    window.finish_copy(pendings[0])
     window.settle()
     assert (window.full_since, window.room > 0) == (None, True)
 
@@ -122,7 +122,7 @@ def test_as_many_may_be_read_as_fit_and_at_least_one() -> None:
     assert window.room == 1_000  # nobody knows yet how large they are
     [pending, _] = window.admit(deliveries(10, 10), 0.0)
     assert window.room == 8
-    window.done(pending)
+    window.finish_copy(pending)
     window.settle()
     assert window.room == 9
     window.admit(deliveries(85), 0.0)
@@ -147,7 +147,7 @@ def test_what_is_dropped_is_given_back_and_settled_by_nobody() -> None:
     window.drop()
     assert (window.messages, window.bytes, window.full_since) == (0, 0, None)
     for pending in pendings:
-        window.done(pending)
+        window.finish_copy(pending)
     window.settle()
     assert window.settled == []
     assert window.room == 3
@@ -157,12 +157,12 @@ def test_what_would_be_settled_if_so_many_copies_more_were_done() -> None:
     window = Settled(10, 1_000)
     first, second, third = window.admit(deliveries(1, 1, 1), 0.0)
     first.copies = second.copies = 2
-    assert window.last_done("lane", {}) is None
-    assert window.last_done("lane", {first: 1, second: 2}) is None
-    assert window.last_done("lane", {first: 2, second: 1, third: 1}) is first.delivery
-    assert window.last_done("lane", {first: 2, second: 2}) is second.delivery
-    assert window.last_done("lane", {first: 2, second: 2, third: 1}) is third.delivery
-    assert window.last_done("other", {}) is None
+    assert window.last_settleable("lane", {}) is None
+    assert window.last_settleable("lane", {first: 1, second: 2}) is None
+    assert window.last_settleable("lane", {first: 2, second: 1, third: 1}) is first.delivery
+    assert window.last_settleable("lane", {first: 2, second: 2}) is second.delivery
+    assert window.last_settleable("lane", {first: 2, second: 2, third: 1}) is third.delivery
+    assert window.last_settleable("other", {}) is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -174,7 +174,7 @@ def test_what_is_counted_is_what_is_not_settled(most: int, most_bytes: int, data
     draw: Any = data.draw
     for _ in range(draw(st.integers(1, 12))):
         if left and draw(st.booleans()):
-            window.done(left.pop(draw(st.integers(0, len(left) - 1))))
+            window.finish_copy(left.pop(draw(st.integers(0, len(left) - 1))))
             window.settle()
         elif window.room > 0:
             sizes = draw(st.lists(st.integers(0, 90), max_size=window.room))
@@ -186,7 +186,7 @@ def test_what_is_counted_is_what_is_not_settled(most: int, most_bytes: int, data
         assert window.bytes <= most_bytes or window.messages == 1
         assert (window.full_since is None) == (window.messages < most and window.bytes < most_bytes)
     for pending in left:
-        window.done(pending)
+        window.finish_copy(pending)
     window.settle()
     assert (window.messages, window.bytes) == (0, 0)
     assert not window._lanes

@@ -166,7 +166,7 @@ class Transacting(Connection):
                 offset = lane.settled
                 if lane in copies:
                     window = next(iter(copies[lane])).window
-                    last = window.last_done(lane, copies[lane])
+                    last = window.last_settleable(lane, copies[lane])
                     offset = offset if last is None else max(offset, last.position + 1)
                 if offset > lane.committed:
                     offsets.setdefault(assignment, {})[lane] = offset
