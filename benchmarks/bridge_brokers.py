@@ -15,9 +15,9 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from benchmarks import broker
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.frames import Acked, Event, publish
+from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from exchange.amqp import ContentHeader
 
 __all__ = [
@@ -160,11 +160,11 @@ async def publish_all(url: str, count: int) -> None:
         last = max([last, *[each.number for each in events if isinstance(each, Acked)]])
         news.set()
 
-    connection = await Connection.open([broker_of(url)], lambda _: None)
+    connection = await Connection.open([parse_broker(url)], lambda _: None)
     opened = await connection.channel()
-    await opened.confirms()
+    await opened.enable_confirms()
     opened.on_events = hear
-    frame = publish(opened.number, b"", FROM.encode(), HEADER.raw, BODY, connection.frame_max, mandatory=False)
+    frame = encode_publish(opened.number, b"", FROM.encode(), HEADER.raw, BODY, connection.frame_max, mandatory=False)
     for start in range(0, count, STEP):
         size = min(STEP, count - start)
         connection.write(frame * size)

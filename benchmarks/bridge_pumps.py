@@ -13,7 +13,7 @@ from benchmarks.bridge_brokers import FROM, TO
 from benchmarks.measure import processor_seconds
 from bridge.daemon.run import calm_collector
 from bridge.endpoint import Outgoing, Receiver, Source, Target
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
@@ -130,12 +130,12 @@ def pump_of(source: Source, target: Target, counting: Counting, window: int) -> 
 
 def from_queue(url: str) -> RabbitmqSource:
     """The queue that is filled, as a source."""
-    return RabbitmqSource("bench", [broker_of(url)], FROM, prefetch=WINDOW)
+    return RabbitmqSource("bench", [parse_broker(url)], FROM, prefetch=WINDOW)
 
 
 def to_queue(url: str) -> RabbitmqTarget:
     """The other queue, as a target."""
-    return RabbitmqTarget("bench", [broker_of(url)], {TO: Address.queue(TO)})
+    return RabbitmqTarget("bench", [parse_broker(url)], {TO: Address.queue(TO)})
 
 
 def from_topic(url: str, topic: str) -> Source:

@@ -55,7 +55,7 @@ def run_command(worker: int | None, path: Path) -> None:
             journal = Journal(config.log_format, config.log_level, worker=worker)
             journal.listen()
             if hangups:
-                journal.hung_up()
+                journal.write_hangup()
             code = 0 if await run(config, journal, worker=worker, owns_process=True) else 1
             leaving.append(end_process_within(LEAVING, code))
             return code

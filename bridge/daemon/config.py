@@ -1,8 +1,8 @@
 """``bridge.toml``: the topology, where messages come from, where each queue's messages go, and the owner's decisions.
 
-A configuration is checked as a whole before anything is connected to: each queue of the topology that can get a message
-has a target or is ignored by name, no target feeds its own source, and whatever is wrong is told with its key. What is
-allowed and will cost something one day is among the warnings.
+A configuration is checked as a whole before anything is connected: each queue of the topology has a target or is
+ignored by name, no target feeds its own source, and each mistake is reported with its key. What is allowed but will
+become a problem one day is among the warnings.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["Config", "Http", "read_config"]
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where health, metrics and the status page are served."""
+    """The address at which health, metrics and the status page are served."""
 
     host: str
     port: int
     names: tuple[str, ...] = ()
-    """Names besides ``localhost`` and the host by which clients may ask for it; ``*`` stands for any."""
+    """Names, besides ``localhost`` and the host, that clients may use in the Host header; ``*`` stands for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A configuration that is right in itself; what it needs of others is not known yet.
+    """A configuration that is valid by itself; whether its systems have what it needs is not known yet.
 
     >>> config = Config("example", Topology(), (Inlet(MemorySource()),), {})
     >>> config.policy.window, config.workers
@@ -56,18 +56,20 @@ class Config:
     policy: Policy = Policy()  # noqa: RUF009  a frozen value
     dead_letters: Target | None = None
     ignored: frozenset[str] = frozenset()
+    """Queues of the topology without a target: messages for them are settled without being sent."""
     http: Http | None = None
     coverage: bool = False
-    """Whether bindings are counted while it runs."""
+    """Whether the use of bindings is counted while it runs."""
     workers: int = 1
+    """Number of processes."""
     log_format: str = "text"
     log_level: str = "info"
     warnings: tuple[ConfigWarning, ...] = ()
-    """What the file alone shows that will cost something one day."""
+    """Problems of one day that the file alone shows."""
 
     @property
     def endpoints(self) -> tuple[Source | Target, ...]:
-        """All of them, each once."""
+        """All sources and targets, each once."""
         dead = () if self.dead_letters is None else (self.dead_letters,)
         return (*[inlet.source for inlet in self.inlets], *dict.fromkeys(self.targets.values()), *dead)
 
@@ -76,20 +78,20 @@ DEAD_LETTERS: Final = "dead_letters"
 DEFAULT_HTTP: Final = "127.0.0.1:9410"
 
 LEAST_WINDOW: Final = 1 << 16
-"""Minimum of ``window_bytes``; with less, hardly a message would be read."""
+"""Minimum of ``window_bytes``; a smaller window would hardly hold a message."""
 
 KEYS: Final = (
     "topology", "vhost", "profile", "sources", "targets", DEAD_LETTERS, "ignore", "policy", "http", "http_hosts",
     "coverage", "workers", "log_format", "log_level",
 )  # fmt: skip
-"""Keys of the file itself. They are looked at first: a table that is misspelt is often one that is missing, too."""
+"""Keys at the top level. They are checked first: a table that is missing is often one that is misspelt."""
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker: int | None = None) -> Config:
-    """The configuration in a file; of one of several workers, its own.
+    """Read the configuration in a file; with ``worker``, the number of a worker, only what that worker does.
 
-    Raises InputError naming the key, and the way out; ConfigError with all mistakes if there are several. What needs
-    right endpoints, as queues without a target, is looked at once all of them are.
+    Raises InputError that names the key and the way out, or ConfigError with all mistakes if there are several. Checks
+    that need valid endpoints, such as that of queues without a target, are made only if all of them are valid.
 
     >>> environment = {"DEMO_ARCHIVE": "a-day-of-messages", "DEMO_INTO": "by-partition"}
     >>> config = read_config(Path("examples/demo/bridge.toml"), environment)
@@ -101,40 +103,40 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
     topology, policy, ignored, dead_letters, http = None, Policy(), frozenset[str](), None, None
     table.check_keys(KEYS)
     with mistakes.collect():
-        topology = _topology(table, path.parent)
+        topology = _read_topology(table, path.parent)
     with mistakes.collect():
-        policy = _policy(table.table("policy"))
+        policy = _read_policy(table.table("policy"))
     workers = table.integer("workers", 1, least=1)
-    described, inlets = _read_sources(table, mistakes, policy, topology)
+    source_tables, inlets = _read_sources(table, mistakes, policy, topology)
     shared = {name: inlet for name, inlet in inlets.items() if inlet.source.shared}
-    if workers > 1 and not shared and len(inlets) == len(described):
+    if workers > 1 and not shared and len(inlets) == len(source_tables):
         mistakes.keep(table.error("workers", "all sources are archives, which one worker reads; write workers = 1"))
     if worker is not None and worker > 1:
         inlets = shared
-    described_targets, writing, targets = _read_targets(table, mistakes, described, topology)
+    target_tables, targets_by_name, targets = _read_targets(table, mistakes, source_tables, topology)
     with mistakes.collect():
         ignored = frozenset(table.texts("ignore", ()))
     with mistakes.collect():
         dead = table.maybe_table(DEAD_LETTERS)
         dead_letters = None if dead is None else build_dead_letter_target(dead)
     with mistakes.collect():
-        http = _http(table, worker or 1)
+        http = _read_http(table, worker or 1)
     has_coverage = table.flag("coverage", default=False)
     log_format = table.choice("log_format", ("text", "json"), "text")
     log_level = table.choice("log_level", ("debug", "info", "warning", "error"), "info")
     table.refuse_unread()
-    mistakes.raise_any()  # from here on there is a topology
+    mistakes.raise_any()  # afterwards there is a topology
     _check_queues(table, mistakes, topology, targets, ignored)
     layout = Layout([inlet.source for inlet in inlets.values()], targets, topology, workers)
     for name, inlet in inlets.items():
         with mistakes.collect():
-            _introduce(inlet.source, described[name], layout)
-    for name, target in writing.items():
+            _check_fit(inlet.source, source_tables[name], layout)
+    for name, target in targets_by_name.items():
         with mistakes.collect():
-            _introduce(target, described_targets[name], layout)
+            _check_fit(target, target_tables[name], layout)
     mistakes.raise_any()
-    _look_for_loops(table, inlets, writing, targets, topology, dead_letters)
-    _look_for_rivals(table, inlets)
+    _check_loops(table, inlets, targets_by_name, targets, topology, dead_letters)
+    _check_rivals(table, inlets)
     if dead_letters is None:
         table.warn(
             DEAD_LETTERS,
@@ -161,47 +163,47 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
 def _read_sources(
     table: Table, mistakes: Mistakes, policy: Policy, topology: Topology | None
 ) -> tuple[dict[str, Table], dict[str, Inlet]]:
-    """Return the tables of all sources, and those of the sources that are right."""
-    described: dict[str, Table] = {}
+    """Return the tables of all sources by name, and the inlets of the valid ones."""
+    tables: dict[str, Table] = {}
     inlets: dict[str, Inlet] = {}
     with mistakes.collect():
-        described = table.tables("sources")
-        if not described:
+        tables = table.tables("sources")
+        if not tables:
             raise table.missing("sources", 'there is none; write [sources.NAME] with url = "amqp://..."')
-    for name, each in described.items():
+    for name, each in tables.items():
         with mistakes.collect():
-            inlets[name] = _inlet(name, each, policy, topology)
-    return described, inlets
+            inlets[name] = _read_inlet(name, each, policy, topology)
+    return tables, inlets
 
 
 def _read_targets(
     table: Table, mistakes: Mistakes, sources: Mapping[str, Table], topology: Topology | None
 ) -> tuple[dict[str, Table], dict[str, Target], dict[str, Target]]:
-    """Return the tables of all targets, the targets that are right by name, and by the queues that they are for."""
-    described: dict[str, Table] = {}
-    named: dict[str, Target] = {}
-    targets: dict[str, Target] = {}
+    """Return the tables of all targets by name, the valid targets by name, and the same by their queues."""
+    tables: dict[str, Table] = {}
+    by_name: dict[str, Target] = {}
+    by_queue: dict[str, Target] = {}
     with mistakes.collect():
-        described = table.tables("targets")
-    for name, each in described.items():
+        tables = table.tables("targets")
+    for name, each in tables.items():
         with mistakes.collect():
             if name in sources or name == DEAD_LETTERS:
                 raise table.error(
                     f"targets.{name}", "another endpoint has this name; logs and metrics could not distinguish them"
                 )
-            named[name], queues = build_target(name, each)
+            by_name[name], queues = build_target(name, each)
             for queue in queues:
                 with mistakes.collect(queue):
                     if topology is not None and queue not in topology.queues:
                         raise each.error("queues", f"the topology has no queue {queue!r}")
-                    if queue in targets:
-                        raise each.error("queues", f"queue {queue!r} has a target already, {targets[queue].name}")
-                    targets[queue] = named[name]
-    return described, named, targets
+                    if queue in by_queue:
+                        raise each.error("queues", f"queue {queue!r} has a target already, {by_queue[queue].name}")
+                    by_queue[queue] = by_name[name]
+    return tables, by_name, by_queue
 
 
-def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
-    """Warn of sources that take each other's messages: of a queue each message is read by one of them."""
+def _check_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
+    """Warn of sources that read the same queue of RabbitMQ: each message of it is read by only one of them."""
     readers: dict[Place, str] = {}
     for name, inlet in inlets.items():
         for place in inlet.source.places:
@@ -211,15 +213,15 @@ def _look_for_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
                 table.warnings.append(ConfigWarning(f"sources.{name}", "queue", problem))
 
 
-def _look_for_loops(
+def _check_loops(
     table: Table,
     inlets: Mapping[str, Inlet],
-    writing: Mapping[str, Target],
+    targets_by_name: Mapping[str, Target],
     targets: Mapping[str, Target],
     topology: Topology,
     dead_letters: Target | None,
 ) -> None:
-    """Refuse what feeds itself, and warn of what may. Raises InputError."""
+    """Refuse certain loops, and warn of possible ones. Raises InputError."""
     if dead_letters is not None and (fed := find_dead_letter_loop(inlets.values(), dead_letters)) is not None:
         raise table.error(
             DEAD_LETTERS,
@@ -227,7 +229,7 @@ def _look_for_loops(
             "give dead letters a place that no source of this bridge reads",
         )
     for loop in find_feedback(inlets.values(), targets, topology):
-        name = next(name for name, target in writing.items() if target is loop.target)
+        name = next(name for name, target in targets_by_name.items() if target is loop.target)
         problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
         if loop.certain:
             raise table.error(
@@ -240,10 +242,10 @@ def _look_for_loops(
                 f"targets.{name}", "queues", f"{problem}, unless {loop.unless}; [policy] max_hops ends such a loop"
             )
         )
-    described = {f"targets.{name}": target for name, target in writing.items()}
+    tables = {f"targets.{name}": target for name, target in targets_by_name.items()}
     if dead_letters is not None:
-        described[DEAD_LETTERS] = dead_letters
-    for name, target in described.items():
+        tables[DEAD_LETTERS] = dead_letters
+    for name, target in tables.items():
         if (near := find_near_exchange(inlets.values(), target)) is not None:
             table.warnings.append(
                 ConfigWarning(
@@ -255,10 +257,10 @@ def _look_for_loops(
             )
 
 
-def _topology(table: Table, folder: Path) -> Topology:
+def _read_topology(table: Table, folder: Path) -> Topology:
     where = table.text("topology")
     vhost = table.maybe_text("vhost")
-    profile = _profile(table)
+    profile = _read_profile(table)
     if "://" not in where:
         where = str(folder / where)
     try:
@@ -278,26 +280,26 @@ def _topology(table: Table, folder: Path) -> Topology:
         raise table.error("topology", str(error)) from None
 
 
-def _profile(table: Table) -> str | None:
-    """Return the profile that is named. Raises InputError for a name that is no release."""
+def _read_profile(table: Table) -> str | None:
+    """Read the name of a profile. Raises InputError for a name that is no release."""
     name = table.maybe_text("profile")
     if name is None or profile_by_name(name) is not None:
         return name
     raise table.error("profile", f"must be one of {RELEASES}, and is {name!r}")
 
 
-def _window_bytes(table: Table, base: Policy) -> int:
+def _read_window_bytes(table: Table, base: Policy) -> int:
     size = table.size("window_bytes", base.window_bytes)
     if size < LEAST_WINDOW:
         raise table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}")
     return size
 
 
-def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
+def _read_policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a frozen value
     choices = {each.value: each for each in Unroutable}
     policy = Policy(
         table.integer("window", base.window, least=1),
-        _window_bytes(table, base),
+        _read_window_bytes(table, base),
         table.integer("tries", base.tries, least=1),
         Backoff(table.seconds("backoff", base.backoff.first), table.seconds("backoff_most", base.backoff.most)),
         Backoff(table.seconds("reconnect", base.reconnect.first), table.seconds("reconnect_most", base.reconnect.most)),
@@ -313,18 +315,19 @@ def _policy(table: Table, base: Policy = Policy()) -> Policy:  # noqa: B008  a f
     return policy
 
 
-def _inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
+def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
     exchange, routing_key = table.maybe_text("exchange"), table.maybe_text("routing_key")
     if exchange and topology is not None and exchange not in topology.exchanges:
         raise table.error("exchange", f"the topology has no exchange {exchange!r}")
     own_policy = table.maybe_table("policy")
-    own = policy if own_policy is None else _policy(own_policy, policy)
-    wanted = read_filter(table)
+    own = policy if own_policy is None else _read_policy(own_policy, policy)
+    message_filter = read_filter(table)
     source = build_source(name, table, own)
-    return Inlet(source, exchange, routing_key, own, wanted)
+    return Inlet(source, exchange, routing_key, own, message_filter)
 
 
-def _introduce(endpoint: Source | Target, table: Table, layout: Layout) -> None:
+def _check_fit(endpoint: Source | Target, table: Table, layout: Layout) -> None:
+    """Check that an endpoint fits into its bridge. Raises InputError with the key of its table."""
     try:
         endpoint.meet(layout)
     except Misfit as misfit:
@@ -334,7 +337,7 @@ def _introduce(endpoint: Source | Target, table: Table, layout: Layout) -> None:
 def _check_queues(
     table: Table, mistakes: Mistakes, topology: Topology, targets: Mapping[str, Target], ignored: frozenset[str]
 ) -> None:
-    """Keep the mistake of each queue that is ignored and must not be, or has nowhere to go."""
+    """Keep a mistake for each ignored queue that is unknown or has a target, and each other queue without a target."""
     for queue in sorted(ignored):
         with mistakes.collect(queue):
             if queue not in topology.queues:
@@ -351,7 +354,7 @@ def _check_queues(
                 )
 
 
-def _http(table: Table, worker: int) -> Http | None:
+def _read_http(table: Table, worker: int) -> Http | None:
     listen = table.text("http", DEFAULT_HTTP)
     if listen == "off":
         table.texts("http_hosts", ())
@@ -359,6 +362,6 @@ def _http(table: Table, worker: int) -> Http | None:
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
-    # Each worker has the port behind the one before; 0 is any that is free.
+    # Worker K has the K-th port from the configured one on; 0 means any free port, for each worker.
     names = tuple(table.texts("http_hosts", ()))
     return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)

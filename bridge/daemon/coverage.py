@@ -1,8 +1,8 @@
-"""Which bindings are used, counted while a bridge runs: the audit's own tally of what enters the topology.
+"""The use of bindings, counted while a bridge runs: the audit's own tally of the messages that enter the topology.
 
-Messages are counted as they enter, by the kernel of the audit over batches of Arrow, so the numbers are those that an
-audit of the same messages gives; what is delivered twice is counted twice. It costs some microseconds a message, which
-is why it has to be asked for.
+Messages are counted as they enter, by the code of the audit, in batches of Arrow. So the numbers are those that an
+audit of the same messages gives, and a message that is delivered twice counts twice. It costs some microseconds per
+message, so the configuration has to ask for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, fingerprint
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
-from bridge.daemon.metrics import labels_of
+from bridge.daemon.metrics import format_labels
 from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology
@@ -27,13 +27,13 @@ from exchange.topology.topology import Topology
 __all__ = ["Coverage"]
 
 ROWS: Final = 1 << 12
-"""So many messages are counted at once; what is asked for counts those that are fewer."""
+"""Number of messages that are counted at once; `Coverage.tally` counts those that are fewer."""
 SERIES: Final = 1_000
-"""Bindings that Prometheus is told of, at most; all are in the report."""
+"""Maximum number of bindings that Prometheus gets; the report has all."""
 
 
 class Coverage:
-    """Counts what is read; on the event loop's thread, but for `report` and `lines`."""
+    """Counts the messages that are read. Use it on the event loop's thread, but `report` and `lines` on any."""
 
     def __init__(self, name: str, topology: Topology) -> None:
         self._name = name
@@ -44,23 +44,23 @@ class Coverage:
         self._bad: Counts[str] = Counts()
 
     def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:
-        """Count these as they enter the topology."""
-        add, enter, wanted = self._rows.add, inlet.enter, inlet.filter
+        """Count deliveries as they enter the topology, without those that the filter rejects."""
+        add, enter, keep = self._rows.add, inlet.enter, inlet.filter
         now = int(time() * 1_000_000)
         for delivery in deliveries:
             if delivery.refusal is not None:
                 self._bad[delivery.refusal] += 1
                 continue
             try:
-                if wanted is None or wanted.objection(delivery.message) is None:
+                if keep is None or keep.objection(delivery.message) is None:
                     add(enter(delivery.message), delivery.time or now)
-            except Exception as error:  # noqa: BLE001  a broker would refuse it, and the pump does; see there
+            except Exception as error:  # noqa: BLE001  a broker would refuse the message, and so does the pump
                 self._bad[str(error)] += 1
         if len(self._rows) >= ROWS:
             self._counter.add(self._rows.batch())
 
     def tally(self) -> Tally:
-        """All that was counted so far."""
+        """Return the tally of all messages so far."""
         if len(self._rows):
             self._counter.add(self._rows.batch())
         self._total = self._total + self._counter.result() + Tally(self._total.topology, unread=Unread(bad=self._bad))
@@ -68,17 +68,17 @@ class Coverage:
         return self._total
 
     def report(self, tally: Tally) -> bytes:
-        """The audit's report as JSON, see docs/audit-json.md."""
+        """Build the audit's report of a tally, as JSON; docs/audit-json.md describes it."""
         return encode_json(build_report(self._topology, tally, Sources(self._name), int(time() * 1_000_000)))
 
     def lines(self, tally: Tally) -> Iterator[str]:
-        """For Prometheus: messages by binding."""
+        """Yield lines of Prometheus's text format: messages by binding."""
         uses = coverage(tally, self._topology).bindings
         yield "# HELP hashstar_binding_messages_total Messages that matched a binding."
         yield "# TYPE hashstar_binding_messages_total counter"
         for use in uses[:SERIES]:
             binding = use.binding
-            yield "hashstar_binding_messages_total" + labels_of((
+            yield "hashstar_binding_messages_total" + format_labels((
                 ("binding", str(use.number)), ("source", binding.source), ("kind", binding.destination.kind),
                 ("destination", binding.destination.name), ("routing_key", binding.routing_key),
             )) + f" {use.messages}"  # fmt: skip

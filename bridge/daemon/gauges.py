@@ -1,4 +1,7 @@
-"""What only the moment knows of a bridge, for Prometheus: what is under way, for how long, and what keeps it."""
+"""Gauges for Prometheus: the present state of a bridge and of its process.
+
+The gauges of the process have the names that Prometheus's client libraries use; none of these is needed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
 
-__all__ = ["build_info", "gauges_of", "hashstar_version", "process_metrics"]
+__all__ = ["build_info", "read_gauges", "hashstar_version", "process_metrics"]
 
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
@@ -28,8 +31,8 @@ OF_TARGETS = ("disconnected", "trouble", "backpressure")
 OF_SOURCES = tuple([kind for kind in KINDS if kind not in (*OF_THE_BRIDGE, "backpressure")])
 
 
-def gauges_of(config: Config, pump: Pump, metrics: Metrics, health: Health, *, alive: bool) -> Gauges:
-    """Return the gauges; from any thread."""
+def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *, alive: bool) -> Gauges:
+    """Return the gauges of a bridge; from any thread."""
     conditions = health.current()
     stalled: dict[Labels, float] = {
         (("endpoint", name), ("kind", kind)): 0
@@ -100,58 +103,59 @@ def gauges_of(config: Config, pump: Pump, metrics: Metrics, health: Health, *, a
 
 
 def process_metrics() -> Gauges:
-    """Return the processor time, memory, file descriptors and start of this process; without /proc, as on macOS, only
-    the first and the last.
+    """Return processor time, memory, file descriptors and start time of this process.
+
+    Without /proc, as on macOS, these are only the processor time and the start time.
     """
-    found: Gauges = {
+    gauges: Gauges = {
         "process_cpu_seconds_total": (
             "counter", "Total user and system CPU time spent in seconds.", {(): time.process_time()},
         ),
     }  # fmt: skip
     try:
-        # The name of the program, in brackets, may hold anything.
+        # Split after the last bracket: the name of the program, in brackets, may hold blanks and brackets.
         fields = (PROC / "self" / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         booted = next(
             float(line.split()[1]) for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime ")
         )
         started = booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
         descriptors = len([*(PROC / "self" / "fd").iterdir()])
-        limit = _limit()
+        limit = _read_descriptor_limit()
     except (OSError, ValueError, IndexError, StopIteration):
-        return {**found, **_start(STARTED)}
+        return {**gauges, **_start_gauge(STARTED)}
     return {
-        **found,
+        **gauges,
         "process_virtual_memory_bytes": ("gauge", "Virtual memory size in bytes.", {(): int(fields[20])}),
         "process_resident_memory_bytes": (
             "gauge", "Resident memory size in bytes.", {(): int(fields[21]) * os.sysconf("SC_PAGE_SIZE")},
         ),
         "process_open_fds": ("gauge", "Number of open file descriptors.", {(): descriptors}),
         "process_max_fds": ("gauge", "Maximum number of open file descriptors.", {(): limit}),
-        **_start(started),
+        **_start_gauge(started),
     }  # fmt: skip
 
 
 def build_info() -> Gauges:
-    """Return the versions of what runs, as labels."""
+    """Return a gauge that has the versions of hashstar and Python as labels."""
     labels = (("version", hashstar_version()), ("python", python_version()))
     return {"hashstar_build_info": ("gauge", "Versions of hashstar and Python.", {labels: 1})}
 
 
 def hashstar_version() -> str:
-    """Return the version that is installed; ``unknown`` where none is."""
+    """Return the installed version of hashstar; ``unknown`` if it is not installed."""
     try:
         return version("hashstar")
     except PackageNotFoundError:
         return "unknown"
 
 
-def _start(seconds: float) -> Gauges:
+def _start_gauge(seconds: float) -> Gauges:
     name = "process_start_time_seconds"
     return {name: ("gauge", "Start time of the process since unix epoch in seconds.", {(): seconds})}
 
 
-def _limit() -> float:
-    import resource  # which Windows does not have; nor does it have /proc
+def _read_descriptor_limit() -> float:
+    import resource  # Windows does not have it, but does not have /proc, either
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return float("inf") if soft == resource.RLIM_INFINITY else soft

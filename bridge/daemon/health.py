@@ -1,21 +1,22 @@
-"""Why a bridge does not move messages, or soon will not: conditions, each with a reason, since when, and a way out.
+"""Why a bridge does not move messages, or soon will not: conditions, each with its reason, start time and way out.
 
 ==================  ================================================================================================
-kind                what it means
+kind                meaning
 ==================  ================================================================================================
 ``disconnected``    an endpoint is not connected
-``trouble``         it is connected, and its system is silent or has blocked publishers
-``backpressure``    a queue of a target takes nothing: it is missing, full, or a right is
+``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
+``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
 ``held``            a message can be neither routed nor dead-lettered; what was read after it waits for it
-``waiting``         a source is not open yet, as a target is not
-``stalled``         the oldest message that is not settled is older than ``stalled_after``
-``window-full``     nothing is read for ``stalled_after``, as too much is not settled
-``paused``          somebody asked for it
-``draining``        it is about to end
+``waiting``         a source is not open yet, because a target is not
+``stalled``         the oldest unsettled message is older than ``stalled_after``
+``window-full``     nothing was read for ``stalled_after``, because too much is unsettled
+``paused``          a user has paused the bridge
+``draining``        the bridge is about to end
 ==================  ================================================================================================
 
-`Health.look` is called once a second on the event loop, and when a connection is made or lost. It replaces its findings
-by new values, so that the threads that answer HTTP read them without a lock. The bridge is ready while there are none.
+`Health.look` is called once a second on the event loop, and when a connection is made or lost. It replaces the
+conditions and states by new values, so that the threads that answer HTTP read them without a lock. The bridge is ready
+while there is no condition.
 """
 
 from __future__ import annotations
@@ -32,90 +33,95 @@ from bridge.daemon.views import InletLike, OutletLike, PumpLike
 from bridge.endpoint import Endpoint, Outgoing
 from bridge.pump.policy import Policy
 from bridge.pump.window import Pending
+from exchange.display import list_some
 
 __all__ = ["KINDS", "Condition", "Health", "SourceState", "TargetState"]
 
 KINDS: Final = (
     "disconnected", "trouble", "backpressure", "held", "waiting", "stalled", "window-full", "paused", "draining",
 )  # fmt: skip
-"""In the order in which they are shown: causes before what they bring about."""
+"""Kinds of conditions in the order in which they are shown: causes before their effects."""
 
 LEVELS: Final = {"paused": "info", "draining": "info", "waiting": "warning"}
 """Kind -> the level at which it is logged; the others are errors."""
 LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
-"""Kind -> number of seconds that a condition lasts before it is logged: most connections come back at once, and the log
-has a line for each that is lost as it is."""
+"""Kind -> seconds that a condition lasts before it is logged: most connections come back at once, and each loss has a
+line in the log anyway."""
 BACKPRESSURE_AFTER: Final = 3.0
-"""Number of seconds for which a queue takes nothing before that is a condition: a full one takes some now and then."""
+"""Seconds for which a queue takes nothing before that is a condition: even a full queue takes some now and then."""
 REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
-"""Seconds between reminders in the log: from the first to the second, doubling."""
+"""Minimum and maximum of the seconds between reminders in the log; the interval doubles with each."""
 LOOK_EVERY: Final = 1.0
+"""Seconds between looks at the pump."""
 SCAN_AFTER: Final = 0.5
-"""Number of seconds that a message is not settled before it is worth to look through all that is under way."""
+"""Seconds for which a message is unsettled before a scan of all messages under way is worth its time."""
 SCAN_CHEAP: Final = 0.005
+"""Duration of a scan that may be made at each look, in seconds."""
 SCAN_SHARE: Final = 0.01
+"""Maximum share of the time that longer scans take: they are made less often."""
 SCAN_EVERY_AT_MOST: Final = 4.0
-"""A scan that takes more than the first, in seconds, is made so seldom that it takes the second part of the time only;
-yet this often, in seconds, that what it finds shows in time."""
+"""Maximum number of seconds between scans, however long they take, so that their results are not too old."""
 SHOWN: Final = 3
 """Maximum number of queues or messages that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that keeps messages from moving."""
+    """A reason why messages do not move, or soon will not."""
 
     endpoint: str
-    """"" is the bridge."""
+    """The name of an endpoint; "" for the bridge."""
     kind: str
     """One of `KINDS`."""
     reason: str
     since: float
-    """In seconds since 1970."""
+    """Start time, in seconds since 1970."""
     way_out: str = ""
+    """What its owner can do about it."""
 
     def __str__(self) -> str:
-        return ": ".join([part for part in (self.endpoint, self.reason) if part])
+        return f"{self.endpoint}: {self.reason}" if self.endpoint else self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source at the last look."""
+    """State of a source at the last look."""
 
     up: bool
-    """Connected, and without trouble."""
+    """Whether it is connected and without trouble."""
     lag: int | None
     unsettled_bytes: int
     fill: float
-    """The part of the window that is full, of messages or of bytes, whichever is more; 1 is full."""
+    """Share of the window that is used, of its messages or of its bytes, whichever is more; 1 is full."""
     oldest_age: float
-    """Seconds since the oldest unsettled message was read; 0: there is none."""
+    """Seconds since the oldest unsettled message was read; 0 if there is none."""
     oldest: str
-    """Its origin."""
+    """Origin of that message; "" if there is none."""
     on_hold: int
+    """Number of messages on hold."""
     held: tuple[tuple[str, str], ...]
-    """Origin and reason of the first messages on hold."""
+    """Origin and reason of the first of these messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """A target at the last look."""
+    """State of a target at the last look."""
 
     up: bool
     oldest_age: float
-    """Seconds since the oldest message without an answer was read; 0: there is none that is worth a scan."""
+    """Seconds since the oldest message without an answer was read; 0 if there is none that is worth a scan."""
     waiting: Mapping[str, str]
     """Queue of the topology -> why it takes nothing now."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A condition since it began."""
+    """A condition, and what was logged about it."""
 
     condition: Condition
     begun: float
-    """By the loop's clock."""
+    """Start time, by the loop's clock, in seconds."""
     logged: bool = False
     remind_at: float = 0.0
     remind_after: float = REMIND_AFTER
@@ -123,26 +129,29 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What a look through all that is under way found."""
+    """The result of a scan of all messages under way."""
 
     copies: Mapping[str, Outgoing | None] = field(default_factory=dict)
-    """Target -> the oldest copy without an answer."""
+    """Target -> its oldest message without an answer."""
     held: Mapping[str, Sequence[Pending]] = field(default_factory=dict)
-    """Source -> the messages on hold, the oldest first."""
+    """Source -> its messages on hold, the oldest first."""
 
 
 @dataclass(slots=True)
-class _Found:
-    """The conditions of one look: endpoint and kind -> reason, since when by the loop's clock if known, and way out."""
+class _Causes:
+    """What one look found: the conditions that hold now."""
 
     all: dict[tuple[str, str], tuple[str, float | None, str]] = field(default_factory=dict)
+    """Endpoint and kind -> reason, start time by the loop's clock if it is known, and way out."""
 
     def add(self, endpoint: str, kind: str, reason: str, since: float | None = None, way_out: str = "") -> None:
         self.all[endpoint, kind] = reason, since, way_out
 
 
 class Health:
-    """Looks at a pump. ``config`` is its path, for ways out; ``clock`` gives seconds since 1970, ``loop_clock`` the
+    """Looks at a pump again and again, and knows its conditions.
+
+    ``config`` is the path of its configuration, for ways out; ``clock`` returns seconds since 1970, ``loop_clock`` the
     loop's time.
     """
 
@@ -171,9 +180,9 @@ class Health:
         self._known: dict[tuple[str, str], _Known] = {}
         self._scan = _Scan()
         self._scan_at = float("-inf")
-        """When to scan again at the soonest, by the loop's clock."""
+        """Earliest time of the next scan, by the loop's clock."""
         self._refusing: dict[tuple[str, str], float] = {}
-        """Target and queue -> since when it takes nothing, by the loop's clock."""
+        """Target and queue -> time since which it takes nothing, by the loop's clock."""
         self.conditions: tuple[Condition, ...] = ()
         self.sources: Mapping[str, SourceState] = {}
         self.targets: Mapping[str, TargetState] = {}
@@ -190,41 +199,42 @@ class Health:
             await asyncio.sleep(LOOK_EVERY)
 
     def current(self) -> tuple[Condition, ...]:
-        """Return the conditions; from any thread. What was asked of the bridge counts at once, not at the next look."""
-        found = [each for each in self.conditions if each.kind not in ("paused", "draining")]
-        for kind, applies, reason, way_out in self._asked():
+        """Return the conditions; from any thread. A pause or stop counts at once, not only at the next look."""
+        conditions = [each for each in self.conditions if each.kind not in ("paused", "draining")]
+        for kind, applies, reason, way_out in self._requests():
             if applies:
                 known = next((each for each in self.conditions if each.kind == kind), None)
-                found.append(known or Condition("", kind, reason, self._clock(), way_out))
-        return tuple(found)
+                conditions.append(known or Condition("", kind, reason, self._clock(), way_out))
+        return tuple(conditions)
 
-    def _asked(self) -> tuple[tuple[str, bool, str, str], ...]:
+    def _requests(self) -> tuple[tuple[str, bool, str, str], ...]:
+        """Return kind, presence, reason and way out of the conditions that a user asks for."""
         return (
             ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
             ("draining", self._pump.draining, "stopping when everything that was read is settled", ""),
         )
 
     def look(self) -> None:
-        """Find the conditions of this moment, and log those that began, last or ended."""
+        """Find the present conditions, and log those that began, last or ended."""
         now = self._loop_clock()
-        found = _Found()
+        causes = _Causes()
         self._scan_if_due(now)
-        self.targets = {outlet.target.name: self._look_at_target(outlet, found, now) for outlet in self._pump.outlets}
-        self.sources = {inlet.source.name: self._look_at_source(inlet, found, now) for inlet in self._inlets}
-        for kind, applies, reason, way_out in self._asked():
+        self.targets = {outlet.target.name: self._look_at_target(outlet, causes, now) for outlet in self._pump.outlets}
+        self.sources = {inlet.source.name: self._look_at_source(inlet, causes, now) for inlet in self._inlets}
+        for kind, applies, reason, way_out in self._requests():
             if applies:
-                found.add("", kind, reason, way_out=way_out)
-        self._compare(found, now)
+                causes.add("", kind, reason, way_out=way_out)
+        self._compare(causes, now)
         self.history.add(now, self._metrics)
 
     def _look_safely(self) -> None:
         try:
             self.look()
         except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
-            self._journal.tell_rarely("error", "health failed", ("", repr(error)), error=repr(error))
+            self._journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
 
     def _scan_if_due(self, now: float) -> None:
-        """Look through all that is under way where some of it stays, and that is not too much to do it every second."""
+        """Scan all messages under way if some of them stay, as often as the duration of the scan allows."""
         oldest = [inlet.window.oldest() for inlet in self._inlets]
         if not any(pending is not None and now - pending.since >= SCAN_AFTER for pending in oldest):
             self._scan, self._scan_at = _Scan(), now
@@ -242,24 +252,24 @@ class Health:
 
     # Endpoints.
 
-    def _is_up(self, endpoint: Endpoint, found: _Found) -> bool:
-        """Whether it is connected and without trouble."""
+    def _is_up(self, endpoint: Endpoint, causes: _Causes) -> bool:
+        """Return whether an endpoint is connected and without trouble; add the condition if not."""
         name = endpoint.name
         if not self._metrics.up.get(name):
             reason = self._metrics.last_error.get(name, "not connected yet")
-            found.add(name, "disconnected", reason, way_out=f"{self._check} says what is wrong")
+            causes.add(name, "disconnected", reason, way_out=f"{self._check} says what is wrong")
             return False
         try:
             trouble = endpoint.trouble
-        except Exception as error:  # noqa: BLE001  what an endpoint cannot say about itself is trouble as well
+        except Exception as error:  # noqa: BLE001  an endpoint whose state fails is in trouble as well
             trouble = f"its state cannot be read: {error!r}"
         if trouble is not None:
-            found.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
+            causes.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
         return trouble is None
 
-    def _look_at_target(self, outlet: OutletLike, found: _Found, now: float) -> TargetState:
+    def _look_at_target(self, outlet: OutletLike, causes: _Causes, now: float) -> TargetState:
         name = outlet.target.name
-        up = self._is_up(outlet.target, found)
+        up = self._is_up(outlet.target, causes)
         waiting = {queue: failure.reason for queue, failure in outlet.waiting.items()}
         for key in [key for key in self._refusing if key[0] == name and key[1] not in waiting]:
             del self._refusing[key]
@@ -271,32 +281,32 @@ class Health:
                 lasting.append((queue, since))
         if lasting:
             reasons = [f"queue {queue} takes nothing: {waiting[queue]}" for queue, _ in lasting]
-            found.add(
-                name, "backpressure", _some(reasons), min([since for _, since in lasting]),
+            causes.add(
+                name, "backpressure", list_some(reasons, SHOWN), min([since for _, since in lasting]),
                 "its messages wait in order; see that the queue is there, has room, and may be written",
             )  # fmt: skip
         oldest = self._scan.copies.get(name)
         return TargetState(up, max(0.0, now - oldest.context.since) if oldest is not None else 0.0, waiting)
 
-    def _look_at_source(self, inlet: InletLike, found: _Found, now: float) -> SourceState:
+    def _look_at_source(self, inlet: InletLike, causes: _Causes, now: float) -> SourceState:
         source, window = inlet.source, inlet.window
         name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
         if name in self._metrics.ended_sources:
             up = self._metrics.up.get(name, False)
         elif not self._metrics.up.get(name) and (waits := self._pump.waiting_for(inlet)) is not None:
             up = False
-            found.add(name, "waiting", waits, way_out="it opens when its targets are open")
+            causes.add(name, "waiting", waits, way_out="it opens when its targets are open")
         else:
-            up = self._is_up(source, found)
+            up = self._is_up(source, causes)
         oldest = window.oldest()
         age = max(0.0, now - oldest.since) if oldest is not None else 0.0
         held = self._scan.held.get(name, ())
         if held:
-            self._add_held(inlet, held, found)
+            self._add_held(inlet, held, causes)
         if oldest is not None and age >= stalled_after and oldest.held_reason is None:
-            found.add(name, "stalled", self._stall(oldest, stalled_after, now), oldest.since, "see its target")
+            causes.add(name, "stalled", self._stall(oldest, stalled_after, now), oldest.since, "see its target")
         if window.full_since is not None and now - window.full_since >= stalled_after:
-            found.add(
+            causes.add(
                 name, "window-full", f"nothing is read: {window.messages:,} messages of {window.bytes:,} bytes are not "
                 "settled", window.full_since, "see what the oldest waits for; window and window_bytes bound it",
             )  # fmt: skip
@@ -307,7 +317,7 @@ class Health:
             tuple([(each.delivery.origin, each.held_reason or "") for each in held[:SHOWN]]),
         )  # fmt: skip
 
-    def _add_held(self, inlet: InletLike, held: Sequence[Pending], found: _Found) -> None:
+    def _add_held(self, inlet: InletLike, held: Sequence[Pending], causes: _Causes) -> None:
         first, window = held[0], inlet.window
         behind = window.messages - len(held)
         reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
@@ -320,24 +330,26 @@ class Health:
             ways.append(f'it was published to the default exchange: write exchange = "..." in [sources.{_name(inlet)}]')
         if not self._has_dead_letters:
             ways.append("write [dead_letters] to have such messages put aside")
-        found.add(_name(inlet), "held", reason, first.since, "; or ".join(ways) or "see the dead letters' target")
+        causes.add(_name(inlet), "held", reason, first.since, "; or ".join(ways) or "see the dead letters' target")
 
     def _stall(self, oldest: Pending, stalled_after: float, now: float) -> str:
-        """Return what the oldest message waits for."""
+        """Return the reason of a stall: what the oldest message waits for."""
         copies = self._scan.copies.items()
         names = [name for name, copy in copies if copy is not None and copy.context is oldest]
-        if not names:  # it stands behind others of their targets
+        if not names:  # it waits behind older messages of its targets
             names = [name for name, copy in copies if copy is not None and now - copy.context.since >= stalled_after]
-        waits = f"it waits for {_some([f'target {name}' for name in names])}" if names else "no target has it any more"
+        targets = list_some([f"target {name}" for name in names], SHOWN)
+        waits = f"it waits for {targets}" if names else "no target has it any more"
         return f"the oldest message, {oldest.delivery.origin}, is not settled: {waits}"
 
-    # What began, lasts and ended.
+    # Conditions that begin, last and end.
 
-    def _compare(self, found: _Found, now: float) -> None:
+    def _compare(self, causes: _Causes, now: float) -> None:
+        """Keep the start times of conditions that last, and log what has changed."""
         wall = self._clock()
-        for key in [key for key in self._known if key not in found.all]:
+        for key in [key for key in self._known if key not in causes.all]:
             self._end(self._known.pop(key), now)
-        for (endpoint, kind), (reason, since, way_out) in found.all.items():
+        for (endpoint, kind), (reason, since, way_out) in causes.all.items():
             known = self._known.get((endpoint, kind))
             if known is None:
                 begun = now if since is None else since
@@ -356,22 +368,22 @@ class Health:
             if lasts >= LOGGED_AFTER.get(condition.kind, 0.0):
                 known.logged = True
                 known.remind_at = now + known.remind_after
-                self._tell("condition began", condition)
+                self._write("condition began", condition)
         elif now >= known.remind_at:
             known.remind_after = min(REMIND_AT_MOST, 2 * known.remind_after)
             known.remind_at = now + known.remind_after
-            self._tell("condition lasts", condition, seconds=round(lasts))
+            self._write("condition lasts", condition, seconds=round(lasts))
 
     def _end(self, known: _Known, now: float) -> None:
         if known.logged:
             condition = known.condition
-            self._journal.tell_rarely(
+            self._journal.write_rarely(
                 "info", "condition ended", (condition.endpoint, condition.kind), endpoint=condition.endpoint,
                 kind=condition.kind, reason=condition.reason, seconds=round(now - known.begun, 1),
             )  # fmt: skip
 
-    def _tell(self, event: str, condition: Condition, **fields: Any) -> None:
-        self._journal.tell_rarely(
+    def _write(self, event: str, condition: Condition, **fields: Any) -> None:
+        self._journal.write_rarely(
             LEVELS.get(condition.kind, "error"), event, (condition.endpoint, condition.kind),
             endpoint=condition.endpoint, kind=condition.kind, reason=condition.reason, **fields,
             way_out=condition.way_out,
@@ -380,9 +392,3 @@ class Health:
 
 def _name(inlet: InletLike) -> str:
     return inlet.source.name
-
-
-def _some(texts: Sequence[str]) -> str:
-    """Return the first of some texts, and how many more there are."""
-    more = len(texts) - SHOWN
-    return ", ".join(texts[:SHOWN]) + (f", and {more:,} more" if more > 0 else "")

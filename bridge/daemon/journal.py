@@ -1,10 +1,10 @@
-"""What the bridge tells while it runs: lines for people or for machines, on standard error.
+"""The log of a running bridge: lines for people or for machines, on standard error.
 
-An event has a name and fields, which are the same words whatever the form. What happens again and again, as when a
-target refuses all messages or a client library reports each try to connect, is thinned out by kind: the first line of a
-kind is written at once, the next ones at intervals that double from a second to a minute, each with the number of those
-that were left out. A kind that was quiet for long begins anew. So an outage of a day costs some thousand lines, and the
-last line of a kind is always written. A log must not be what fills a disk when things go wrong.
+An event has a name and fields, with the same words in both forms. Events that repeat, as when a target refuses all
+messages or a client library reports each try to connect, are thinned out by kind: the first line of a kind is written
+at once, the next ones at intervals that double from a second to a minute, each with the number of events that were left
+out. A kind that was quiet for long starts again with a line at once. So an outage of a day costs some thousand lines,
+the last event of a kind is always written, and the log does not fill the disk when things go wrong.
 """
 
 from __future__ import annotations
@@ -31,31 +31,35 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 AGAIN_AFTER: Final = 1.0
 """Seconds between the first two lines of one kind; the interval doubles with each line."""
 AGAIN_AT_MOST: Final = 60.0
-"""Maximum number of seconds between two lines of a kind that goes on."""
+"""Maximum number of seconds between two lines of a kind that repeats."""
 QUIET_AFTER: Final = 60.0
-"""Number of seconds without an event, beyond the interval, after which a kind begins anew."""
+"""Seconds without an event, beyond the interval, after which a kind is forgotten."""
 KINDS: Final = 100
-"""Maximum number of kinds of one event and endpoint; further ones count as one kind, as reasons may name messages."""
+"""Maximum number of kinds per event and endpoint; all others count as one kind, as reasons may name messages."""
 DIGITS: Final = re.compile(r"[0-9]+")
 
 
 @dataclass(slots=True)
 class _Kind:
-    """A kind of line, and what was left out."""
+    """A kind of event: when its last line was written, and what was left out since."""
 
     written: float
-    """When its last line was written, in seconds since 1970."""
+    """Time of its last line, in seconds since 1970."""
     interval: float = AGAIN_AFTER
-    """Number of seconds until the next line."""
+    """Seconds from that line until the next one may be written."""
     seen: float = 0.0
-    """When the last event of it came."""
+    """Time of its last event, in seconds since 1970."""
     left_out: int = 0
+    """Number of events that were left out since the last line."""
     last: tuple[str, dict[str, Any]] = field(default=("", {}))
-    """Level and fields of the last one that was left out."""
+    """Level and fields of the last event that was left out."""
 
 
 class Journal:
-    """Writes events. ``form`` is text or json, ``level`` the least that is told, ``worker`` is told with each."""
+    """Writes events to ``out``, by default standard error.
+
+    ``form`` is text or json, ``level`` the lowest level that is written, ``worker`` a field of each event.
+    """
 
     def __init__(
         self,
@@ -71,34 +75,34 @@ class Journal:
         self._out = out
         self._clock = clock
         self._lock = threading.RLock()
-        """Of the kinds: libraries log on threads of their own."""
+        """Guards the kinds: libraries log on threads of their own."""
         self._kinds: dict[tuple[str, str], dict[tuple[str, ...], _Kind]] = {}
         """Event and endpoint -> the kinds of its lines."""
         self._filtering: set[str] = set()
 
-    def tell(self, level: str, event: str, /, **fields: Any) -> None:
+    def write(self, level: str, event: str, /, **fields: Any) -> None:
         """Write an event."""
         if LEVELS.index(level) < self._least:
             return
         fields = {**self._always, **fields}
-        now = _moment(self._clock())
+        now = _format_time(self._clock())
         if self._json:
             line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
         else:
-            told = "".join([f" {name}={_shown(value)}" for name, value in fields.items()])
-            line = f"{now} {level:7} {event}{told}"
-        # Names of brokers are bytes, and may be no UTF-8.
-        # What standard error is, is looked up each time: while there is a progress bar, lines go above it.
+            text = "".join([f" {name}={_quote(value)}" for name, value in fields.items()])
+            line = f"{now} {level:7} {event}{text}"
+        # Standard error is looked up each time: a progress bar replaces it, to write lines above the bar.
+        # Names of brokers may hold bytes that are not UTF-8, so these are escaped.
         out = self._out or sys.stderr
-        with suppress(OSError):  # a disk that is full, or a reader that is gone, stops the log and no message
+        with suppress(OSError):  # a full disk or a reader that is gone stops the log, but not the messages
             out.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
             out.flush()
 
-    def tell_rarely(self, level: str, event: str, kind: Sequence[str], /, **fields: Any) -> None:
+    def write_rarely(self, level: str, event: str, kind: Sequence[str], /, **fields: Any) -> None:
         """Write an event, or leave it out if one of its kind was written a short time ago.
 
-        ``kind`` begins with the endpoint; texts that differ in numbers only are of one kind. The next line of the kind
-        has the number of those left out, ``also``. Lines for debugging come once a second, however long it goes on.
+        ``kind`` begins with the endpoint; texts that differ only in numbers are of one kind. The next line of the kind
+        has the number of events that were left out, as ``also``. Events of the level debug are written once a second.
         """
         if LEVELS.index(level) < self._least:
             return
@@ -114,7 +118,7 @@ class Journal:
                     known = kinds.get(key)
             if known is None:
                 kinds[key] = _Kind(now, seen=now)
-                self.tell(level, event, **fields)
+                self.write(level, event, **fields)
                 return
             if now - known.seen > known.interval + QUIET_AFTER:
                 known.interval = 0.0
@@ -127,8 +131,9 @@ class Journal:
             self._write_again(known, level, event, fields, now)
 
     def catch_up(self) -> None:
-        """Write the last of what was left out where its interval is over, and forget kinds that are quiet. Call it once
-        a second: a kind that stopped has its last line and its number too.
+        """Write the last event of each kind that was left out for its interval, and forget quiet kinds.
+
+        Called once a second, so that a kind that has stopped gets its last line and its number, too.
         """
         with self._lock:
             now = self._clock()
@@ -140,8 +145,8 @@ class Journal:
             ]
             for seen, event, known in sorted(due, key=lambda each: each[0]):
                 level, fields = known.last
-                known.left_out -= 1  # the one that is written
-                self._write_again(known, level, event, {**fields, "at": _moment(seen)}, now)
+                known.left_out -= 1  # this event is written now
+                self._write_again(known, level, event, {**fields, "at": _format_time(seen)}, now)
             self._forget_quiet(now)
 
     def _write_again(self, known: _Kind, level: str, event: str, fields: dict[str, Any], now: float) -> None:
@@ -150,7 +155,7 @@ class Journal:
         known.interval = min(AGAIN_AT_MOST, max(AGAIN_AFTER, 2 * known.interval))
         if level == "debug":
             known.interval = AGAIN_AFTER
-        self.tell(level, event, **fields, **({"also": left_out} if left_out else {}))
+        self.write(level, event, **fields, **({"also": left_out} if left_out else {}))
 
     def _forget_quiet(self, now: float) -> None:
         for kinds in self._kinds.values():
@@ -159,65 +164,76 @@ class Journal:
                     del kinds[key]
 
     def listen(self) -> None:
-        """Tell what libraries log too, from warnings on, and from our own endpoints all that is told."""
-        handler = _Logged(self)
+        """Write what is logged in this process, too: all that our endpoints log, and warnings and errors of others."""
+        handler = _JournalHandler(self)
         logging.getLogger().addHandler(handler)
         logging.getLogger("bridge").setLevel(logging.DEBUG)
 
-    def hung_up(self) -> None:
+    def write_hangup(self) -> None:
         """Write that a SIGHUP came, which changes nothing."""
-        self.tell("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
+        self.write("warning", "hangup", text="nothing is reloaded; restart it to read the configuration again")
 
-    # As `bridge.pump.pump.PumpEvents` has them.
+    # The events of `bridge.pump.pump.PumpEvents`.
 
     def connected(self, name: str) -> None:
-        self.tell_rarely("info", "connected", (name,), endpoint=name)
+        self.write_rarely("info", "connected", (name,), endpoint=name)
 
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
         reason = str(error)
-        self.tell_rarely(
+        self.write_rarely(
             "warning", "disconnected", (name, reason), endpoint=name, reason=reason, retry_in=round(wait, 3)
         )
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        """Nothing: metrics count."""
+        """Do nothing: metrics count these."""
 
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
-        """Nothing: metrics count."""
+        """Do nothing: metrics count these."""
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        self.tell_rarely(
+        self.write_rarely(
             "warning", "refused", (target, failure.reason), target=target, reason=failure.reason,
-            attempt=message.attempts, retry_in=retry_in and round(retry_in, 3), **_of(message.delivery),
+            attempt=message.attempts, retry_in=retry_in and round(retry_in, 3), **_fields_of(message.delivery),
         )  # fmt: skip
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
-        self.tell_rarely(
+        self.write_rarely(
             "error", "gave up", (target, failure.reason, fate), target=target, reason=failure.reason, fate=fate,
-            attempts=message.attempts, **_of(message.delivery),
+            attempts=message.attempts, **_fields_of(message.delivery),
         )  # fmt: skip
 
     def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
-        self.tell_rarely(
-            "warning", "unroutable", (source, fate, reason), source=source, fate=fate, reason=reason, **_of(delivery)
+        self.write_rarely(
+            "warning",
+            "unroutable",
+            (source, fate, reason),
+            source=source,
+            fate=fate,
+            reason=reason,
+            **_fields_of(delivery),
         )
 
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
-        """Once for each source that its filter is at work; and the messages that it fails for."""
+        """Write the first message that a source's filter rejects, and each message for which the filter fails."""
         kind, _, failure = reason.partition(":")
         if failure:
-            where = {"source": source, "comparison": failure.strip()}
-            self.tell_rarely("warning", "filter fails", (*where.values(),), **where, **_of(delivery))
+            comparison = failure.strip()
+            self.write_rarely(
+                "warning", "filter fails", (source, comparison), source=source, comparison=comparison,
+                **_fields_of(delivery),
+            )  # fmt: skip
         elif source not in self._filtering:
             self._filtering.add(source)
-            self.tell("info", "filtered", source=source, reason=kind, only="the first is logged", **_of(delivery))
+            self.write(
+                "info", "filtered", source=source, reason=kind, only="the first is logged", **_fields_of(delivery)
+            )
 
     def ended(self, source: str) -> None:
-        self.tell("info", "ended", source=source)
+        self.write("info", "ended", source=source)
 
 
-class _Logged(logging.Handler):
-    """Brings what is logged into the journal."""
+class _JournalHandler(logging.Handler):
+    """Writes log records to a journal."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -228,23 +244,23 @@ class _Logged(logging.Handler):
         fields = {"by": record.name, "text": record.getMessage()}
         if record.exc_info is not None:
             fields["error"] = repr(record.exc_info[1])
-        # Libraries report one thing again and again: librdkafka that a broker is not there, at every try.
-        self._journal.tell_rarely(level, "log", (record.name, level, fields["text"]), **fields)
+        # Libraries repeat themselves: librdkafka reports at each try that a broker is not there.
+        self._journal.write_rarely(level, "log", (record.name, level, fields["text"]), **fields)
 
 
 LOGGED: Final = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
-def _of(delivery: Delivery) -> dict[str, Any]:
+def _fields_of(delivery: Delivery) -> dict[str, Any]:
     message = delivery.message
     return {"origin": delivery.origin, "exchange": message.exchange, "routing_key": message.routing_key}
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     """Return a time in seconds since 1970 as ISO 8601, UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = str(value)
     return text if text.isprintable() and text and not set(text) & set(' "=') else dump_json(text)

@@ -1,12 +1,13 @@
-"""An HTTP server that cannot be held up: connections, threads and the time for a request are bounded.
+"""An HTTP server that no client can block: connections, threads and the time for a request are bounded.
 
-Requests are few and small, so each connection has a thread, of which there are `CONNECTIONS` at most. One connection
-more ends the one that has been waiting longest for a request of its client. So clients that send half a request, or
-nothing, keep nobody out: a probe that comes and asks is answered. Without that, a client has `REQUEST_SECONDS` for a
+Requests are few and small, so each connection has a thread. There are at most `CONNECTIONS` of them: a further one
+closes the connection that has waited longest for a request of its client. So clients that send half a request, or
+nothing, do not keep others out, and each probe is answered. While there is room, a client has `REQUEST_SECONDS` for a
 request, from the first byte to the last, and `IDLE_SECONDS` until the next one.
 
-`HostCheck` decides by which names a client may have reached the server. A page that a browser loaded from elsewhere can
-have its own name resolve to 127.0.0.1, and would be of the same origin (DNS rebinding); it cannot have an address.
+`HostCheck` decides which names in the Host header are accepted. A page from elsewhere can make its own name resolve to
+127.0.0.1, and then has the same origin as this server (DNS rebinding); but its Host header has that name, never an
+address.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ from ipaddress import ip_address
 from socketserver import TCPServer
 from typing import Any, Final
 
-__all__ = ["CONNECTIONS", "Handler", "HostCheck", "Server", "server_on"]
+__all__ = ["CONNECTIONS", "Handler", "HostCheck", "Server", "make_server"]
 
 LOG: Final = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
 """Maximum number of connections, and of threads."""
 REQUEST_SECONDS: Final = 10.0
+"""Maximum number of seconds for a request, and for reading an answer."""
 IDLE_SECONDS: Final = 75.0
+"""Maximum number of seconds between an answer and the next request."""
 LOOK_EVERY: Final = 0.25
-"""Seconds between looks for clients whose time is over."""
+"""Seconds between checks for clients whose time is over."""
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -41,13 +44,13 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Of every answer."""
+"""Headers of every answer."""
 NOTHING: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-"""The content security policy of what is no page."""
+"""Content security policy of every answer but the page."""
 
 
 class HostCheck:
-    """The names that requests may be for: addresses, ``localhost``, the host that is listened on, and ``names``.
+    """The names that a Host header may have: addresses, ``localhost``, the host of the server, and ``names``.
 
     ``"*"`` among the names allows any.
     """
@@ -57,7 +60,7 @@ class HostCheck:
         self._names = {"localhost", *[_plain(name) for name in (host, *names)]}
 
     def allows(self, header: str) -> bool:
-        """Return whether a Host header, which may have a port, is one of them."""
+        """Return whether a Host header, with or without a port, has one of these names."""
         if self._any:
             return True
         if header.startswith("["):
@@ -81,7 +84,7 @@ def _is_address(name: str) -> bool:
 
 
 class _Client:
-    """A connection, and how long its client has for the next request."""
+    """A connection, and the time limit of its client's next request."""
 
     __slots__ = ("deadline", "since", "socket")
 
@@ -89,11 +92,11 @@ class _Client:
         self.socket = connection
         self.since = time.monotonic()
         self.deadline: float | None = self.since + REQUEST_SECONDS
-        """None: it has sent its request and is being answered."""
+        """Time until which the request must be complete; None while it is being answered."""
 
 
 class Server(ThreadingHTTPServer):
-    """See the head of this module."""
+    """The server; the head of this module describes its limits."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -102,37 +105,37 @@ class Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._clients: dict[socket.socket, _Client] = {}
         self._lock = threading.RLock()
-        """Of the clients: one that is being answered is not ended by a look at what it was before."""
+        """Guards the clients, so that none is closed for its deadline while its request becomes complete."""
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Listen, without asking name servers for the name of the address."""
+        """Bind, without the base class's question to name servers."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # of addresses of IP
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # IP addresses have two parts or more
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection on a thread, or end it or another if there are too many."""
+        """Serve a connection on a thread; if there are too many, close the one that waits longest, or else this one."""
         with self._lock:
             if len(self._clients) >= CONNECTIONS:
                 waiting = [client for client in self._clients.values() if client.deadline is not None]
-                if not waiting:  # all are being answered, which takes moments
+                if not waiting:  # all are being answered, which does not take long
                     self.shutdown_request(request)
                     return
                 self._end(min(waiting, key=lambda client: client.since))
             self._clients[request] = _Client(request)
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # there are no more threads to be had
+        except RuntimeError:  # the system has no more threads
             self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
+        """Close a connection."""
         with self._lock:
             self._clients.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End the connections of clients whose time is over; called again and again while it serves."""
+        """Close the connections of clients whose time is over; `serve_forever` calls this again and again."""
         now = time.monotonic()
         with self._lock:
             for client in [each for each in self._clients.values() if each.deadline is not None]:
@@ -140,7 +143,7 @@ class Server(ThreadingHTTPServer):
                     self._end(client)
 
     def expect(self, request: Any, seconds: float | None) -> None:
-        """Give a client so many seconds for what it is to send; None: nothing is expected of it."""
+        """Give a client ``seconds`` to complete its request; None: nothing is expected of it."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:
@@ -152,7 +155,7 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(LOOK_EVERY,), name="hashstar-http", daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more, and end all connections."""
+        """Stop serving, and close all connections."""
         self.shutdown()
         self.server_close()
         with self._lock:
@@ -160,13 +163,13 @@ class Server(ThreadingHTTPServer):
                 self._end(client)
 
     def _end(self, client: _Client) -> None:
-        # Its thread finds the end of what it reads, and closes it.
+        # Its thread reads the end of the stream, and closes the connection.
         self._clients.pop(client.socket, None)
         with suppress(OSError):
             client.socket.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a mistake of ours; that a client has gone is none."""
+        """Log an unexpected error; a client that has gone is none."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             LOG.error("answering on HTTP", exc_info=error)
@@ -176,17 +179,17 @@ class _Server6(Server):
     address_family = socket.AF_INET6
 
 
-def server_on(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> Server:
-    """Return a server of an address. Raises OSError if it cannot be had."""
+def make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> Server:
+    """Return a server that is bound to an address. Raises OSError if that is not possible."""
     return (_Server6 if ":" in host else Server)((host, port), handler)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests of one connection, one after the other; ``hosts`` and `answer_to` are what subclasses bring."""
+    """Answers the requests of one connection, one after the other. Subclasses define ``hosts`` and `answer_to`."""
 
     protocol_version = "HTTP/1.1"
     default_request_version = "HTTP/1.0"
-    """Of what is no request; in the base class it is 0.9, whose answers have no headers."""
+    """Version of an invalid request; it is 0.9 in the base class, whose answers would have no headers."""
     timeout = REQUEST_SECONDS
     """Seconds that the client may take to read an answer."""
     hosts: HostCheck
@@ -213,7 +216,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def parse_request(self) -> bool:
-        """Read a request; False if it was answered with what is wrong with it."""
+        """Read a request; return False if it was invalid and has been answered."""
         if not super().parse_request():
             return False
         self.server.expect(self.connection, None)
@@ -232,11 +235,11 @@ class Handler(BaseHTTPRequestHandler):
             )  # fmt: skip
             return False
         if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
-            self.close_connection = True  # what comes next is a body, which is not read
+            self.close_connection = True  # a body follows, which nothing here reads
         return True
 
     def version_string(self) -> str:
-        """Return what answers, without versions."""
+        """Return the name of the server, without versions."""
         return "hashstar"
 
     def do_GET(self) -> None:
@@ -249,7 +252,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer_to("POST", self.path.partition("?")[0])
 
     def answer(self, code: int, kind: str, body: bytes, policy: str = NOTHING) -> None:
-        """Answer with a body, or with its length only where that is asked for."""
+        """Answer with a body, or only with its length for HEAD."""
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -261,15 +264,15 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what is no request, or none that is served here, and end the connection."""
+        """Answer an invalid or unsupported request, and close the connection."""
         self.close_connection = True
         self.answer(code, "text/plain; charset=utf-8", f"{code} {HTTPStatus(code).phrase}\n".encode())
 
     def end_headers(self) -> None:
-        """Add what every answer has."""
+        """Add the headers of every answer."""
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  its name in the base class
-        """Nothing: probes ask every few seconds."""
+        """Log nothing: probes ask every few seconds."""

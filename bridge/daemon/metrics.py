@@ -1,6 +1,7 @@
-"""What is counted of a bridge, for Prometheus and for the status page.
+"""Counters of a bridge, for Prometheus and for the status page, and the rates of the last minutes.
 
-Counters are plain integers that the event loop's thread adds to; they are read from others, at worst a message late.
+Counters are plain integers. Only the event loop's thread adds to them; other threads read them, at worst one message
+late.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from bridge.endpoint import Delivery, Failure, Outgoing
 
-__all__ = ["BUCKETS", "FATES", "Gauges", "History", "Metrics", "labels_of"]
+__all__ = ["BUCKETS", "FATES", "Gauges", "History", "Metrics", "format_labels"]
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of latencies, in seconds."""
+"""Upper bounds of the buckets of latencies, in seconds."""
 
 
 STEP: Final = 5.0
@@ -30,11 +31,11 @@ FATES: Final = ("dead-letter", "hold", "drop")
 FILTERED: Final = ("no match", "fails")
 
 Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]]
-"""Name -> its kind, what it is, and its values by their labels."""
+"""Name -> kind, meaning, and values by their labels."""
 
 
 class Metrics:
-    """Counts events, as `bridge.pump.pump.PumpEvents` has them."""
+    """Counts the events of `bridge.pump.pump.PumpEvents`."""
 
     def __init__(self) -> None:
         self.read_messages = Counter[str]()
@@ -44,29 +45,29 @@ class Metrics:
         self.written = Counter[tuple[str, str]]()
         """Target and queue -> messages confirmed."""
         self.refusals = Counter[tuple[str, str]]()
-        """Target and reason -> how often."""
+        """Target and reason -> number of refusals."""
         self.fates = Counter[tuple[str, str]]()
         """Source or target, and dead-letter, hold or drop -> messages."""
         self.filtered_messages = Counter[tuple[str, str]]()
-        """Source, and ``no match`` or ``fails`` -> messages that its filter does not want."""
+        """Source, and ``no match`` or ``fails`` -> messages that its filter rejected."""
         self.connections = Counter[str]()
         self.disconnections = Counter[str]()
         self.up: dict[str, bool] = {}
         self.last_error: dict[str, str] = {}
         self.ended_sources: set[str] = set()
         self.latencies: dict[str, list[int]] = {}
-        """Target -> how many confirmations took so long, from reading to confirmation; the last for all above."""
+        """Target -> confirmations per bucket of the time since reading; the last bucket is for all longer times."""
         self.latency_sums: dict[str, float] = {}
-        """Target -> seconds."""
+        """Target -> sum of these times, in seconds."""
         self.unreadable: dict[str, Counter[str]] = {}
-        """Source -> why records could not be read -> how many; the sources that read archives count themselves."""
+        """Source -> reason -> number of unreadable records; sources that read archives count these themselves."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a connection is made or lost, and when a source ends."""
 
     def prepare(self, sources: Mapping[str, bool], targets: Mapping[str, Iterable[str]]) -> None:
-        """Have the series of these endpoints at 0: source -> whether it has a filter, target -> its queues.
+        """Create the series of all endpoints with 0: source -> whether it has a filter, target -> its queues.
 
-        Prometheus's increase() does not see the first event of a series that begins with it.
+        Prometheus's increase() does not count the first event of a series that begins with that event.
         """
         for name in sources:
             for counts in (self.read_messages, self.read_bytes, self.redelivered):
@@ -117,7 +118,7 @@ class Metrics:
         self.latency_sums[target] = self.latency_sums.get(target, 0.0) + total
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        reason = failure.reason.partition(":")[0]  # the rest may name messages, of which there are very many
+        reason = failure.reason.partition(":")[0]  # the rest may name a message, which would be a series for each
         self.refusals[target, reason] += 1
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
@@ -134,11 +135,11 @@ class Metrics:
         self.on_change()
 
     def lines(self, gauges: Gauges) -> Iterator[str]:
-        """Return Prometheus's text format; ``gauges`` are what only the moment knows."""
+        """Yield the lines of Prometheus's text format; ``gauges`` are the present values."""
         unreadable = {
             (source, reason): count for source, counts in self.unreadable.items() for reason, count in [*counts.items()]
         }
-        for name, told, labels, counts in (
+        for name, meaning, labels, counts in (
             ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
             ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
             ("hashstar_redelivered_messages_total", "Messages read that had been read.", ("source",), self.redelivered),
@@ -150,12 +151,11 @@ class Metrics:
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
         ):
-            yield from _family(name, "counter", told, labels, dict(counts))
-        for name, (kind, meaning, values) in gauges.items():
-            yield f"# HELP {name} {meaning}"
-            yield f"# TYPE {name} {kind}"
-            for pairs, value in values.items():
-                yield f"{name}{labels_of(pairs)} {number_of(value)}"
+            keys = [(key if isinstance(key, tuple) else (key,), count) for key, count in dict(counts).items()]
+            values = {tuple(zip(labels, key, strict=True)): count for key, count in keys}
+            yield from _family_lines(name, "counter", meaning, values)
+        for name, (kind, meaning, gauge) in gauges.items():
+            yield from _family_lines(name, kind, meaning, gauge)
         yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
         yield "# TYPE hashstar_latency_seconds histogram"
         for target, counts_of in list(self.latencies.items()):
@@ -163,22 +163,23 @@ class Metrics:
             for bound, count in zip((*BUCKETS, inf), list(counts_of), strict=True):
                 below += count
                 le = "+Inf" if bound == inf else f"{bound:g}"
-                yield f"hashstar_latency_seconds_bucket{labels_of((('target', target), ('le', le)))} {below}"
-            shown = labels_of((("target", target),))
-            yield f"hashstar_latency_seconds_sum{shown} {number_of(self.latency_sums.get(target, 0.0))}"
+                yield f"hashstar_latency_seconds_bucket{format_labels((('target', target), ('le', le)))} {below}"
+            shown = format_labels((("target", target),))
+            yield f"hashstar_latency_seconds_sum{shown} {format_number(self.latency_sums.get(target, 0.0))}"
             yield f"hashstar_latency_seconds_count{shown} {below}"
 
 
-def _family(name: str, kind: str, told: str, labels: Sequence[str], values: dict[Any, Any]) -> Iterator[str]:
-    yield f"# HELP {name} {told}"
+def _family_lines(
+    name: str, kind: str, meaning: str, values: Mapping[tuple[tuple[str, str], ...], float]
+) -> Iterator[str]:
+    yield f"# HELP {name} {meaning}"
     yield f"# TYPE {name} {kind}"
-    for key, value in values.items():
-        parts = key if isinstance(key, tuple) else (key,)
-        yield f"{name}{labels_of(tuple(zip(labels, parts, strict=True)))} {int(value)}"
+    for labels, value in values.items():
+        yield f"{name}{format_labels(labels)} {format_number(value)}"
 
 
-def number_of(value: float) -> str:
-    """Return a number as Prometheus reads it, exactly: a sum that is rounded to six digits stops growing one day."""
+def format_number(value: float) -> str:
+    """Return a number exactly, as Prometheus reads it: a sum that is rounded to six digits stops growing one day."""
     if isnan(value):
         return "NaN"
     if isinf(value):
@@ -186,8 +187,8 @@ def number_of(value: float) -> str:
     return str(int(value)) if isinstance(value, int) else repr(value)
 
 
-def labels_of(pairs: Sequence[tuple[str, str]]) -> str:
-    """Labels as Prometheus's text format has them; bytes that are not UTF-8 stand for themselves as they can."""
+def format_labels(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return labels as in Prometheus's text format; bytes that are not UTF-8 are escaped."""
     escaped = [
         f'{name}="{value}"'
         for name, raw in pairs
@@ -198,10 +199,10 @@ def labels_of(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 class Sample(NamedTuple):
-    """Counts at one time."""
+    """Counts at one moment."""
 
     time: float
-    """By the loop's clock."""
+    """In seconds, by the loop's clock."""
     read: Counter[str]
     """Source -> messages."""
     written: Counter[str]
@@ -209,15 +210,15 @@ class Sample(NamedTuple):
 
 
 class History:
-    """Counts at the ends of the last steps. Added to on the event loop, read by other threads."""
+    """Samples of the counts at the ends of the last steps, made on the event loop and read by any thread."""
 
     def __init__(self) -> None:
         self._samples: tuple[Sample, ...] = ()
-        """Replaced as a whole, so that other threads read it without a lock."""
+        """Always replaced as a whole, so that other threads read it without a lock."""
 
     def add(self, now: float, metrics: Metrics) -> None:
-        """Take a sample if the last one is a step old; ``now`` is the loop's time."""
-        if self._samples and now - self._samples[-1].time < STEP - 0.1:  # the looks of a second are not exact
+        """Add a sample if the last one is a step old; ``now`` is the loop's time."""
+        if self._samples and now - self._samples[-1].time < STEP - 0.1:  # calls do not come at exact times
             return
         written = Counter[str]()
         for (target, _), count in metrics.written.items():
@@ -226,9 +227,9 @@ class History:
         self._samples = (*self._samples, sample)[-(STEPS + 1) :]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the messages a second of each source and target by step, oldest first."""
+        """Return the messages per second of each source and target by step, oldest first."""
         samples = self._samples
-        spans = [later.time - sooner.time for sooner, later in pairwise(samples)]
+        spans = [later.time - earlier.time for earlier, later in pairwise(samples)]
 
         def rates(counts: Sequence[Counter[str]]) -> dict[str, list[float]]:
             return {

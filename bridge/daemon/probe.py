@@ -1,6 +1,6 @@
-"""``hashstar bridge check``: what each endpoint finds out about its system from outside, and a verdict.
+"""``hashstar bridge check``: the findings of each endpoint about its system, and a verdict.
 
-Nothing is opened here, as opening a source takes messages: endpoints look by `Endpoint.check`, all at the same time.
+No endpoint is opened, as opening a source takes messages: `Endpoint.check` of all endpoints runs at the same time.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any, Final, NamedTuple
 from bridge.daemon.config import DEAD_LETTERS, Config
 from bridge.endpoint import Endpoint, Finding
 from bridge.table import hide_logins
+from exchange.display import count_noun
 
 __all__ = ["Checked", "Report", "as_object", "as_text", "check"]
 
 SECONDS: Final = 20.0
-"""How long an endpoint may look."""
+"""Maximum number of seconds for the check of an endpoint."""
 
 GRACE: Final = 1.0
-"""How long it may take to end when that time is over; then it is left behind."""
+"""Seconds that a cancelled check may take to end; then it is left running."""
 
 VERSION: Final = 1
-"""Of the JSON object."""
+"""Version of the JSON object."""
 
 
 class Checked(NamedTuple):
-    """An endpoint, or the file itself, and what was found about it."""
+    """An endpoint, or the file itself, with the findings about it."""
 
     table: str
     """Its table in the file, ``targets.kafka``; "" for the file itself."""
@@ -36,7 +37,7 @@ class Checked(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All findings of a check, in the order of the configuration."""
+    """The result of a check: all findings, in the order of the configuration."""
 
     path: str
     sources: int
@@ -51,48 +52,48 @@ class Report(NamedTuple):
 
     @property
     def warnings(self) -> int:
-        """Number of findings that will cost something one day."""
+        """Number of findings that will become a problem one day."""
         return sum(finding.level == "warning" for each in self.checked for finding in each.findings)
 
 
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> Report:
-    """Return what the file alone shows and, unless offline, what each endpoint finds within that time."""
+    """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
     tables: dict[str, Endpoint] = {f"sources.{inlet.source.name}": inlet.source for inlet in config.inlets}
     tables |= {f"targets.{target.name}": target for target in dict.fromkeys(config.targets.values())}
     if config.dead_letters is not None:
         tables[DEAD_LETTERS] = config.dead_letters
-    looked: Sequence[Sequence[Finding]] = [()] * len(tables)
+    results: Sequence[Sequence[Finding]] = [()] * len(tables)
     if not offline:
-        looked = await asyncio.gather(*[_look(endpoint, seconds) for endpoint in tables.values()])
+        results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for endpoint in tables.values()])
     known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
     for warned in config.warnings:
-        # A policy's table is a part of its source's.
+        # The table of a source's policy is in the source's table.
         table = next((each for each in tables if f"{warned.table}.".startswith(f"{each}.")), "")
         known[table].append(Finding("warning", warned.text, warned.key))
     checked = [Checked("", "", known[""])] if known[""] else []
-    for (table, endpoint), findings in zip(tables.items(), looked, strict=True):
+    for (table, endpoint), findings in zip(tables.items(), results, strict=True):
         hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
         checked.append(Checked(table, endpoint.name, [*known[table], *hidden]))
     return Report(config.path, len(config.inlets), len({*config.targets.values()}), offline, checked)
 
 
-async def _look(endpoint: Endpoint, seconds: float) -> Sequence[Finding]:
-    """Return what an endpoint finds; whatever it raises, and that it does not answer, is an error finding."""
-    looking = asyncio.ensure_future(endpoint.check())
-    await asyncio.wait([looking], timeout=seconds)
-    if not looking.done():
-        looking.cancel()
-        await asyncio.wait([looking], timeout=GRACE)
+async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Finding]:
+    """Return the findings of an endpoint; any exception, or no answer in time, is an error finding."""
+    checking = asyncio.ensure_future(endpoint.check())
+    await asyncio.wait([checking], timeout=seconds)
+    if not checking.done():
+        checking.cancel()
+        await asyncio.wait([checking], timeout=GRACE)
         return [Finding("error", f"no answer in {seconds:g} s")]
     try:
-        return looking.result()
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  it is what was found
-        words = str(error) or type(error).__name__
-        return [Finding("error", words.removeprefix(f"{endpoint.name}: "))]
+        return checking.result()
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the error is a finding
+        text = str(error) or type(error).__name__
+        return [Finding("error", text.removeprefix(f"{endpoint.name}: "))]
 
 
 def as_text(report: Report) -> Iterator[str]:
-    """Yield lines for people: what was found by endpoint, then the verdict."""
+    """Yield the lines of the report for people: the findings by endpoint, then the verdict."""
     for each in report.checked:
         yield f"[{each.table}]" if each.table else report.path
         for finding in each.findings:
@@ -105,18 +106,13 @@ def as_text(report: Report) -> Iterator[str]:
 
 
 def verdict(report: Report) -> str:
-    """Return the last line: whether the bridge can run."""
-    warnings = _count(report.warnings, "warning")
+    """Return the last line: whether the bridge can run, with counts."""
+    warnings = [count_noun(report.warnings, "warning")] if report.warnings else []
     if report.errors:
-        wrong = [_count(report.errors, "error"), *([warnings] if report.warnings else [])]
-        return f"not ready: {', '.join(wrong)}"
-    parts = [
-        _count(report.sources, "source"),
-        _count(report.targets, "target"),
-        *([warnings] if report.warnings else []),
-    ]
+        return f"not ready: {', '.join([count_noun(report.errors, 'error'), *warnings])}"
+    counts = [count_noun(report.sources, "source"), count_noun(report.targets, "target"), *warnings]
     state = "the file is right, and nothing was connected to" if report.offline else "ready to run"
-    return f"{state}: {', '.join(parts)}"
+    return f"{state}: {', '.join(counts)}"
 
 
 def as_object(report: Report) -> dict[str, Any]:
@@ -136,7 +132,3 @@ def as_object(report: Report) -> dict[str, Any]:
             for finding in each.findings
         ],
     }
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

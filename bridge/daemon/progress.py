@@ -1,4 +1,4 @@
-"""How far replays are, for who sits at a terminal."""
+"""Progress bars of replays, on a terminal: one for each archive that is read to its end."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["show_progress"]
 
 @runtime_checkable
 class Replaying(Protocol):
-    """A source that has an end."""
+    """A source that has an end, and knows how far it is."""
 
     name: str
 
     @property
     def progress(self) -> tuple[int, int]:
-        """What was read of it and what there is, in bytes."""
+        """Bytes that were read, and all bytes there are."""
 
 
 async def show_progress(config: Config, metrics: Metrics) -> None:
-    """Show the replays among the sources on standard error, until cancelled; nothing if there are none."""
+    """Show the progress of all replays on standard error, until cancelled; return at once if there are none."""
     replays = [inlet.source for inlet in config.inlets if isinstance(inlet.source, Replaying)]
     if not replays:
         return
-    from rich.console import Console  # what reads archives brings it with it
+    from rich.console import Console  # installed with what reads archives
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -38,9 +38,9 @@ async def show_progress(config: Config, metrics: Metrics) -> None:
         tasks = {source.name: progress.add_task(source.name, total=None, messages=0) for source in replays}
         while True:
             for source in replays:
-                read, all_of_it = source.progress
+                read, total = source.progress
                 progress.update(
-                    tasks[source.name], completed=read, total=all_of_it or None,
+                    tasks[source.name], completed=read, total=total or None,
                     messages=metrics.read_messages[source.name],
                 )  # fmt: skip
             await asyncio.sleep(0.2)

@@ -24,7 +24,7 @@ from bridge.daemon.metrics import Metrics
 from bridge.daemon.progress import show_progress
 from bridge.daemon.signals import Handlers, Stopping
 from bridge.daemon.web import Web
-from bridge.daemon.workers import SETTLED, WRONG, command_for, run_workers
+from bridge.daemon.workers import SETTLED, WRONG, build_command, run_workers
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.pump import Inlet, Pump, PumpEvents
 from exchange.errors import InputError
@@ -69,10 +69,10 @@ async def run(
         journal = Journal(config.log_format, config.log_level, worker=worker)
     handle_signals |= owns_process
     for warning in config.warnings:
-        journal.tell("warning", "configuration", text=str(warning))
+        journal.write("warning", "configuration", text=str(warning))
     if config.workers > 1 and worker is None:
         code = await run_workers(
-            config, journal, command_for(config.path), handle_signals=handle_signals, keep_handlers=owns_process
+            config, journal, build_command(config.path), handle_signals=handle_signals, keep_handlers=owns_process
         )
         if code == WRONG:
             raise InputError(f"{config.path}: a worker refused its configuration; its own error is above")
@@ -91,7 +91,7 @@ async def _run_pump(
     for inlet in config.inlets:
         if isinstance(inlet.source, Unreadable):
             metrics.unreadable[inlet.source.name] = inlet.source.unreadable
-    events = _Both(journal, metrics)
+    events = _Events(journal, metrics)
     coverage = None
     if config.coverage:
         try:
@@ -99,12 +99,12 @@ async def _run_pump(
         except ImportError as error:
             raise InputError(f"{config.path}: coverage: needs {error.name}: pip install 'hashstar[audit]'") from None
         coverage = Coverage(config.path, config.topology)
-        events = _WithCoverage(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
+        events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
     pump = Pump(
         config.inlets, Router(config.topology), config.targets, events, config.policy, config.dead_letters,
         config.ignored,
     )  # fmt: skip
-    metrics.prepare(*endpoints_of(config))
+    metrics.prepare(*list_endpoints(config))
     health = Health(
         pump, config.inlets, metrics, journal, config.policy, config=config.path,
         has_dead_letters=config.dead_letters is not None,
@@ -113,8 +113,8 @@ async def _run_pump(
     web = None
     if config.http is not None:
         web = Web(config, pump, metrics, health, loop, coverage)
-        journal.tell("info", "serving", address=web.start())
-    journal.tell("info", "started", config=config.path, process=os.getpid())
+        journal.write("info", "serving", address=web.start())
+    journal.write("info", "started", config=config.path, process=os.getpid())
     running = asyncio.ensure_future(pump.run())
     looking = asyncio.create_task(health.run())
     stopping = Stopping(pump, running, journal, config.policy.drain, owns_process=owns_process)
@@ -138,15 +138,15 @@ async def _run_pump(
             running.result()
     finally:
         looking.cancel()
-        stopping.over()
+        stopping.finish()
         if web is not None:
             web.stop()
     left = pump.in_flight
-    journal.tell("info" if not left else "warning", "stopped", not_settled=left)
+    journal.write("info" if not left else "warning", "stopped", not_settled=left)
     return not left
 
 
-def endpoints_of(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]:
+def list_endpoints(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]:
     """Return source -> whether it has a filter, and target -> its queues, as `Metrics.prepare` takes them."""
     targets: dict[str, list[str]] = {}
     for queue, target in config.targets.items():
@@ -157,10 +157,10 @@ def endpoints_of(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]
 
 
 def calm_collector() -> None:
-    """Have Python look for cycles of garbage more seldom, and never in what the program itself is made of.
+    """Make Python search for garbage cycles less often, and never among the objects of the program itself.
 
-    A message on its way is some objects and no cycle. A window of them is looked through in vain each time, at the
-    threshold that Python begins with every hundred messages, which is a sixth of all work.
+    Messages under way consist of objects without cycles. With Python's default threshold, a whole window of them is
+    searched in vain every hundred messages, which takes a sixth of all processor time.
     """
     gc.collect()
     gc.freeze()
@@ -174,30 +174,30 @@ def _signals(
     """Let signals act on a pump while it runs; in a worker, the end of standard input stops it, too."""
     loop = asyncio.get_running_loop()
 
-    def orphaned() -> None:
+    def stop_if_orphaned() -> None:
         if not os.read(0, 1):
             loop.remove_reader(0)
-            journal.tell("warning", "the parent is gone")
-            stopping.ask()
+            journal.write("warning", "the parent is gone")
+            stopping.request()
 
     def pause() -> None:
-        journal.tell("info", "paused")
+        journal.write("info", "paused")
         pump.pause()
 
     def resume() -> None:
-        journal.tell("info", "resumed")
+        journal.write("info", "resumed")
         pump.resume()
 
     acts = {
-        signal.SIGTERM: stopping.ask,
-        signal.SIGINT: stopping.ask,
+        signal.SIGTERM: stopping.request,
+        signal.SIGINT: stopping.request,
         signal.SIGUSR1: pause,
         signal.SIGUSR2: resume,
-        signal.SIGHUP: journal.hung_up,
+        signal.SIGHUP: journal.write_hangup,
     }
     with Handlers(acts, keep=keep_handlers):
         if is_worker:
-            loop.add_reader(0, orphaned)
+            loop.add_reader(0, stop_if_orphaned)
         try:
             yield
         finally:
@@ -207,14 +207,14 @@ def _signals(
 
 @runtime_checkable
 class Unreadable(Protocol):
-    """A source that counts what it cannot read."""
+    """A source that counts the records that it cannot read, by reason."""
 
     name: str
     unreadable: Counter[str]
 
 
-class _Both(PumpEvents):
-    """Tells the journal and the metrics."""
+class _Events(PumpEvents):
+    """Passes events on to the journal and the metrics."""
 
     def __init__(self, journal: Journal, metrics: Metrics) -> None:
         self._journal = journal
@@ -255,8 +255,8 @@ class _Both(PumpEvents):
         self._metrics.ended(source)
 
 
-class _WithCoverage(_Both):
-    """Counts bindings too."""
+class _CoverageEvents(_Events):
+    """Passes what is read on to the coverage, too."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""What signals do to a bridge, and how it ends in time whatever hangs.
+"""What signals do to a bridge, and how it ends in time even if something hangs.
 
 ==================  =======================================================================================
-SIGTERM, SIGINT     read nothing more, settle what was read, end: within `Policy.drain` and `CLOSING` seconds
-the same again      end at once, if it comes `APART` seconds after the first or later
+SIGTERM, SIGINT     stop reading, settle what was read, end: within `Policy.drain` and `CLOSING` seconds
+a second one        end at once, if it comes at least `APART` seconds after the first
 SIGUSR1, SIGUSR2    pause, resume
-SIGHUP              is logged: nothing is reloaded
+SIGHUP              write a line to the log; nothing is reloaded
 ==================  =======================================================================================
 
-Programs that end others often signal twice within milliseconds: GNU timeout signals its child and then the group of
-both, service managers the main process and then all of them. That is one wish to end, not two.
+Programs that end others often send a signal twice within milliseconds: GNU timeout to its child and then to the group
+of both, service managers to the main process and then to all processes. That is one request to end, not two.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from bridge.pump.pump import Pump
 __all__ = ["APART", "AT_ONCE", "CLOSING", "Handlers", "Stopping", "end_process_within"]
 
 APART: Final = 1.0
-"""Seconds after the first signal to end before which another is taken for the same wish."""
+"""Seconds after the first signal to end during which another one counts as the same request."""
 
 CLOSING: Final = 10.0
-"""Seconds that all endpoints together may take to close beyond `Policy.drain`; then what they wait for is cancelled."""
+"""Seconds beyond `Policy.drain` that closing all endpoints may take; then it is cancelled."""
 
 AT_ONCE: Final = 3.0
-"""The same once a second signal came."""
+"""The same after a second signal."""
 
 LAST: Final = 5.0
-"""Seconds after the first cancellation at which a process ends itself, whatever it waits for. Nothing is lost then but
-time: what is not settled is read again."""
+"""Seconds after the first cancellation until the process ends itself, whatever it waits for. That costs time but no
+messages: what is not settled is read again."""
 
 AGAIN: Final = 1.0
-"""Seconds between cancellations. A task may miss one: awaiting something that is done at that very moment."""
+"""Seconds between cancellations. A task may miss one, if what it awaits is done at that very moment."""
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
@@ -49,9 +49,9 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 class Handlers:
     """Signal handlers that run on the event loop, from ``__enter__`` to ``__exit__``.
 
-    With ``keep``, signals do nothing after that; else what they did before. The handlers are Python's and not the
-    loop's, because those of the loop are removed by restoring the default, and a signal to end that comes just then
-    kills the process with a wrong exit code.
+    With ``keep``, these signals are ignored afterwards; else the handlers from before are restored. The handlers are
+    Python's and not the loop's: removing one from the loop restores the default for a moment, in which a signal to end
+    would kill the process with a wrong exit code.
     """
 
     def __init__(self, acts: Mapping[signal.Signals, Callable[[], None]], *, keep: bool) -> None:
@@ -78,13 +78,13 @@ class Handlers:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing; unlike SIG_IGN, programs that are started do not inherit it."""
+    """Do nothing. Unlike SIG_IGN, this handler is not inherited by programs that are started."""
 
 
 class Stopping:
-    """The end of a running pump: wished for by a signal, and brought about in time.
+    """Ends a running pump in time, once a signal has asked for it.
 
-    With ``owns_process`` the process ends itself when all else fails.
+    With ``owns_process`` the process ends itself if the pump cannot be stopped.
     """
 
     def __init__(
@@ -101,22 +101,22 @@ class Stopping:
         self._timers: list[asyncio.TimerHandle] = []
         self._over = threading.Event()
 
-    def ask(self) -> None:
-        """Have the pump stop; asked again, at once."""
+    def request(self) -> None:
+        """Stop the pump; at a second request, at once."""
         now = self._loop.time()
         if self._asked_at is None:
             self._asked_at = now
-            self._journal.tell("info", "stopping", in_flight=self._pump.in_flight, within=self._drain)
+            self._journal.write("info", "stopping", in_flight=self._pump.in_flight, within=self._drain)
             self._pump.stop()
             self._end_in(self._drain + CLOSING)
         elif not self._at_once and now - self._asked_at >= APART:
             self._at_once = True
-            self._journal.tell("warning", "stopping at once", in_flight=self._pump.in_flight)
+            self._journal.write("warning", "stopping at once", in_flight=self._pump.in_flight)
             self._running.cancel()
             self._end_in(AT_ONCE)
 
-    def over(self) -> None:
-        """It has ended: nothing needs to be brought about any more."""
+    def finish(self) -> None:
+        """Take note that the pump has ended: cancel all that was to end it."""
         self._over.set()
         for timer in self._timers:
             timer.cancel()
@@ -133,19 +133,20 @@ class Stopping:
         self._timers = [self._loop.call_later(AGAIN, self._cancel)]
 
     def _force(self, seconds: float) -> None:
-        """End the process unless the pump ends in time. On a thread, as the event loop may be what hangs."""
+        """End the process unless the pump ends in time. Runs on a thread, as the event loop itself may hang."""
         if not self._over.wait(seconds):
-            with suppress(Exception):  # the tasks change meanwhile, or the log cannot be written
+            with suppress(Exception):  # the set of tasks changes meanwhile, or the log cannot be written
                 waiting = sorted(
                     {getattr(each.get_coro(), "__qualname__", "") for each in asyncio.all_tasks(self._loop)}
                 )
-                self._journal.tell("error", "ended by force", waiting=waiting, in_flight=self._pump.in_flight)
+                self._journal.write("error", "ended by force", waiting=waiting, in_flight=self._pump.in_flight)
             os._exit(1)
 
 
 def end_process_within(seconds: float, code: int) -> threading.Timer:
-    """End this process with an exit code after some seconds, unless the timer is cancelled: its event loop waits for
-    threads of clients before it closes, and those may wait for a broker.
+    """Start a timer that ends this process with an exit code after some seconds.
+
+    The event loop waits for threads of client libraries before it closes, and those may wait for a broker.
     """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True

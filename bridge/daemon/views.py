@@ -1,4 +1,4 @@
-"""What those who watch a bridge look at of its pump: all that they may rely on, and nothing that changes anything."""
+"""The parts of a pump that health and metrics read: all that they may rely on, and nothing that changes the pump."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["InletLike", "OutletLike", "PumpLike", "WindowLike"]
 
 
 class WindowLike(Protocol):
-    """What is looked at of `bridge.pump.window.Window`."""
+    """The readable part of `bridge.pump.window.Window`."""
 
     @property
     def messages(self) -> int: ...
@@ -32,7 +32,7 @@ class WindowLike(Protocol):
 
 
 class InletLike(Protocol):
-    """What is looked at of `bridge.pump.pump.Inlet`."""
+    """The readable part of `bridge.pump.pump.Inlet`."""
 
     @property
     def source(self) -> Source: ...
@@ -45,7 +45,7 @@ class InletLike(Protocol):
 
 
 class OutletLike(Protocol):
-    """What is looked at of `bridge.pump.outlet.Outlet`."""
+    """The readable part of `bridge.pump.outlet.Outlet`."""
 
     @property
     def target(self) -> Target: ...
@@ -63,7 +63,7 @@ class OutletLike(Protocol):
 
 
 class PumpLike(Protocol):
-    """What is looked at of `bridge.pump.pump.Pump`."""
+    """The readable part of `bridge.pump.pump.Pump`."""
 
     @property
     def outlets(self) -> Sequence[OutletLike]: ...

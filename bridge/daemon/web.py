@@ -1,17 +1,17 @@
-"""What a bridge shows on HTTP: whether it lives and is ready, its metrics, and a page that shows the flow as it is.
+"""The HTTP interface of a bridge: liveness, readiness, metrics, and a page that shows the present flow of messages.
 
 ====================  ==================================================================================
 ``GET /``             the status page, which asks for ``/status`` every second
 ``GET /status``       the same as JSON
-``GET /live``         200 as long as the event loop turns
-``GET /ready``        200 while there is no condition (`bridge.daemon.health`), else 503 and all of them
+``GET /live``         200 as long as the event loop runs
+``GET /ready``        200 while there is no condition (`bridge.daemon.health`), else 503 and all conditions
 ``GET /metrics``      Prometheus's text format
-``GET /coverage``     which bindings are used, as `hashstar audit --json` tells it, where ``coverage = true``
-``POST /pause``       read nothing more; ``POST /resume``: go on; with the header ``X-Hashstar``, of whatever value
+``GET /coverage``     the use of bindings, as in `hashstar audit --json`; needs ``coverage = true``
+``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
 ====================  ==================================================================================
 
-HEAD works as GET. It is served by threads (`bridge.daemon.listener`), which read counters and what the last look of
-`bridge.daemon.health` found, and never wait for the event loop but to see whether it turns.
+HEAD works as GET. Threads serve it (`bridge.daemon.listener`). They read counters and the results of the last look of
+`bridge.daemon.health`, and wait for the event loop only to count coverage.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.daemon.config import Config
-from bridge.daemon.gauges import build_info, gauges_of, hashstar_version, process_metrics
+from bridge.daemon.gauges import build_info, hashstar_version, process_metrics, read_gauges
 from bridge.daemon.health import Condition, Health, SourceState, TargetState
-from bridge.daemon.listener import NOTHING, Handler, HostCheck, Server, server_on
+from bridge.daemon.listener import NOTHING, Handler, HostCheck, Server, make_server
 from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.endpoint import Endpoint
 from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 
-if TYPE_CHECKING:  # they need pyarrow
+if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
     from bridge.daemon.coverage import Coverage
 
 __all__ = ["Web"]
 
 SLOW: Final = 5.0
-"""Seconds without a turn after which an event loop is taken for dead."""
+"""Seconds without a turn of the event loop after which it counts as dead."""
 NOT_TURNING: Final = "the event loop does not turn"
 TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Web:
-    """The server of one pump."""
+    """Serves the state of one pump."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Web:
         self._metrics = metrics
         self._health = health
         self._loop = loop
-        self._turned = time.monotonic()
+        self._turned_at = time.monotonic()
         self._started = time.time()
         self._beat: asyncio.TimerHandle | None = None
         self._server: Server | None = None
 
     def start(self) -> str:
-        """Serve; return the address. Raises InputError if it cannot be had."""
+        """Start to serve, and return the address. Raises InputError if the address cannot be used."""
         http = self._config.http
-        assert http is not None  # noqa: S101  whoever calls has looked
+        assert http is not None  # noqa: S101  the caller has checked it
         try:
-            self._server = server_on(http.host, http.port, _handler(self, HostCheck(http.host, http.names)))
+            self._server = make_server(http.host, http.port, _make_handler(self, HostCheck(http.host, http.names)))
         except OSError as error:
             raise InputError(f"http: {http.host}:{http.port} cannot be served: {error.strerror}") from None
         self._server.start()
@@ -90,29 +90,29 @@ class Web:
         return f"http://{host}:{self._server.server_address[1]}/"
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         if self._beat is not None:
             self._beat.cancel()
         if self._server is not None:
             self._server.close()
 
     def _turn(self) -> None:
-        self._turned = time.monotonic()
+        self._turned_at = time.monotonic()
         self._beat = self._loop.call_later(SLOW / 5, self._turn)
 
     @property
     def alive(self) -> bool:
-        """Whether the event loop turns."""
-        return time.monotonic() - self._turned < SLOW
+        """Whether the event loop runs."""
+        return time.monotonic() - self._turned_at < SLOW
 
-    def missing(self) -> list[str]:
-        """Return why it is not ready, a line each."""
+    def not_ready_reasons(self) -> list[str]:
+        """Return the reasons why the bridge is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        return [f"{each} ({each.kind} since {_moment(each.since)})" for each in self._health.current()]
+        return [f"{each} ({each.kind} since {_format_time(each.since)})" for each in self._health.current()]
 
     def status(self) -> dict[str, Any]:
-        """Return everything that the page shows."""
+        """Return everything that the status page shows."""
         metrics, health = self._metrics, self._health
         conditions = health.current()
         return {
@@ -150,7 +150,7 @@ class Web:
             "messages": metrics.read_messages[name],
             "bytes": metrics.read_bytes[name],
             "redelivered": metrics.redelivered[name],
-            "filtered": sum(_of(name, metrics.filtered_messages).values()),
+            "filtered": sum(_counts_of(name, metrics.filtered_messages).values()),
             "unreadable": sum(metrics.unreadable.get(name, {}).values()),
             "unsettled": inlet.window.messages,
             "unsettled_bytes": state.unsettled_bytes,
@@ -173,8 +173,8 @@ class Web:
             "held": outlet.held,
             "oldest_age": round(state.oldest_age, 3),
             "waiting": [{"queue": queue, "reason": reason} for queue, reason in state.waiting.items()],
-            "queues": _of(name, metrics.written),
-            "refusals": _of(name, metrics.refusals),
+            "queues": _counts_of(name, metrics.written),
+            "refusals": _counts_of(name, metrics.refusals),
             "latency": {
                 "seconds": metrics.latency_sums.get(name, 0.0),
                 "buckets": [*metrics.latencies.get(name, ())],
@@ -182,39 +182,39 @@ class Web:
         }
 
     def metrics_text(self) -> str:
-        """Return what Prometheus reads."""
-        gauges = gauges_of(self._config, self._pump, self._metrics, self._health, alive=self.alive)
+        """Return all metrics in Prometheus's text format."""
+        gauges = read_gauges(self._config, self._pump, self._metrics, self._health, alive=self.alive)
         lines = [*self._metrics.lines({**gauges, **build_info(), **process_metrics()})]
         if self._coverage is not None:
-            with suppress(TimeoutError):  # what is wrong is among the rest
+            with suppress(TimeoutError):  # the event loop hangs, which the other metrics show
                 lines += self._coverage.lines(self._tally(self._coverage))
         return "\n".join(lines) + "\n"
 
     def coverage(self) -> bytes | None:
-        """Return the report on the bindings, None if they are not counted. Raises TimeoutError if the loop is stuck."""
+        """Return the report on the bindings; None if they are not counted. Raises TimeoutError if the loop hangs."""
         return None if self._coverage is None else self._coverage.report(self._tally(self._coverage))
 
     def _tally(self, coverage: Coverage) -> Tally:
-        """Return what was counted so far, from the thread that counts; the rest of a report is made here."""
-        found: Future[Tally] = Future()
+        """Return the tally so far, made on the event loop's thread, where messages are counted."""
+        result: Future[Tally] = Future()
 
-        def take() -> None:
+        def make_tally() -> None:
             try:
-                found.set_result(coverage.tally())
-            except Exception as error:  # noqa: BLE001  it is raised again where it is asked for
-                found.set_exception(error)
+                result.set_result(coverage.tally())
+            except Exception as error:  # noqa: BLE001  it is raised again where the result is awaited
+                result.set_exception(error)
 
-        self._loop.call_soon_threadsafe(take)
-        return found.result(SLOW)
+        self._loop.call_soon_threadsafe(make_tally)
+        return result.result(SLOW)
 
-    def ask(self, what: str) -> None:
-        """Have the pump paused or resumed, on its own thread."""
-        self._loop.call_soon_threadsafe(self._pump.pause if what == "pause" else self._pump.resume)
+    def control(self, action: str) -> None:
+        """Pause or resume the pump, on the event loop's thread."""
+        self._loop.call_soon_threadsafe(self._pump.pause if action == "pause" else self._pump.resume)
 
 
-def _of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Return what is counted of one endpoint."""
-    return {what: count for (whose, what), count in list(counts.items()) if whose == name}
+def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Return the counts of one endpoint."""
+    return {label: count for (endpoint, label), count in list(counts.items()) if endpoint == name}
 
 
 def _places(endpoint: Endpoint) -> list[dict[str, str]]:
@@ -231,55 +231,55 @@ def _condition(condition: Condition) -> dict[str, Any]:
     }
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _handler(web: Web, check: HostCheck) -> type[Handler]:
+def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
     class Answers(Handler):
         hosts = check
 
         def answer_to(self, method: str, path: str) -> None:
             if method == "POST":
-                self._do(path.strip("/"))
+                self._control(path.strip("/"))
             elif path == "/":
-                page, policy = page_and_policy()
+                page, policy = load_page()
                 self.answer(200, "text/html; charset=utf-8", page, policy)
             elif path == "/status":
                 self.answer(200, "application/json", json.dumps(web.status()).encode())
             elif path == "/live":
-                self._list([] if web.alive else [NOT_TURNING])
+                self._list_problems([] if web.alive else [NOT_TURNING])
             elif path == "/ready":
-                self._list(web.missing())
+                self._list_problems(web.not_ready_reasons())
             elif path == "/metrics":
                 self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
             elif path == "/coverage":
-                self._cover()
+                self._report_coverage()
             else:
                 self.answer(404, TEXT, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
-        def _cover(self) -> None:
+        def _report_coverage(self) -> None:
             try:
                 report = web.coverage()
             except TimeoutError:
-                self._list([NOT_TURNING])
+                self._list_problems([NOT_TURNING])
                 return
             if report is None:
                 self.answer(404, TEXT, b"write coverage = true in the configuration\n")
             else:
                 self.answer(200, "application/json", report)
 
-        def _do(self, what: str) -> None:
-            # A page of another origin may send a form here, but not with this header, nor read the answer.
-            if what not in ("pause", "resume"):
+        def _control(self, action: str) -> None:
+            # A browser lets a page of another origin send a form here, but not with this header.
+            if action not in ("pause", "resume"):
                 self.answer(404, TEXT, b"there are /pause and /resume\n")
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, TEXT, b"send the header X-Hashstar: 1\n")
             else:
-                web.ask(what)
-                self.answer(202, TEXT, f"{what}d\n".encode())
+                web.control(action)
+                self.answer(202, TEXT, f"{action}d\n".encode())
 
-        def _list(self, problems: list[str]) -> None:
+        def _list_problems(self, problems: list[str]) -> None:
             # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.
             text = "\n".join(problems or ["ok"]) + "\n"
             self.answer(503 if problems else 200, TEXT, text.encode("utf-8", "backslashreplace"))
@@ -288,8 +288,8 @@ def _handler(web: Web, check: HostCheck) -> type[Handler]:
 
 
 @cache
-def page_and_policy() -> tuple[bytes, str]:
-    """Return the status page, and the policy that has a browser run its own script and style only."""
+def load_page() -> tuple[bytes, str]:
+    """Return the status page, and the content security policy that allows only the script and style in it."""
     page = files("bridge.daemon").joinpath("status.html").read_bytes()
     hashes = {
         name: " ".join([

@@ -1,18 +1,18 @@
-"""Several workers: processes that each run the whole configuration, started and watched by one that does nothing else.
+"""Several workers: processes that each run the whole bridge, started and watched by a parent that does nothing else.
 
 =============  ======================================================================================================
-source         what several workers make of it
+source         how several workers share it
 =============  ======================================================================================================
-RabbitMQ       each consumes from the queue, so the order of a key is kept only within a worker; a queue that has a
-               single active consumer keeps it, and is then served by one worker at a time
+RabbitMQ       each consumes from the queue, so the order of a key is kept only within a worker; with a single active
+               consumer the order is kept, and one worker at a time reads the queue
 Kafka          each joins the group and has its share of the partitions; the order of a key is kept
-archive        is read by the first worker alone
+archive        the first worker alone reads it
 =============  ======================================================================================================
 
 Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each is scraped and
-probed by itself. A worker that dies is started again; signals are sent on to all, but SIGHUP, which does nothing. The
-exit code 2 ends all workers only while none of that number has run yet: a configuration that was changed for the worse
-while the others work is logged, and tried again.
+probed by itself. A worker that dies is started again. All signals are sent on to the workers except SIGHUP, which does
+nothing. If the first start of a worker ends with the exit code 2, all workers end. If a later start does, as after a
+wrong change of the configuration, that is logged, and the start is tried again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from bridge.daemon.journal import Journal
 from bridge.daemon.signals import Handlers
 from bridge.pump.policy import Backoff
 
-__all__ = ["SETTLED", "WRONG", "command_for", "run_workers"]
+__all__ = ["SETTLED", "WRONG", "build_command", "run_workers"]
 
 AGAIN: Final = Backoff(0.5, 30.0)
+"""Time before a worker that died is started again; it grows while it dies again and again."""
 WELL: Final = 60.0
-"""Seconds after which a worker that dies has not been dying all the time."""
+"""Seconds after which a worker counts as healthy: if it dies later, the next wait is the shortest one again."""
+
 SETTLED: Final = 0
 NOT_SETTLED: Final = 1
 WRONG: Final = 2
+"""Exit codes of ``hashstar bridge run``."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -58,9 +61,9 @@ async def run_workers(
             worker.signal(number)
 
     acts = {number: partial(send_on, number) for number in SIGNALS}
-    handlers = Handlers({**acts, signal.SIGHUP: journal.hung_up}, keep=keep_handlers)
+    handlers = Handlers({**acts, signal.SIGHUP: journal.write_hangup}, keep=keep_handlers)
     with handlers if handle_signals else nullcontext():
-        journal.tell("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
+        journal.write("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
         running = [asyncio.create_task(worker.run()) for worker in workers]
         try:
             while True:
@@ -78,7 +81,7 @@ async def run_workers(
 
 
 class _Worker:
-    """One of them."""
+    """One worker: its process, which is started again when it dies, and its exit code."""
 
     def __init__(self, number: int, command: Sequence[str], journal: Journal) -> None:
         self.number = number
@@ -89,7 +92,7 @@ class _Worker:
         self._stopping = asyncio.Event()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it on; once it is told to end it is not started again."""
+        """Send a signal to the process; after a signal to end, the process is not started again."""
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stopping.set()
         if self._process is not None and self._process.returncode is None:
@@ -97,11 +100,11 @@ class _Worker:
                 self._process.send_signal(number)
 
     async def run(self) -> int:
-        """Until it ends by itself or is told to."""
+        """Run the process until it ends by itself or after a signal; return its exit code."""
         loop, attempt, is_first = asyncio.get_running_loop(), 0, True
         while True:
             began = loop.time()
-            # Of a group of its own: Ctrl-C comes to it from here alone, once. Its standard input ends with us.
+            # In a session of its own, so that Ctrl-C reaches it once, through us. Its standard input ends with us.
             self._process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, start_new_session=True)
             if self._stopping.is_set():
                 self._process.terminate()
@@ -110,7 +113,7 @@ class _Worker:
                 self.code = code
                 return code
             if code == -signal.SIGTERM and self._stopping.is_set() and is_first:
-                # It had not come so far as to handle the signal, and had read nothing.
+                # It was ended before it could handle signals, so it had read nothing.
                 self.code = SETTLED
                 return SETTLED
             is_first = False
@@ -119,7 +122,7 @@ class _Worker:
                 return NOT_SETTLED
             attempt = 1 if loop.time() - began > WELL else attempt + 1
             wait = AGAIN.delay(attempt, 0.0)
-            self._journal.tell("error", "worker died", worker=self.number, code=code, again_in=wait)
+            self._journal.write("error", "worker died", worker=self.number, code=code, again_in=wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._stopping.wait()
@@ -127,6 +130,6 @@ class _Worker:
                 return NOT_SETTLED
 
 
-def command_for(config: str) -> list[str]:
-    """What a worker is started with."""
+def build_command(config: str) -> list[str]:
+    """Return the command that starts a worker, without its number."""
     return [sys.executable, "-m", "bridge.cli", "bridge", "run", config]

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.frames import Acked, Event, publish
+from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from bridge.interop import from_rocketmq
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.amqp import ContentHeader
@@ -170,13 +170,15 @@ class Queue(Readable, Writable):
             confirmed = max([confirmed, *[each.number for each in events if isinstance(each, Acked) and not each.nack]])
             news.set()
 
-        connection = await Connection.open([broker_of(url)], lambda _: None)
+        connection = await Connection.open([parse_broker(url)], lambda _: None)
         channel = await connection.channel()
-        await channel.confirms()
+        await channel.enable_confirms()
         channel.on_events = hear
         for start in range(0, len(messages), MANY):
             some = [
-                publish(channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True)
+                encode_publish(
+                    channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True
+                )
                 for key, body in messages[start : start + MANY]
             ]
             connection.write(b"".join(some))

@@ -21,7 +21,7 @@ from bindings.sources.management import Management
 from bridge.daemon.config import read_config
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.kafka.addresses import settings_of as kafka_settings
-from bridge.endpoints.rabbitmq.addresses import brokers_of, cluster_of, management_of
+from bridge.endpoints.rabbitmq.addresses import cluster_name_of, read_brokers, read_management
 from bridge.endpoints.rabbitmq.offsets import Offsets
 from bridge.endpoints.rocketmq.addresses import settings_of as rocketmq_settings
 from bridge.rocketmq.consumer.offsets import LocalOffsets
@@ -112,8 +112,8 @@ def addresses(data: bytes) -> None:
         partial(topic_at, text),
         lambda: dict(kafka_settings(text, Table({}, "fuzz", environment={}))()),
         lambda: rocketmq_settings(text, Table({}, "fuzz", environment={})),
-        lambda: [cluster_of(each) for each in brokers_of("a", text, Table({}, "fuzz", environment={}))],
-        lambda: management_of(Table({"management": text}, "fuzz", environment={})),
+        lambda: [cluster_name_of(each) for each in read_brokers("a", text, Table({}, "fuzz", environment={}))],
+        lambda: read_management(Table({"management": text}, "fuzz", environment={})),
     ):
         with suppress(HashstarError):
             read()

@@ -1,4 +1,4 @@
-"""The brokers of a URL: hosts, user, virtual host, TLS."""
+"""The brokers of a URL or table: hosts, user, virtual host, TLS."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from bindings.sources.address import parse_address
 from bridge.table import Secret, Table, read_address
 from exchange.errors import InputError
 
-__all__ = ["broker_of", "brokers_of", "cluster_of", "management_of"]
+__all__ = ["parse_broker", "read_brokers", "cluster_name_of", "read_management"]
 
 SECONDS: Final = 30.0
-"""How long connecting to a host may take."""
+"""Maximum number of seconds for connecting to a host."""
 
 EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
 
 PIKA: Final = "what stands behind its ? is nothing that pika can use"
 
 HEARTBEAT: Final = 10
-"""Seconds; after two of silence a connection is lost."""
+"""Heartbeat in seconds; a connection is lost after two heartbeats of silence."""
 
 
-def broker_of(
+def parse_broker(
     url: str, name: str = "hashstar", user: str | None = None, password: Secret | None = None
 ) -> pika.URLParameters:
-    """The broker of an AMQP URL, ``amqp://USER:PASSWORD@HOST:PORT/VHOST``; ``name`` is what it shows of us.
+    """Parse an AMQP URL, ``amqp://USER:PASSWORD@HOST:PORT/VHOST``; ``name`` is our connection's name at the broker.
 
     Without a path the virtual host is ``/``. Raises InputError, which never shows a password.
     """
@@ -42,7 +42,7 @@ def broker_of(
         raise InputError(f'not an AMQP address: further hosts are hosts = ["..."]; write {EXAMPLE}')
     query = f"?{address.query}" if address.query else ""
     try:
-        # pika takes a user for one with a password, and no host for localhost.
+        # Without user and password, which are set below: pika accepts no user without a password.
         parameters = pika.URLParameters(f"{address.scheme}://{address.hosts}{address.path}{query}")
     except (ValueError, TypeError, KeyError, AttributeError, OSError):
         raise InputError(f"not an AMQP address: {PIKA}; write {EXAMPLE}") from None
@@ -61,7 +61,7 @@ def broker_of(
 class Brokers(Sequence[pika.URLParameters]):
     """The hosts of one cluster, in the order in which they are tried.
 
-    To go through them is to connect, so the password is read again then: one that was rotated needs no restart. Raises
+    They are iterated over to connect, so the password is read again each time: a rotated one needs no restart. Raises
     Disconnected if it cannot be read.
     """
 
@@ -71,9 +71,9 @@ class Brokers(Sequence[pika.URLParameters]):
 
     def __iter__(self) -> Iterator[pika.URLParameters]:
         if self._password is not None:
-            now = self._password.current()
+            password = self._password.current()
             for host in self._hosts:
-                host.credentials = pika.PlainCredentials(host.credentials.username, now)
+                host.credentials = pika.PlainCredentials(host.credentials.username, password)
         return iter(self._hosts)
 
     @overload
@@ -89,14 +89,14 @@ class Brokers(Sequence[pika.URLParameters]):
         return len(self._hosts)
 
 
-def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
-    """The brokers that a table of a configuration describes, in the order in which they are tried."""
+def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:
+    """Read the brokers of an endpoint's table, in the order in which they are tried. Raises InputError."""
     user, password = table.maybe_text("user"), table.secret("password")
     hosts = table.texts("hosts", ())
     ca_file, cert_file, key_file = table.file("ca_file"), table.file("cert_file"), table.file("key_file")
     server_name = table.maybe_text("server_name")
     try:
-        first = broker_of(url, f"hashstar {name}", user, password)
+        first = parse_broker(url, f"hashstar {name}", user, password)
     except InputError as error:
         raise table.error("url", str(error)) from None
     if url.startswith("amqps:"):
@@ -109,24 +109,24 @@ def brokers_of(name: str, url: str, table: Table) -> Sequence[pika.URLParameters
         first.ssl_options = pika.SSLOptions(context, server_name or first.host)
     elif ca_file or cert_file or key_file or server_name:
         raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
-    found = [first]
+    parameters = [first]
     for host in hosts:
         other = copy(first)
         other.host, _, port = host.rpartition(":") if ":" in host else (host, "", str(first.port))
         if not port.isdigit():
             raise table.error("hosts", f"must be HOST or HOST:PORT, and is {host!r}")
         other.port = int(port)
-        found.append(other)
-    return Brokers(found, password)
+        parameters.append(other)
+    return Brokers(parameters, password)
 
 
-def cluster_of(parameters: pika.URLParameters) -> str:
-    """Return what a configuration has to tell clusters apart: ``HOST:PORT/VHOST``."""
+def cluster_name_of(parameters: pika.URLParameters) -> str:
+    """Return the name by which clusters are distinguished, ``HOST:PORT/VHOST``; see `bridge.endpoint.Place`."""
     return f"{parameters.host}:{parameters.port}/{quote(parameters.virtual_host, safe='')}"
 
 
-def management_of(table: Table) -> str | None:
-    """Return the address of the management API that a table names, or None. Raises InputError."""
+def read_management(table: Table) -> str | None:
+    """Read the address of the management API; None if the table has none. Raises InputError."""
     url = table.maybe_text("management")
     if url is None:
         return None

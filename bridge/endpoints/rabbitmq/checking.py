@@ -1,7 +1,7 @@
-"""What a broker has for a bridge, seen from outside: passive declares, which leave no trace, and the management API.
+"""Check what a broker has for a bridge, without a trace: by passive declares and the management API.
 
-Nothing is consumed: each delivery counts against a quorum queue's delivery limit, at which messages are dropped. What
-the management API alone knows is left out, with one finding that says so, where there is none or it does not answer.
+Nothing is consumed: each delivery counts towards a quorum queue's delivery limit, at which messages are dropped. If the
+management API is missing or does not answer, what only it knows is not checked, and one finding reports that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import pika
 
 from bridge.endpoint import Disconnected, Finding, Layout, Place
-from bridge.endpoints.rabbitmq.addresses import cluster_of
+from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import Management, Unknown
 from bridge.endpoints.rabbitmq.routes import Expected, Route
@@ -23,56 +23,57 @@ from exchange.errors import BrokerError
 __all__ = ["SourceSettings", "check_source", "check_target", "places_of_queue"]
 
 DELIVERY_LIMIT: Final = 20
-"""Of quorum queues from RabbitMQ 4.0 on, where neither an argument nor a policy says another."""
+"""Default delivery limit of quorum queues from RabbitMQ 4.0 on, without an argument or policy."""
 
 OUTAGE: Final = 1_800_000
-"""Milliseconds, RabbitMQ's own consumer_timeout: for as long as this a target may be away."""
+"""RabbitMQ's default consumer_timeout, in milliseconds: the longest outage of a target without a warning."""
 
 STEPS: Final = 8
-"""Maximum number of exchanges that are followed one to the next."""
+"""Maximum number of exchanges in a chain that is followed."""
 
 DEFAULT_EXCHANGE: Final = "amq.default"
-"""The name of the default exchange in the patterns of rights."""
+"""Name of the default exchange for the patterns of permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What a source's table says, as far as it matters to its queue."""
+    """The settings of a source that matter to its queue."""
 
     queue: str
     exclusive: bool = False
     keeps_offsets: bool = False
-    """Whether there is a file of offsets, of a stream."""
+    """Whether there is a file of offsets, for a stream."""
 
 
 @dataclass(slots=True)
 class Look:
-    """One look at a broker, and what it found."""
+    """One check of a broker: its connection, and the findings so far."""
 
     connection: Connection
     management: Management
     sources: frozenset[str]
-    """The queues of this broker that the bridge reads."""
+    """Queues of this broker that the bridge reads."""
     findings: list[Finding] = field(default_factory=list)
     knows_more: bool = False
     """Whether the management API answers."""
     rights: Mapping[str, Any] | None = None
+    """Patterns of the names that the user may configure, write and read; None if they are not known."""
 
     def add(self, level: Any, text: str, key: str = "") -> None:
-        """Note a finding, once."""
+        """Add a finding, unless it is there already."""
         finding = Finding(level, text, key)
         if finding not in self.findings:
             self.findings.append(finding)
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The broker's version, as numbers to compare by."""
+        """Major and minor version of the broker."""
         return tuple([int(number) for number in re.findall(r"\d+", str(self.connection.server.get("version", "")))[:2]])
 
     async def begin(self) -> None:
-        """Find out whether the management API can be asked."""
+        """Ask the management API whether it answers, and for the user's permissions."""
         try:
-            await self.management.recognise(self.connection.server.get("cluster_name"))
+            await self.management.check_cluster(self.connection.server.get("cluster_name"))
             self.knows_more = True
         except Unknown as error:
             self.add(
@@ -86,10 +87,10 @@ class Look:
         except Unknown:
             self.add("ok", f"the rights of user {self.connection.user!r} were not looked at: only administrators may")
 
-    async def there(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
-        """Return what a passive declare answers; None if there is nothing to look at, which is a finding."""
+    async def declare(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
+        """Return the answer to a passive declare; add a finding and return None if there is none."""
         try:
-            found = await self.connection.look("exchange" if kind == "exchange" else "queue", name)
+            answer = await self.connection.look("exchange" if kind == "exchange" else "queue", name)
         except BrokerError as error:
             if error.code == 404:
                 if not absent:
@@ -105,10 +106,10 @@ class Look:
         if absent:
             self.add("error", f"{kind} {name!r} is one partition more than there should be: {reason}", key)
             return None
-        return found
+        return answer
 
     def check_right(self, right: str, name: str, what: str, key: str) -> None:
-        """Note whether the user has a right, where that is known."""
+        """Add an error if the user is known to lack a permission."""
         if self.rights is None:
             return
         user, pattern = self.connection.user, str(self.rights.get(right, ""))
@@ -120,7 +121,7 @@ class Look:
             self.add("error", f"{what}: user {user!r} may not {right} it; grant it: its pattern is {pattern!r}", key)
 
     async def queue(self, name: str) -> Mapping[str, Any] | None:
-        """Return what the management API knows of a queue."""
+        """Return what the management API knows about a queue; None if it does not answer."""
         if not self.knows_more:
             return None
         try:
@@ -130,32 +131,32 @@ class Look:
             return None
 
     async def queues_behind(self, exchange: str, routing_key: str | None, steps: int = STEPS) -> set[str]:
-        """Return the queues that an exchange may lead to; the default exchange leads to the one of the key."""
+        """Return the queues that an exchange may lead to; the default exchange leads to the queue named by the key."""
         if not exchange:
             return {routing_key} if routing_key is not None else set()
-        found: set[str] = set()
+        queues: set[str] = set()
         try:
             bindings = await self.management.bindings(exchange)
         except Unknown:
-            return found
+            return queues
         for each in bindings:
             if each.get("destination_type") == "queue":
-                found.add(str(each.get("destination")))
+                queues.add(str(each.get("destination")))
             elif steps > 1 and each.get("destination") != exchange:
-                found |= await self.queues_behind(str(each.get("destination")), routing_key, steps - 1)
-        return found
+                queues |= await self.queues_behind(str(each.get("destination")), routing_key, steps - 1)
+        return queues
 
 
 async def check_source(
     brokers: Sequence[pika.URLParameters], settings: SourceSettings, management: str | None = None
 ) -> Sequence[Finding]:
-    """Return what is right and wrong with the queue of a source; see `bridge.endpoint.Endpoint.check`."""
-    look = await _begun(brokers, management, frozenset([settings.queue]))
+    """Check the queue of a source, and return the findings; see `bridge.endpoint.Endpoint.check`."""
+    look = await _begin_look(brokers, management, frozenset([settings.queue]))
     if isinstance(look, Finding):
         return [look]
     name = settings.queue
     try:
-        answer = await look.there("queue", name, "queue")
+        answer = await look.declare("queue", name, "queue")
         if answer is not None:
             count, consumers = answer.method.message_count, answer.method.consumer_count
             look.add("ok", f"queue {name!r}: there, with {count:,} messages ready", "queue")
@@ -178,8 +179,8 @@ async def check_target(
     management: str | None = None,
     layout: Layout | None = None,
 ) -> Sequence[Finding]:
-    """Return what is right and wrong with what a target writes to; see `bridge.endpoint.Endpoint.check`."""
-    look = await _begun(brokers, management, _sources_of(brokers[0], layout))
+    """Check the queues and exchanges of a target, and return the findings; see `bridge.endpoint.Endpoint.check`."""
+    look = await _begin_look(brokers, management, _source_queues(brokers[0], layout))
     if isinstance(look, Finding):
         return [look]
     try:
@@ -188,7 +189,7 @@ async def check_target(
             for expected in route.expected:
                 if (expected.kind, expected.name) not in seen:
                     seen.add((expected.kind, expected.name))
-                    await _check_written(look, expected, queue, layout)
+                    await _check_expected(look, expected, queue, layout)
             if not route.exchange:
                 key = f"queues.{queue}" if queue else "queue"
                 look.check_right("write", DEFAULT_EXCHANGE, "the default exchange", key)
@@ -201,13 +202,13 @@ async def check_target(
 
 def places_of_queue(brokers: Sequence[pika.URLParameters], queue: str) -> frozenset[Place]:
     """Return the place of a queue that is read; see `bridge.endpoint.Endpoint.places`."""
-    return frozenset([Place("rabbitmq", cluster_of(brokers[0]), f"queue {queue}")])
+    return frozenset([Place("rabbitmq", cluster_name_of(brokers[0]), f"queue {queue}")])
 
 
-async def _begun(
+async def _begin_look(
     brokers: Sequence[pika.URLParameters], management: str | None, sources: frozenset[str]
 ) -> Look | Finding:
-    """Return a look at the broker, or why it cannot be looked at."""
+    """Connect to the broker, and return a look; if that is not possible, return the finding."""
     try:
         connection = await Connection.open(brokers, lambda _: None)
     except Disconnected as error:
@@ -222,12 +223,12 @@ async def _begun(
     return look
 
 
-def _sources_of(broker: pika.URLParameters, layout: Layout | None) -> frozenset[str]:
-    """Return the queues of the target's own broker that the bridge reads."""
+def _source_queues(broker: pika.URLParameters, layout: Layout | None) -> frozenset[str]:
+    """Return the queues of a target's broker that the bridge reads."""
     if layout is None:
         return frozenset()
     places = [place for source in layout.sources for place in source.places]
-    here = cluster_of(broker)
+    here = cluster_name_of(broker)
     return frozenset(
         [
             place.name.removeprefix("queue ")
@@ -238,28 +239,28 @@ def _sources_of(broker: pika.URLParameters, layout: Layout | None) -> frozenset[
 
 
 async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, Any]) -> None:
-    """Look at a queue that is read."""
+    """Check a queue or stream that is read; ``known`` is what the management API knows about it."""
     name, kind = settings.queue, str(known.get("type", "classic"))
-    said = f"{kind} queue {name!r}" if kind != "stream" else f"stream {name!r}"
+    title = f"{kind} queue {name!r}" if kind != "stream" else f"stream {name!r}"
     if kind == "stream":
         if not settings.keeps_offsets:
             way_out = 'write offsets = "FILE" to go on instead'
-            look.add("warning", f"{said}: each start reads it all again; {way_out}", "offsets")
+            look.add("warning", f"{title}: each start reads it all again; {way_out}", "offsets")
         return
     if kind == "quorum":
         if settings.exclusive:
-            words = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
-            look.add("warning", f"{said}: {words}", "exclusive")
-        _check_limit(look, known, said)
+            text = "quorum queues let several consumers be exclusive; declare it with x-single-active-consumer"
+            look.add("warning", f"{title}: {text}", "exclusive")
+        _check_limit(look, known, title)
     exchange = _setting(known, "dead-letter-exchange")
     if exchange is not None:
-        await _check_dead_letters(look, known, name, said, {name}, "queue")
+        await _check_dead_letters(look, known, name, title, {name}, "queue")
     timeout = _setting(known, "consumer-timeout")
     if isinstance(timeout, int) and timeout < OUTAGE:
         look.add(
             "warning",
-            f"{said}: its consumer timeout is {timeout / 1_000:g} s; when targets are away for longer the broker takes "
-            "its messages back, and counts that as a delivery before 4.3; raise it",
+            f"{title}: its consumer timeout is {timeout / 1_000:g} s; when targets are away for longer the broker "
+            "takes its messages back, and counts that as a delivery before 4.3; raise it",
             "queue",
         )
     others = await _other_consumers(look, known)
@@ -267,8 +268,8 @@ async def _check_read(look: Look, settings: SourceSettings, known: Mapping[str, 
         _warn_of_consumers(look, name, others)
 
 
-def _check_limit(look: Look, known: Mapping[str, Any], said: str) -> None:
-    """Warn of a quorum queue that drops what was delivered too often."""
+def _check_limit(look: Look, known: Mapping[str, Any], title: str) -> None:
+    """Warn of a quorum queue that drops messages which were delivered too often."""
     limit = _setting(known, "delivery-limit")
     if limit is None and look.version >= (4,):
         limit = DELIVERY_LIMIT
@@ -277,38 +278,38 @@ def _check_limit(look: Look, known: Mapping[str, Any], said: str) -> None:
     if _setting(known, "dead-letter-exchange") is None:
         look.add(
             "warning",
-            f"{said}: this queue drops a message when it was delivered {limit + 1} times and not settled, as after so "
+            f"{title}: this queue drops a message when it was delivered {limit + 1} times and not settled, as after so "
             "many restarts; give it a dead-letter exchange, or a policy with delivery-limit = -1",
             "queue",
         )
 
 
 async def _check_dead_letters(
-    look: Look, known: Mapping[str, Any], name: str, said: str, sources: set[str], key: str
+    look: Look, known: Mapping[str, Any], name: str, title: str, sources: set[str], key: str
 ) -> None:
-    """Warn of dead letters of a queue that come back to what is read."""
+    """Warn of dead letters of a queue that may come back to a queue that the bridge reads."""
     exchange, routing_key = _setting(known, "dead-letter-exchange"), _setting(known, "dead-letter-routing-key")
     leads_to = await look.queues_behind(str(exchange), str(routing_key) if routing_key is not None else None)
     for queue in sorted(leads_to & sources):
         look.add(
             "warning",
-            f"{said}: its dead letters may go to queue {queue!r} (by exchange {exchange!r}), which the bridge reads: a "
-            "loop; have them go elsewhere",
+            f"{title}: its dead letters may go to queue {queue!r} (by exchange {exchange!r}), which the bridge reads: "
+            "a loop; have them go elsewhere",
             key,
         )
 
 
 async def _other_consumers(look: Look, known: Mapping[str, Any]) -> int:
-    """Return how many consumers of a queue are no bridge's."""
-    found = 0
+    """Return the number of consumers of a queue that belong to other programs than bridges."""
+    others = 0
     for each in known.get("consumer_details") or ():
         channel = each.get("channel_details") if isinstance(each, dict) else None
         try:
             product = await look.management.product(str((channel or {}).get("connection_name")))
         except Unknown:
             product = None
-        found += product != "hashstar"
-    return found
+        others += product != "hashstar"
+    return others
 
 
 def _warn_of_consumers(look: Look, name: str, count: int) -> None:
@@ -320,10 +321,10 @@ def _warn_of_consumers(look: Look, name: str, count: int) -> None:
     )
 
 
-async def _check_written(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
-    """Look at a queue or an exchange that is written to."""
+async def _check_expected(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
+    """Check a queue or an exchange that is written to, or a queue that must not be there."""
     kind, name, key = expected.kind, expected.name, expected.key
-    if await look.there(kind, name, key, expected.reason, absent=expected.absent) is None:
+    if await look.declare(kind, name, key, expected.reason, absent=expected.absent) is None:
         return
     look.add("ok", f"{kind} {name!r}: there", key)
     if kind == "exchange":
@@ -336,26 +337,26 @@ async def _check_written(look: Look, expected: Expected, queue: str, layout: Lay
     known = await look.queue(name)
     if known is None:
         return
-    said = f"queue {name!r}"
+    title = f"queue {name!r}"
     if _setting(known, "dead-letter-exchange") is not None and look.sources:
-        await _check_dead_letters(look, known, name, said, set(look.sources), key)
+        await _check_dead_letters(look, known, name, title, set(look.sources), key)
     if (ttl := _setting(known, "message-ttl")) is not None:
-        look.add("warning", f"{said}: it drops or dead-letters messages that are not read within {ttl} ms", key)
+        look.add("warning", f"{title}: it drops or dead-letters messages that are not read within {ttl} ms", key)
     limits = [limit for limit in ("max-length", "max-length-bytes") if _setting(known, limit) is not None]
     overflow = _setting(known, "overflow") or "drop-head"
     if limits and str(overflow).startswith("reject-publish"):
         look.add(
             "warning",
-            f"{said}: when it is full it refuses messages ({overflow}), and what is under way behind one overtakes it; "
-            "write one_at_a_time = true in [policy] if the order of a key must hold even then",
+            f"{title}: when it is full it refuses messages ({overflow}), and what is under way behind one overtakes "
+            "it; write one_at_a_time = true in [policy] if the order of a key must hold even then",
             key,
         )
     elif limits:
-        look.add("warning", f"{said}: when it is full it drops its oldest messages ({limits[0]})", key)
+        look.add("warning", f"{title}: when it is full it drops its oldest messages ({limits[0]})", key)
 
 
 async def _check_exchange(look: Look, expected: Expected, queue: str, layout: Layout | None) -> None:
-    """Look at an exchange that is written to: its type, its partitions, where it leads."""
+    """Check an exchange that is written to: its type, its partitions, the queues behind it."""
     name, key = expected.name, expected.key
     try:
         kind = (await look.management.exchange(name)).get("type")
@@ -378,7 +379,7 @@ async def _check_exchange(look: Look, expected: Expected, queue: str, layout: La
 
 
 def _setting(known: Mapping[str, Any], name: str) -> Any:
-    """Return what is in force for a queue: its argument, else its policy's; of two numbers the smaller one."""
+    """Return the setting in force for a queue: its argument, else that of its policy; the smaller of two numbers."""
     arguments, policy = known.get("arguments") or {}, known.get("effective_policy_definition") or {}
     own = arguments.get(f"x-{name}") if isinstance(arguments, dict) else None
     other = policy.get(name) if isinstance(policy, dict) else None

@@ -1,6 +1,6 @@
-"""RabbitMQ: a queue or a stream as a source, exchanges and queues as targets.
+"""RabbitMQ in a configuration: a queue or a stream as a source, exchanges and queues as targets.
 
-`bridge.endpoints.rabbitmq` has how; this is how a configuration tells of it::
+For example::
 
     [sources.orders]                        [targets.audit]
     url = "amqps://HOST"                    url = "amqp://USER@HOST/VHOST"
@@ -9,9 +9,9 @@
     queue = "orders"
     prefetch = 1000
     exclusive = true
-    offsets = "orders.offset"               # of a stream: the file that remembers how far it was read
-    offset = "first"                        # of a stream: where to begin
-                                            # of a queue that is partitioned, one for each partition:
+    offsets = "orders.offset"               # of a stream: the file with the offset up to which it was read
+    offset = "first"                        # of a stream: where to begin without that
+                                            # for a partitioned queue, one queue for each partition:
                                             # queues = { audit = "audit-{partition}" }
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from bridge.endpoints.rabbitmq.addresses import brokers_of, management_of
+from bridge.endpoints.rabbitmq.addresses import read_brokers, read_management
 from bridge.endpoints.rabbitmq.publishing import RabbitmqTarget
 from bridge.endpoints.rabbitmq.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.routes import PARTITION, Address
@@ -31,15 +31,15 @@ __all__ = ["Address", "RabbitmqSource", "RabbitmqTarget", "dead_letter_target", 
 
 
 OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
-"""Where reading a stream may begin, as RabbitMQ's ``x-stream-offset`` has it."""
+"""Where reading a stream may begin: the values of RabbitMQ's ``x-stream-offset``."""
 
 MOST_PREFETCH: Final = 65_535
 """Maximum number of unacknowledged deliveries that AMQP can ask for."""
 
 
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
-    """The source of a configuration; see `bridge.endpoints`."""
-    brokers = brokers_of(name, url, table)
+    """Read the table of a source; see `bridge.endpoints`. Raises InputError."""
+    brokers = read_brokers(name, url, table)
     prefetch = table.integer("prefetch", min(policy.window, MOST_PREFETCH), least=1)
     if prefetch > MOST_PREFETCH:
         raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {MOST_PREFETCH:,}")
@@ -58,18 +58,20 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         offsets=None if offsets is None else table.resolve_path(offsets),
         offset=int(offset) if offset.isdigit() else offset,
         window_bytes=policy.window_bytes,
-        management=management_of(table),
+        management=read_management(table),
     )
 
 
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
-    """The target of a configuration, and its queues; see `bridge.endpoints`."""
-    addresses = table.mapping("queues", address_of, 'the name of a queue, or { exchange = "...", routing_key = "..." }')
-    return RabbitmqTarget(name, brokers_of(name, url, table), addresses, management_of(table)), list(addresses)
+    """Read the table of a target, and return it with its queues; see `bridge.endpoints`. Raises InputError."""
+    addresses = table.mapping(
+        "queues", read_address, 'the name of a queue, or { exchange = "...", routing_key = "..." }'
+    )
+    return RabbitmqTarget(name, read_brokers(name, url, table), addresses, read_management(table)), list(addresses)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
-    """The target of dead letters of a configuration; see `bridge.endpoints`."""
+    """Read the table of a target of dead letters; see `bridge.endpoints`. Raises InputError."""
     queue, exchange = table.maybe_text("queue"), table.maybe_text("exchange")
     if queue is None and exchange is None:
         raise table.missing("queue", "say either the queue that takes dead letters, or an exchange")
@@ -78,11 +80,11 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     address = Address.queue(queue) if queue is not None else Address(exchange or "", table.maybe_text("routing_key"))
     if address.is_template:
         raise table.error("queue" if queue is not None else "routing_key", f"dead letters have no {PARTITION}")
-    return RabbitmqTarget(name, brokers_of(name, url, table), {"": address}, management_of(table))
+    return RabbitmqTarget(name, read_brokers(name, url, table), {"": address}, read_management(table))
 
 
-def address_of(value: Any) -> Address:
-    """An address as a configuration has it. Raises ValueError."""
+def read_address(value: Any) -> Address:
+    """Read the address of a queue's messages. Raises ValueError."""
     if isinstance(value, str):
         return Address.queue(value)
     if not isinstance(value, dict) or not {*value} <= {"exchange", "routing_key"} or "exchange" not in value:

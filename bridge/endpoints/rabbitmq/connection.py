@@ -1,7 +1,7 @@
-"""One connection to a RabbitMQ on the running event loop, and channels of it whose contents are read here.
+"""A connection to RabbitMQ on the running event loop, and its channels.
 
-`bridge.endpoints.rabbitmq.wire` is what it runs on; frames of deliveries and publishes are read and written as in
-`bridge.endpoints.rabbitmq.frames`, many at a time. Whatever ends the connection or a channel ends both for their users,
+It runs on `bridge.endpoints.rabbitmq.wire`; the frames of deliveries and publishes are read and written by
+`bridge.endpoints.rabbitmq.frames`, many at a time. The end of the connection or of a channel ends both for their users,
 and is reported once, by ``on_lost``.
 """
 
@@ -17,18 +17,18 @@ import pika.exceptions
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import Contents, Event
-from bridge.endpoints.rabbitmq.refusals import answer_of, trouble_of, words_of
+from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
 from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, fulfil, open_wire
 from exchange.errors import BrokerError
 
 __all__ = ["Channel", "Connection"]
 
 SILENT_SECONDS: Final = 1.5
-"""Seconds beyond a heartbeat after which a broker is called silent. RabbitMQ looks twice in a heartbeat whether it has
-sent anything, and sends one when it has not between two looks: so it is silent for less than a whole one."""
+"""Seconds beyond a heartbeat after which a broker counts as silent. RabbitMQ checks twice per heartbeat whether it has
+sent anything since the last check, and sends a heartbeat if not: so it is never silent for a whole heartbeat."""
 
 LOOK_SECONDS: Final = 1.0
-"""Seconds between looks whether the broker is there, while nothing is read."""
+"""Seconds between checks whether the broker is still connected, while nothing is read."""
 
 T = TypeVar("T")
 
@@ -45,9 +45,9 @@ class Connection:
         self._watch: asyncio.TimerHandle | None = None
         self._looking: Channel | None = None
         self.blocked = False
-        """Whether the broker has asked not to be written to (connection.blocked)."""
+        """Whether the broker has asked us not to write (connection.blocked)."""
         self.blocked_reason = ""
-        """Why, in the broker's words: ``low on memory``."""
+        """The broker's reason for that: ``low on memory``."""
         self.on_unblocked: Callable[[], None] = lambda: None
         wire.after_data = self._after_data
         wire.add_on_close_callback(lambda _, error: self.lose(error))
@@ -56,7 +56,7 @@ class Connection:
 
     @classmethod
     async def open(cls, addresses: Sequence[pika.URLParameters], on_lost: Callable[[Disconnected], None]) -> Connection:
-        """Connect to the first of these hosts that answers and lets us in. Raises Disconnected when none does."""
+        """Connect to the first of these hosts that accepts us. Raises Disconnected if none does."""
         troubles = []
         for parameters in addresses:
             try:
@@ -67,19 +67,19 @@ class Connection:
 
     @property
     def frame_max(self) -> int:
-        """The size of the largest frame, in bytes."""
+        """Maximum size of a frame, in bytes."""
         return int(self._wire.params.frame_max)
 
     @property
     def server(self) -> Mapping[str, Any]:
-        """What the broker says of itself."""
+        """Server properties that the broker has sent."""
         return self._wire.server_properties or {}
 
     @property
     def silence(self) -> str | None:
-        """That the broker is silent, although it should have sent a heartbeat; None: it is not.
+        """Text about a broker that is silent although a heartbeat is due; None if it is not silent.
 
-        A connection is lost after two heartbeats without a sign of life; this says so earlier.
+        A connection is lost only after two heartbeats of silence; this is known earlier.
         """
         heartbeat = self._wire.params.heartbeat
         if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:
@@ -89,18 +89,18 @@ class Connection:
 
     @property
     def user(self) -> str:
-        """The user that is logged in."""
+        """Name of the user that is logged in."""
         return str(getattr(self._wire.params.credentials, "username", ""))
 
     @property
     def parameters(self) -> pika.URLParameters:
-        """The host that answered, and how it was asked."""
+        """Parameters of the host that accepted the connection."""
         return self._wire.params
 
     async def look(self, kind: Literal["queue", "exchange"], name: str) -> Any:
-        """Declare a queue or an exchange passively, and return the broker's answer: nothing is made or changed.
+        """Declare a queue or an exchange passively, which changes nothing, and return the broker's answer.
 
-        Raises BrokerError as the broker refuses it; the connection and its other channels stay as they are.
+        Raises BrokerError if the broker refuses it; the connection and its other channels stay open.
         """
         if self._looking is None:
             self._looking = await self.channel(apart=True)
@@ -111,18 +111,18 @@ class Connection:
             raise
 
     async def channel(self, *, apart: bool = False) -> Channel:
-        """A new channel. If it is apart, its end is not the connection's. Raises Disconnected."""
+        """Open a channel. The end of a channel that is ``apart`` does not end the connection. Raises Disconnected."""
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             self._wire.channel(on_open_callback=lambda channel: fulfil(opened, channel))
         except pika.exceptions.AMQPError as error:
-            raise Disconnected(words_of(error)) from None
+            raise Disconnected(describe_error(error)) from None
         channel = Channel(self, await self.answer(opened, "channel.open"), apart=apart)
         self._channels.append(channel)
         return channel
 
     async def answer(self, future: asyncio.Future[T], what: str) -> T:
-        """Wait for the broker's answer to a method. Raises as `Channel.ask`."""
+        """Wait for the broker's answer to a method. Raises the errors of `Channel.ask`."""
         if self._over:
             raise Disconnected("the connection is closed")
         self._waiting.add(future)
@@ -140,21 +140,21 @@ class Connection:
             self._wire.emit(data)
 
     def lose(self, error: BaseException) -> None:
-        """It, or a channel of it, has ended: tell, once."""
-        self._after_data()  # what was read before it is told before it
+        """End the connection after an error of it or of a channel, and report it once."""
+        self._after_data()  # report what was read before the end first
         if self._over:
             return
         self._over = True
         self.resume()
         for waiting in self._waiting:
             if not waiting.done():
-                waiting.set_exception(answer_of(error))
+                waiting.set_exception(to_answer_error(error))
         if not self._wire.is_closed and not self._wire.is_closing:
             self._wire.close()
-        self._on_lost(trouble_of(error))
+        self._on_lost(to_disconnected(error))
 
     async def close(self) -> None:
-        """Write what waits to be written, and end it; the owner is not told."""
+        """Write what waits to be written, and close the connection, without a report."""
         self._over = True
         self.resume()
         if self._wire.is_closed:
@@ -165,14 +165,14 @@ class Connection:
             self._wire.close()
         try:
             await asyncio.wait([closed], timeout=CLOSE_SECONDS)
-        finally:  # also when this is cancelled: nobody else would close the socket
+        finally:  # also if this is cancelled: nothing else would close the socket
             if not closed.done():
                 self._wire._adapter_disconnect_stream()
         if not closed.done():
             await asyncio.wait([closed], timeout=CLOSE_SECONDS)
 
     def pause(self) -> None:
-        """Read nothing from the socket until `resume`. It is looked whether the broker hangs up meanwhile."""
+        """Stop reading from the socket until `resume`, and watch meanwhile whether the broker hangs up."""
         if self._watch is None and not self._over:
             self._wire.stop_reading()
             self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
@@ -186,15 +186,15 @@ class Connection:
             self._wire.start_reading()
 
     def _look(self) -> None:
-        """While nothing is read, no heartbeat is heard either: ask the socket whether its other end is there."""
+        """Ask the socket whether the broker has hung up: while nothing is read, no heartbeat comes, either."""
         if self._wire.hangs_up():
-            self.resume()  # which finds the end behind what is still to be read
+            self.resume()  # reads what is left, and then finds the end
             return
-        self._wire.bytes_received += 1  # which pika takes for a sign of life
+        self._wire.bytes_received += 1  # to pika, this is a sign of life
         self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def listen(self, number: int, contents: Contents) -> None:
-        """Read the contents of a channel."""
+        """Pass the frames of a channel to ``contents`` instead of to pika."""
         self._wire.contents[number] = contents
 
     def _after_data(self) -> None:
@@ -212,17 +212,17 @@ class Connection:
 
 
 class Channel:
-    """A channel; operations that are rare are pika's, and wait for the broker's answer."""
+    """A channel. Rare operations go through pika, and wait for the broker's answer."""
 
     def __init__(self, connection: Connection, channel: Any, *, apart: bool = False) -> None:
         self.number: Final[int] = channel.channel_number
         self.on_events: Callable[[list[Event]], None] = lambda _: None
-        """Told of deliveries, returns and confirms, as many as came together."""
+        """Called with the deliveries, returns and confirms that came together."""
         self._connection = connection
         self._channel = channel
         self._contents = Contents()
         self._asked: set[asyncio.Future[Any]] = set()
-        if apart:  # what it is asked is all that its end concerns
+        if apart:  # its end concerns only those who wait for its answers
             channel.add_on_close_callback(lambda _, error: self._refuse(error))
             return
         channel.add_on_close_callback(lambda _, error: connection.lose(error))
@@ -234,13 +234,13 @@ class Channel:
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of pika's channel that takes a callback, and wait for the answer.
 
-        Raises BrokerError with the broker's words if it closes the channel instead, Disconnected if all ends.
+        Raises BrokerError with the broker's text if it closes the channel instead, Disconnected if the connection ends.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             getattr(self._channel, method)(*arguments, **named, callback=lambda frame: fulfil(answer, frame))
         except pika.exceptions.AMQPError as error:
-            raise Disconnected(words_of(error)) from None
+            raise Disconnected(describe_error(error)) from None
         self._asked.add(answer)
         try:
             return await self._connection.answer(answer, method)
@@ -250,21 +250,21 @@ class Channel:
     def _refuse(self, error: BaseException) -> None:
         for answer in self._asked:
             if not answer.done():
-                answer.set_exception(answer_of(error))
+                answer.set_exception(to_answer_error(error))
 
-    async def confirms(self) -> None:
-        """Switch publisher confirms on; they come as events. Raises as `ask`."""
+    async def enable_confirms(self) -> None:
+        """Enable publisher confirms, which come as events. Raises the errors of `ask`."""
         await self.ask("confirm_delivery", lambda _: None)
 
     async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
-        """Have deliveries of a queue come as events, so many unacknowledged at most."""
+        """Consume from a queue; deliveries come as events, at most ``prefetch`` of them unacknowledged."""
         await self.ask("basic_qos", prefetch_count=prefetch)
         await self.ask(
             "basic_consume", queue, on_message_callback=lambda *_: None, exclusive=exclusive, arguments=dict(arguments)
         )
 
     def dispatch(self) -> None:
-        """Tell what was read."""
+        """Pass on the events that were read."""
         if self._contents.events:
             events, self._contents.events = self._contents.events, []
             self.on_events(events)

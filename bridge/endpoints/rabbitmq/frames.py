@@ -1,8 +1,8 @@
-"""The frames of AMQP 0-9-1 that there are many of, read and written without objects between: deliveries and publishes,
-acknowledgements both ways, returns.
+"""The frequent frames of AMQP 0-9-1, decoded and encoded without objects in between: deliveries, publishes,
+acknowledgements in both directions, returns.
 
-Content headers travel as the bytes that they are. Pure functions of bytes, and one state machine, `Contents`, which
-puts a content's frames together; frames of one channel never come between those of a content.
+Content headers stay bytes. There are pure functions of bytes, and one state machine, `Contents`, which puts the frames
+of a content together: between these come no other frames of the same channel.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bridge.endpoint import Disconnected
 from exchange.limits import MESSAGE_BYTES
 
 __all__ = [
-    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "ack", "nack",
-    "publish",
+    "BODY", "END_OCTET", "HEAD", "HEADER", "METHOD", "Acked", "Arrived", "Contents", "Returned", "encode_ack",
+    "encode_nack", "encode_publish",
 ]  # fmt: skip
 
 METHOD: Final = 1
@@ -25,10 +25,10 @@ END_OCTET: Final = 0xCE
 END: Final = bytes((END_OCTET,))
 
 HEAD: Final = Struct(">BHI")
-"""A frame's type, channel and size."""
+"""Type, channel and payload size of a frame."""
 
 OVERHEAD: Final = 8
-"""Bytes of a frame beside its payload."""
+"""Number of bytes of a frame besides its payload."""
 
 METHOD_HEAD: Final = Struct(">I")
 DELIVER: Final = 60 << 16 | 60
@@ -40,19 +40,19 @@ NACK: Final = 60 << 16 | 120
 DELIVER_ID: Final = METHOD_HEAD.pack(DELIVER)
 TAG: Final = Struct(">QB")
 CONTENT: Final = Struct(">HHQ")
-"""A content header's class, weight and body size; what follows are the properties."""
+"""Class, weight and body size of a content header; the properties follow."""
 
 ACK_FRAME: Final = Struct(">BHIIQBB")
 PUBLISH_HEAD: Final = Struct(">BHIIH")
 HEADER_HEAD: Final = Struct(">BHIHHQ")
 HEADER_BYTES: Final = HEADER_HEAD.size
-# Bound once, as they are called for each delivery.
+# Bound here once, as they are called for each delivery.
 _next_header: Final = Struct(">BBHIHHQ").unpack_from
-"""The end of a frame and the head of the content header behind it."""
+"""Decodes the end of a frame and the head of the content header after it."""
 _next_head: Final = Struct(">BBHI").unpack_from
-"""The end of a frame and the head of the one behind it."""
+"""Decodes the end of a frame and the head of the frame after it."""
 _tag_and_length: Final = Struct(">QBB").unpack_from
-"""What follows the consumer of a delivery: its tag, whether it is a redelivery, and the length of the exchange."""
+"""Decodes what follows the consumer in a delivery: tag, redelivered, length of the exchange."""
 
 
 class Arrived(NamedTuple):
@@ -63,7 +63,7 @@ class Arrived(NamedTuple):
     exchange: bytes
     routing_key: bytes
     properties: bytes
-    """The content header behind the body size: property flags, then the properties."""
+    """The content header after the body size: property flags, then the properties."""
     body: bytes
 
 
@@ -79,39 +79,41 @@ class Returned(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """basic.ack or basic.nack from the broker: of the publish with this number, or of all up to it."""
+    """basic.ack or basic.nack from the broker, for the publish with this number or for all up to it."""
 
     number: int
     multiple: bool
     nack: bool
 
 
-_arrived: Final = tuple.__new__
-"""Of a named tuple, without the call of a function written in Python."""
+_new_tuple: Final = tuple.__new__
+"""Makes a named tuple without its own ``__new__``, which is written in Python and slower."""
 
 Event: TypeAlias = Arrived | Returned | Acked
 
 
 class Contents:
-    """Reads the frames of one channel. What is complete is appended to ``events``."""
+    """Decodes the frames of one channel, and appends complete events to ``events``."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._begun: tuple[int, int, bytes, bytes, bytes] | None = None  # of a deliver or return, what its method said
+        self._begun: tuple[int, int, bytes, bytes, bytes] | None = (
+            None  # the fields of a deliver or return whose content is not complete
+        )
         self._returned = False
         self._properties = b""
         self._missing = 0
         self._pieces: list[bytes] = []
 
     def delivery(self, data: bytes, at: int, header: int, end: int, channel: int) -> int:
-        """Take a delivery with all of its frames, if one begins at ``at`` and its body is one frame at most.
+        """Decode a delivery with all its frames at once, if one begins at ``at`` and its body has at most one frame.
 
-        ``header`` is where its first frame ends. Return where the last one ends, or 0 if there is no such there before
-        ``end``: then it is for `feed`, frame by frame.
+        ``header`` is the end of its first frame. Return the end of its last frame; or 0 if there is no such delivery
+        that is complete before ``end``. Then `feed` takes it frame by frame.
         """
         if header + HEADER_BYTES > end or data[at + 7 : at + 11] != DELIVER_ID or self._begun is not None:
             return 0
-        # Frames of other channels may stand between those of a content.
+        # Frames of other channels may come between those of a content, so each frame's channel is compared.
         ended, kind, other, size, _, _, body_size = _next_header(data, header - 1)
         if ended != END_OCTET or kind != HEADER or other != channel or size < 12:
             return 0
@@ -132,7 +134,7 @@ class Contents:
         if key + data[key - 1] != header - 1:
             return 0
         self.events.append(
-            _arrived(Arrived, (
+            _new_tuple(Arrived, (
                 tag, redelivered != 0, data[at : key - 1], data[key : header - 1],
                 data[header + 19 : body - 1], data[body + 7 : stop - 1] if body_size else b"",
             ))
@@ -140,9 +142,9 @@ class Contents:
         return int(stop)
 
     def feed(self, kind: int, data: bytes, start: int, stop: int) -> bool:
-        """Take a frame's payload, ``data[start:stop]``. False: it is none of these, and pika's to read.
+        """Decode a frame's payload, ``data[start:stop]``; return False if the frame is for pika.
 
-        Raises Disconnected for what is no such frame, IndexError or struct.error where it ends too early.
+        Raises Disconnected for a wrong frame, IndexError or struct.error for one that ends too early.
         """
         if kind == METHOD:
             return self._method(data, start, stop)
@@ -195,12 +197,12 @@ class Contents:
             self._begun, self._returned = (code, 0, exchange, data[at + 1 : at + 1 + data[at]], text), True
         else:
             return False
-        if at + 1 + data[at] != stop:  # of the routing key, which is the last
+        if at + 1 + data[at] != stop:  # the end of the routing key, which is last
             raise Disconnected("the broker sent a method whose names do not fit in its frame")
         return True
 
     def _complete(self, body: bytes) -> None:
-        assert self._begun is not None  # noqa: S101  the callers have looked
+        assert self._begun is not None  # noqa: S101  the callers have checked it
         number, redelivered, exchange, key, text = self._begun
         self._begun = None
         if self._returned:
@@ -209,17 +211,17 @@ class Contents:
             self.events.append(Arrived(number, bool(redelivered), exchange, key, self._properties, body))
 
 
-def ack(channel: int, tag: int, *, multiple: bool) -> bytes:
-    """basic.ack, of one delivery or of all up to it."""
+def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """Encode basic.ack for one delivery or for all up to it."""
     return ACK_FRAME.pack(METHOD, channel, 13, ACK, tag, multiple, 0xCE)
 
 
-def nack(channel: int, tag: int, *, multiple: bool, requeue: bool) -> bytes:
-    """basic.nack, of one delivery or of all up to it."""
+def encode_nack(channel: int, tag: int, *, multiple: bool, requeue: bool) -> bytes:
+    """Encode basic.nack for one delivery or for all up to it."""
     return ACK_FRAME.pack(METHOD, channel, 13, NACK, tag, multiple | requeue << 1, 0xCE)
 
 
-def publish(
+def encode_publish(
     channel: int,
     exchange: bytes,
     routing_key: bytes,
@@ -229,8 +231,8 @@ def publish(
     *,
     mandatory: bool,
 ) -> bytes:
-    """basic.publish with its content. Names have 255 bytes at most, ``properties`` fit in a frame."""
-    parts = [
+    """Encode basic.publish with its content. Names have at most 255 bytes, and ``properties`` fit in a frame."""
+    pieces = [
         PUBLISH_HEAD.pack(METHOD, channel, 9 + len(exchange) + len(routing_key), PUBLISH, 0),
         b"%c%b%c%b%c\xce" % (len(exchange), exchange, len(routing_key), routing_key, mandatory),
         HEADER_HEAD.pack(HEADER, channel, 12 + len(properties), 60, 0, len(body)),
@@ -240,5 +242,5 @@ def publish(
     most = frame_max - OVERHEAD
     for start in range(0, len(body), most):
         piece = body if len(body) <= most else body[start : start + most]
-        parts += (HEAD.pack(BODY, channel, len(piece)), piece, END)
-    return b"".join(parts)
+        pieces += (HEAD.pack(BODY, channel, len(piece)), piece, END)
+    return b"".join(pieces)

@@ -1,7 +1,7 @@
-"""Ask a broker's management API about queues, exchanges, policies and rights, for the checks of `bridge check`.
+"""Ask a broker's management API about queues, exchanges, policies and permissions, for `hashstar bridge check`.
 
-It is asked with the user and the password of the AMQP connection, and never over a plainer connection than that: where
-AMQP has TLS, so has this. Redirects are not followed. A broker without it, or a user without its tag, is no error.
+The requests have the user and password of the AMQP connection, so they use TLS wherever AMQP does. Redirects are not
+followed. A broker without this API, or a user without its tag, is no error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PORTS: Final = {"http": 15672, "https": 15671}
 
 
 class Unknown(Exception):
-    """The API does not say; the message says why."""
+    """The API gives no answer; the message has the reason."""
 
 
 class Management:
@@ -48,39 +48,39 @@ class Management:
         self._headers: Final = {"Authorization": f"Basic {token}", "Accept": "application/json"}
         self._vhost: Final = quote(parameters.virtual_host, safe="")
 
-    async def recognise(self, cluster: object) -> None:
-        """Raise Unknown unless it is the API of the cluster of this name, which AMQP's handshake gives."""
-        found = await self._get("overview")
-        if not isinstance(found, dict) or found.get("cluster_name") != cluster:
+    async def check_cluster(self, cluster: object) -> None:
+        """Raise Unknown unless the API is that of the cluster with this name, which AMQP's handshake has given."""
+        overview = await self._get("overview")
+        if not isinstance(overview, dict) or overview.get("cluster_name") != cluster:
             raise Unknown(f"{self.url} is the management API of another cluster")
 
     async def queue(self, name: str) -> Mapping[str, Any]:
-        """Return what is known of a queue. Raises Unknown."""
+        """Return what the API knows about a queue. Raises Unknown."""
         return self._table(await self._get("queues", self._vhost, quote(name, safe="")))
 
     async def exchange(self, name: str) -> Mapping[str, Any]:
-        """Return what is known of an exchange. Raises Unknown."""
+        """Return what the API knows about an exchange. Raises Unknown."""
         return self._table(await self._get("exchanges", self._vhost, quote(name, safe="")))
 
     async def bindings(self, exchange: str) -> Sequence[Mapping[str, Any]]:
         """Return the bindings of an exchange. Raises Unknown."""
-        found = await self._get("exchanges", self._vhost, quote(exchange, safe=""), "bindings", "source")
-        return [self._table(each) for each in found] if isinstance(found, list) else []
+        bindings = await self._get("exchanges", self._vhost, quote(exchange, safe=""), "bindings", "source")
+        return [self._table(each) for each in bindings] if isinstance(bindings, list) else []
 
     async def rights(self) -> Mapping[str, Any]:
         """Return the patterns of the names that the user may configure, write and read. Raises Unknown."""
         return self._table(await self._get("permissions", self._vhost, quote(self.user, safe="")))
 
     async def product(self, connection: str) -> object:
-        """Return which client has a connection, as it introduced itself. Raises Unknown."""
-        found = self._table(await self._get("connections", quote(connection, safe="")))
-        return self._table(found.get("client_properties")).get("product")
+        """Return the product name that the client of a connection has given. Raises Unknown."""
+        known = self._table(await self._get("connections", quote(connection, safe="")))
+        return self._table(known.get("client_properties")).get("product")
 
     def _table(self, value: object) -> Mapping[str, Any]:
         return value if isinstance(value, dict) else {}
 
     async def _get(self, *path: str) -> Any:
-        """Return an answer. Raises Unknown."""
+        """Return the JSON of an answer. Raises Unknown."""
         return await asyncio.to_thread(self._ask, "/api/" + "/".join(path))
 
     def _ask(self, path: str) -> Any:

@@ -1,11 +1,11 @@
-"""Where a stream was read to: a broker keeps no acknowledgements of one, so that its reader must.
+"""The offset up to which a stream was read: the broker does not keep it for a stream, so the reader must.
 
-The offset of the last message that is done with is kept in a file, if there is one; a file that is behind costs
-duplicates, one that is ahead would cost messages, so it is written after the fact, and never half.
+The offset of the last settled message is kept in a file, if one is named. A file that is behind costs duplicates; one
+that is ahead would cost messages. So it is written after messages are settled, and replaced as a whole.
 
-A stream that is deleted and declared anew counts from 0 again, and an offset of the old one would pass over messages of
-the new one. So a fingerprint of the message at the offset is kept beside it: reading goes on there only if it is still
-that message.
+A stream that is deleted and declared again counts from 0 again, and an offset of the old stream would skip messages of
+the new one. So a fingerprint of the message at the offset is kept with it, and reading continues there only if that is
+still the same message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Offsets"]
 
 
 class Offsets:
-    """The last settled offset of one stream. ``path`` is a file of this reader alone; None: forgotten at the end."""
+    """The last settled offset of a stream. ``path`` is a file for this reader alone; None: it is kept in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -31,12 +31,12 @@ class Offsets:
 
     @property
     def has_file(self) -> bool:
-        """Whether what is settled is remembered beyond the end of the process."""
+        """Whether the offset outlives the process."""
         return self._path is not None
 
     @property
     def problem(self) -> str | None:
-        """Why what is settled could not be written; None: it could, as far as can be seen beforehand."""
+        """Reason why the file cannot be written, as far as that is known before writing; None if there is none."""
         if self._path is None:
             return None
         folder = self._path.parent
@@ -50,7 +50,7 @@ class Offsets:
 
     @property
     def last(self) -> int | None:
-        """The last that is settled; None when nothing was yet. Raises InputError for a file that is wrong."""
+        """Last settled offset; None if nothing was settled yet. Raises InputError for an invalid file."""
         if self._last is None and self._path is not None:
             try:
                 offset, _, fingerprint = self._path.read_text("ascii").strip().partition(" ")
@@ -66,21 +66,21 @@ class Offsets:
 
     @property
     def way_out(self) -> str:
-        """What has the stream read from its beginning again, for people."""
+        """What to do so that the stream is read from its beginning again."""
         return "start the bridge again" if self._path is None else f"remove {self._path}"
 
     @property
     def fingerprint(self) -> str:
-        """Of the message at the last offset; "" where it is not known, as in a file of an earlier release."""
+        """Fingerprint of the message at the last offset; "" if unknown, as in a file of an earlier release."""
         return self._fingerprint()
 
     def settle(self, offset: int, fingerprint: Callable[[], str]) -> None:
-        """Remember that all up to this offset is done with; it is not written yet."""
+        """Remember that all messages up to this offset are settled, without writing it yet."""
         self._last = offset
         self._fingerprint = fingerprint
 
     def write(self) -> None:
-        """Write what is not written. Raises OSError."""
+        """Write the offset, if it has changed since the last time. Raises OSError."""
         if self._path is None or self._last in (None, self._written):
             return
         with replacing(self._path, durable=True) as file:

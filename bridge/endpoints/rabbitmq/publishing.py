@@ -1,10 +1,10 @@
 """Exchanges and queues as a target.
 
-What is published is mandatory and confirmed: a returned message is a failure that says so, a nack one that may be tried
-again. A broker refuses some messages by closing the channel, or the connection, and does not say which it meant: a
-header that it cannot read. What was under way then is sent one by one when the target is opened again, so that the one
-that ends the channel another time is known, and refused to the pump. A right that is missing is no message's fault: the
-connection is lost over it, and made again until the right is there.
+Each message is published mandatory, and confirmed: a returned message is a failure with the broker's reason, a nack one
+that may be tried again. For some messages, such as one with a header that it cannot read, a broker closes the channel
+or the connection, and does not report which message it was. So the messages that were under way are suspects: they are
+sent one by one when the target is opened again, and the one that ends the channel another time is reported to the pump
+as refused. A missing permission is no fault of a message: the connection is lost, and made again until it is granted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 import pika
 
 from bridge.endpoint import Disconnected, Failure, Finding, Layout, Outgoing, Place, Receiver, Target
-from bridge.endpoints.rabbitmq.addresses import cluster_of
+from bridge.endpoints.rabbitmq.addresses import cluster_name_of
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
-from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, publish
+from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned, encode_publish
 from bridge.endpoints.rabbitmq.refusals import Refused
-from bridge.endpoints.rabbitmq.returns import Sent, returned_ones
-from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, routes_of
+from bridge.endpoints.rabbitmq.returns import Sent, match_returns
+from bridge.endpoints.rabbitmq.routes import Address, Expected, Route, build_routes
 from bridge.interop.marks import FIRST_HOP, mark_header, origin_fields
 from exchange.amqp import ContentHeader, content_of
 from exchange.errors import BrokerError, InputError
@@ -31,42 +31,43 @@ from exchange.errors import BrokerError, InputError
 __all__ = ["Address", "RabbitmqTarget"]
 
 LOOK_EVERY: Final = 10.0
-"""Seconds between looks for the exchanges and queues that are written to."""
+"""Seconds between checks that the exchanges and queues that are written to are there."""
 
 NO_ROUTE: Final = 312
 
 UNROUTABLE: Final = f"returned: {NO_ROUTE} "
 
-LOOKED_AT: Final = 200
-"""Maximum number of messages under way that are looked at, of those without an answer for the longest time."""
+OLDEST: Final = 200
+"""Maximum number of messages under way, the oldest ones, that are searched for one that may still be routed."""
 
 UNROUTED: Final = 10
-"""Number of messages that an exchange returns, and routes none in between, after which it is the exchange's fault."""
+"""Number of returned messages, without a routed one in between, after which it is the fault of the exchange."""
 
 NO_ACCESS: Final = 403
 NOT_FOUND: Final = 404
 
 ABOUT_A_MESSAGE: Final = frozenset({406, 501, 502, 503, 505, 506, 540, 541})
-"""Reply codes that may be one message's fault: with others it is a right, the exchange, the operator or the host."""
+"""Reply codes that one message may cause; the cause of others is a permission, the exchange or the broker."""
 
 NOT_OURS_TO_SEE: Final = frozenset({NO_ACCESS, 405})
-"""Refusals of a passive declare that need not keep anybody from publishing: no right to look, and a queue that another
-connection has for itself."""
+"""Reply codes of a passive declare after which publishing may still work: no permission to declare, or a queue that
+another connection uses exclusively."""
 
 SILENT: Final = 10.0
-"""Seconds without any confirm while there are publishes under way, after which that is told."""
+"""Seconds without a confirm, while publishes are under way, after which that is reported as trouble."""
 
 LONGEST_KEY: Final = 255
+"""Maximum length of a routing key, in bytes."""
 
 CONTENT_BYTES: Final = 20
-"""Bytes of the frame of a content header beside flags and properties."""
+"""Number of bytes of a content header's frame besides flags and properties."""
 
 
 class RabbitmqTarget(Target):
     """Exchanges and queues of a broker; ``addresses`` maps the topology's queues to them.
 
-    ``""`` among them is where messages of no queue are published: dead letters. Messages that do not say whether they
-    are persistent are made so. ``management`` is the address of the management API, for `check`.
+    The queue ``""`` stands for dead letters, which have none. Messages without a delivery mode are made persistent.
+    ``management`` is the address of the management API, for `check`.
     """
 
     def __init__(
@@ -80,22 +81,23 @@ class RabbitmqTarget(Target):
         self._brokers = brokers
         self._addresses = addresses
         self._management = management
-        self._routes: Mapping[str, Route] = routes_of(addresses)
+        self._routes: Mapping[str, Route] = build_routes(addresses)
         self._layout: Layout | None = None
         self._connection: Connection | None = None
         self._publishing: _Publishing | None = None
         self._watching: asyncio.Task[None] | None = None
         self._missing: str | None = None
-        """What is written to and was not there at the last look."""
+        """Text about an exchange or queue that was missing at the last check; None if none was."""
         self._suspects = 0
+        """Number of messages that may have ended the last connection; the next one sends these one by one."""
 
     def meet(self, layout: Layout) -> None:
         self._layout = layout
-        self._routes = routes_of(self._addresses, layout)
+        self._routes = build_routes(self._addresses, layout)
 
     @property
     def places(self) -> frozenset[Place]:
-        cluster = cluster_of(self._brokers[0])
+        cluster = cluster_name_of(self._brokers[0])
         return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
 
     @property
@@ -103,19 +105,20 @@ class RabbitmqTarget(Target):
         return None if self._publishing is None else self._publishing.trouble or self._missing
 
     async def check(self) -> Sequence[Finding]:
-        from bridge.endpoints.rabbitmq.checking import check_target  # which only a check needs
+        from bridge.endpoints.rabbitmq.checking import check_target  # only a check needs it
 
         return await check_target(self._brokers, self._routes, self._management, self._layout)
 
     @property
     def _expected(self) -> list[Expected]:
-        """What must be there, each once."""
+        """Exchanges and queues that must be there, each once."""
         return [each for each in self._all_expected if not each.absent]
 
     @property
     def _all_expected(self) -> list[Expected]:
-        found = [each for route in self._routes.values() for each in route.expected]
-        return list({(each.kind, each.name): each for each in found}.values())
+        """These, and queues that must not be there."""
+        expected = [each for route in self._routes.values() for each in route.expected]
+        return list({(each.kind, each.name): each for each in expected}.values())
 
     async def open(self, receiver: Receiver) -> None:
         def lost(error: Disconnected) -> None:
@@ -131,7 +134,7 @@ class RabbitmqTarget(Target):
             channel = await connection.channel()
             for expected in self._all_expected:
                 await _look(connection, expected)
-            await channel.confirms()
+            await channel.enable_confirms()
         except BrokerError as error:
             await self.close()
             raise Disconnected(f"{error.code} {error.text}") from None
@@ -143,14 +146,14 @@ class RabbitmqTarget(Target):
         self._watching = asyncio.create_task(self._watch(connection))
 
     async def _watch(self, connection: Connection) -> None:
-        """Look from time to time for what is written to: one that is gone shall be noticed before the next message."""
+        """Check again and again what is written to, to notice what is gone before the next message."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             missing = None
             for expected in self._all_expected:
                 try:
                     await _look(connection, expected)
-                except (Disconnected, BrokerError) as error:  # of a connection that is gone others hear, too
+                except (Disconnected, BrokerError) as error:  # a lost connection is also reported elsewhere
                     missing = str(error)
                     break
             self._missing = missing
@@ -170,7 +173,7 @@ class RabbitmqTarget(Target):
 
 
 async def _look(connection: Connection, expected: Expected) -> None:
-    """Raise Disconnected if what is expected is not there, as far as this user may know that."""
+    """Raise Disconnected if what is expected is not there, as far as this user has permission to know."""
     kind, name = expected.kind, expected.name
     try:
         await connection.look("exchange" if kind == "exchange" else "queue", name)
@@ -187,7 +190,7 @@ async def _look(connection: Connection, expected: Expected) -> None:
 
 
 class _Publishing:
-    """The publishes of one connection. While there are ``suspects``, so many, only one is under way."""
+    """The publishes of one connection. As long as there are ``suspects``, only one message at a time is under way."""
 
     def __init__(
         self,
@@ -204,19 +207,19 @@ class _Publishing:
         self._user = connection.user
         self._frame_max = connection.frame_max
         self._suspects = suspects
-        self._number = 0  # of the last publish; the broker counts the same
+        self._number = 0  # of the last publish; the broker counts in the same way
         self._under_way: dict[int, Outgoing] = {}
         self._returned: dict[int, Failure] = {}
-        self._waiting: deque[Outgoing] = deque()  # while the broker has blocked publishers, or one is suspected
+        self._waiting: deque[Outgoing] = deque()  # messages to send once publishers are not blocked, or after a suspect
         self._unrouted: dict[str, set[int]] = {}
-        """Queue of the topology -> numbers of the messages that were returned since one was routed."""
-        self._silent_since = 0.0  # the loop's time of the last answer, or of the first publish behind it
-        channel.on_events = self._hear
+        """Queue of the topology -> numbers of the messages that were returned since the last one was routed."""
+        self._silent_since = 0.0  # loop's time of the last answer, or of the first publish after it
+        channel.on_events = self._take_events
         connection.on_unblocked = self._write_waiting
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing moves now; None: no reason is known."""
+        """Reason why nothing moves now; None if none is known."""
         if self._connection.blocked:
             reason = self._connection.blocked_reason
             return f"blocked by the broker: {reason}" if reason else "blocked by the broker"
@@ -233,7 +236,7 @@ class _Publishing:
             self._write(messages)
 
     def accuse(self, error: Refused) -> int:
-        """The broker has ended it over one of the messages: refuse the one that it was, or say how many it may be."""
+        """Report the message that ended the connection as refused if it is known; return the number of suspects."""
         if self._suspects and len(self._under_way) == 1:
             [outgoing] = self._under_way.values()
             self._receiver.failed(outgoing, Failure(str(error), final=True))
@@ -251,14 +254,14 @@ class _Publishing:
             self._write([self._waiting.popleft()])
 
     def _write(self, messages: Sequence[Outgoing]) -> None:
-        number, under_way, framed = self._number, self._under_way, self._framed
+        number, under_way, encode = self._number, self._under_way, self._encode
         frames, refused = [], []
         if not under_way:
             self._silent_since = asyncio.get_running_loop().time()
         for outgoing in messages:
             try:
-                frame = framed(outgoing)
-            except Exception as error:  # noqa: BLE001  what a message's data causes refuses that message alone
+                frame = encode(outgoing)
+            except Exception as error:  # noqa: BLE001  the message's data causes it, so only this message is refused
                 refused.append((outgoing, Failure(str(error) or repr(error), final=True)))
                 continue
             number += 1
@@ -268,20 +271,20 @@ class _Publishing:
         if frames:
             self._connection.write(b"".join(frames))
         for outgoing, failure in refused:
-            # Not at once: whoever sends does not expect to be answered while it does.
+            # Not at once: the pump does not expect a report while it calls `send`.
             asyncio.get_running_loop().call_soon(self._refuse, outgoing, failure)
 
-    def _framed(self, outgoing: Outgoing) -> bytes:
-        """The frames of a publish. Raises what a message that cannot be written causes."""
-        exchange, routing_key, marks = self._addressed(outgoing)
+    def _encode(self, outgoing: Outgoing) -> bytes:
+        """Encode the frames of a publish. Raises any exception for a message that cannot be written."""
+        exchange, routing_key, marks = self._address(outgoing)
         message, frame_max = outgoing.message, self._frame_max
         raw = mark_header(content_of(message), outgoing.delivery.identity, marks, self._user)
         if len(raw) + CONTENT_BYTES > frame_max > 0:
             raise InputError(f"the properties have {len(raw):,} bytes, a frame {frame_max:,}")
-        return publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
+        return encode_publish(self._channel.number, exchange, routing_key, raw, message.body, frame_max, mandatory=True)
 
-    def _addressed(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
-        """Exchange and routing key on the wire, and the marks, with those for what the message loses by it."""
+    def _address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
+        """Return exchange and routing key on the wire, and marks, which keep the message's own if these differ."""
         route, message = self._routes[outgoing.queue], outgoing.message
         key = route.key if route.is_plain else route.key_for(outgoing)
         if key is None:
@@ -297,16 +300,17 @@ class _Publishing:
         self._suspects -= self._suspects > 0
         self._write_waiting()
 
-    def _hear(self, events: list[Event]) -> None:
+    def _take_events(self, events: list[Event]) -> None:
         self._silent_since = asyncio.get_running_loop().time()
+        # Returns first: the broker confirms a returned message right after its return, so both may be in these events.
         returns = [event for event in events if type(event) is Returned]
         if returns:
-            self._return(returns)
+            self._match_returns(returns)
         confirmed: list[Outgoing] = []
         failed: list[tuple[Outgoing, Failure]] = []
         for event in events:
             if type(event) is Acked:
-                self._answered(event, confirmed, failed)
+                self._take_answer(event, confirmed, failed)
         if self._suspects:
             self._suspects = max(0, self._suspects - len(confirmed) - len(failed))
         if confirmed:
@@ -316,9 +320,9 @@ class _Publishing:
         if self._waiting:
             self._write_waiting()
 
-    def _return(self, events: list[Returned]) -> None:
+    def _match_returns(self, events: list[Returned]) -> None:
         sent = {number: self._sent(outgoing) for number, outgoing in self._under_way.items()}
-        for event, numbers in returned_ones(sent, events, self._returned):
+        for event, numbers in match_returns(sent, events, self._returned):
             reason = f"returned: {event.code} {event.text.decode('utf-8', 'replace')}"
             if len(numbers) == 1:
                 self._returned[numbers[0]] = Failure(reason, busy=event.code == NO_ROUTE and not event.exchange)
@@ -327,17 +331,17 @@ class _Publishing:
                 self._returned.update(dict.fromkeys(numbers, unclear))
 
     def _leads_nowhere(self, number: int, outgoing: Outgoing) -> bool:
-        """Return whether it is the place that a message was returned for, and not its routing key.
+        """Return whether a message was returned because its exchange leads nowhere, and not because of its routing key.
 
-        An exchange that returns message after message, and routes none, has lost its queue or its bindings. What it
-        does route is confirmed later than what it returns, so older messages that have no answer yet speak for it.
+        An exchange that returns message after message, and routes none, has lost its queue or its bindings. It confirms
+        a routed message later than it returns others. So as long as older messages have no answer, it may still route.
         """
         queue = outgoing.queue
         unrouted = self._unrouted.setdefault(queue, set())
         if len(unrouted) < UNROUTED:
             unrouted.add(outgoing.number)
             return False
-        for older, each in islice(self._under_way.items(), LOOKED_AT):
+        for older, each in islice(self._under_way.items(), OLDEST):
             if older > number:
                 break
             if each.queue == queue and older not in self._returned:
@@ -345,7 +349,7 @@ class _Publishing:
         return True
 
     def _sent(self, outgoing: Outgoing) -> Sent:
-        exchange, key, marks = self._addressed(outgoing)
+        exchange, key, marks = self._address(outgoing)
 
         def content() -> ContentHeader:
             raw = mark_header(content_of(outgoing.message), outgoing.delivery.identity, marks, self._user)
@@ -353,7 +357,7 @@ class _Publishing:
 
         return Sent(exchange, key, outgoing.message.body, content)
 
-    def _answered(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
+    def _take_answer(self, event: Acked, confirmed: list[Outgoing], failed: list[tuple[Outgoing, Failure]]) -> None:
         under_way, returned = self._under_way, self._returned
         if event.multiple:
             numbers = []

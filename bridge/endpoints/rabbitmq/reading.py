@@ -1,10 +1,10 @@
 """A queue or a stream as a source.
 
-Deliveries of a connection are one lane, acknowledged as a prefix with one basic.ack. Of a stream, where
-acknowledgements only ask for more, the offset is kept in `bridge.endpoints.rabbitmq.offsets`, and reading goes on
-behind it. The broker sends as much as the prefetch allows, however large; so when more has arrived than the pump may
-soon take, the socket is not read until it has. Messages keep their content header as the bytes it came as, see
-`exchange.amqp`.
+The deliveries of a connection are one lane, acknowledged as a prefix with one basic.ack. For a stream,
+acknowledgements only ask for more messages; its offset is kept by `bridge.endpoints.rabbitmq.offsets`, and reading
+continues after it. The broker sends as many messages as the prefetch allows, however large they are. So while more has
+arrived than the pump can soon take, the socket is not read. Messages keep their content header as the bytes that were
+received, see `exchange.amqp`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pika
 from bridge.endpoint import Delivery, Disconnected, Finding, Place, Source, known_time
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
-from bridge.endpoints.rabbitmq.frames import Arrived, Event, ack
+from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.offsets import Offsets
 from bridge.endpoints.rabbitmq.redeliveries import Redeliveries, count_deliveries
 from bridge.interop import identity_of_message
@@ -39,33 +39,33 @@ NO_ACCESS: Final = 403
 NOT_FOUND: Final = 404
 
 PASSING: Final = ("in exclusive use", "exclusive access", "RESOURCE_LOCKED")
-"""Words of refusals that say that somebody else consumes exclusively."""
+"""Text in refusals because of another, exclusive consumer."""
 
 FIXED_BYTES: Final = 512
-"""What a delivery takes beside its body, about."""
+"""Approximate size of a delivery in memory besides its body and properties, in bytes."""
 
 OFFSET: Final = "x-stream-offset"
 
 FIND_SECONDS: Final = 10.0
-"""How long a stream may take to give the message that was settled last."""
+"""Maximum number of seconds until a stream delivers the message that was settled last."""
 
 WRITE_SECONDS: Final = 1.0
-"""The file of offsets is behind by so much at most."""
+"""Seconds from settling until the file of offsets is written."""
 
 COUNT_EVERY: Final = 10.0
-"""Seconds between looks at how many messages wait in the queue."""
+"""Seconds between questions for the number of messages in the queue."""
 
 BUFFER_BYTES: Final = 8 << 20
-"""Maximum size of what has arrived and was not given to the pump, in bytes, plus what one read of the socket brings."""
+"""Maximum size of deliveries that have arrived and were not read, in bytes, plus one read of the socket."""
 
 
 class RabbitmqSource(Source):
-    """A queue, or a stream.
+    """A queue or a stream of a broker.
 
-    ``prefetch`` deliveries are unacknowledged at most; the pump's window should not be larger. A stream is read from
-    behind what was settled, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, an age as ``1h``.
-    ``offsets`` is the file that remembers what was settled; without it, each start begins at ``offset``.
-    ``window_bytes`` is that of the pump's window, ``management`` the address of the management API, for `check`.
+    At most ``prefetch`` deliveries are unacknowledged; the pump's window should not be larger. A stream is read after
+    the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number, or an age as ``1h``.
+    ``offsets`` is the file that keeps the last settled offset; without it, each start begins at ``offset``.
+    ``window_bytes`` is the size of the pump's window, ``management`` the address of the management API, for `check`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RabbitmqSource(Source):
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
         self._is_stream: bool | None = None
-        """None: not known yet. RabbitMQ before 4 does not tell, and then they are all taken for streams."""
+        """None: unknown yet. RabbitMQ before 4 does not show it; then each queue is treated as a stream."""
         self._epoch = 0
         self._settled = 0
         self._acked = 0
@@ -148,22 +148,22 @@ class RabbitmqSource(Source):
         wait = self._redeliveries.wait(asyncio.get_running_loop().time())
         if wait:
             raise Disconnected(f"is not read for another {wait:.0f} s: {self._redeliveries.warning}")
-        if (problem := self._offsets.problem) is not None:  # what is settled would be forgotten
+        if (problem := self._offsets.problem) is not None:  # the last settled offset would be lost
             raise Disconnected(problem)
         try:
             await self._consume()
         except BaseException:
             await self.close()
             raise
-        self._counting = asyncio.create_task(self._count())
+        self._counting = asyncio.create_task(self._count_ready())
 
-    async def _count(self) -> None:
-        """Count the messages that wait in the queue, from time to time, as long as the broker lets us."""
+    async def _count_ready(self) -> None:
+        """Ask again and again for the number of messages in the queue, as long as the broker answers."""
         connection = self._connection
-        with suppress(Disconnected, BrokerError):  # a right that is missing, or the end, of which others hear
+        with suppress(Disconnected, BrokerError):  # no permission, or the end, which is reported elsewhere
             while connection is not None:
-                found = await connection.look("queue", self._queue)
-                self._ready = int(found.method.message_count)
+                answer = await connection.look("queue", self._queue)
+                self._ready = int(answer.method.message_count)
                 await asyncio.sleep(COUNT_EVERY)
 
     def _forget(self) -> None:
@@ -184,7 +184,7 @@ class RabbitmqSource(Source):
             await self._channel.consume(self._queue, exclusive=self._exclusive, arguments=arguments, prefetch=prefetch)
         except BrokerError as error:
             await self._connection.close()
-            if OFFSET in str(error) and self._is_stream is None:
+            if OFFSET in str(error) and self._is_stream is None:  # the argument is only for streams: consume again
                 self._is_stream = False
                 self._trouble = None
                 await self._consume()
@@ -192,17 +192,17 @@ class RabbitmqSource(Source):
             raise Disconnected(explain_refusal(error, f"queue {self._queue!r}")) from None
         self._is_stream = self._is_stream is not False
         if self._is_stream and self._offsets.last is not None:
-            await self._find(self._offsets.last)
+            await self._skip_settled(self._offsets.last)
 
-    async def _find(self, last: int) -> None:
-        """Pass over the message that was settled last. Raises Disconnected when there is neither it nor a later one.
+    async def _skip_settled(self, last: int) -> None:
+        """Skip the message that was settled last. Raises Disconnected if there is neither this message nor a later one.
 
-        A stream keeps its newest segment, so then it is another stream of this name, of which a consumer at a large
-        offset would be given nothing until it has grown as large: all of that would be lost.
+        A stream keeps its newest segment, so in that case it is another stream with the same name. A consumer at a
+        large offset of it gets nothing until the stream has as many messages, and would lose all of these.
         """
         try:
             async with asyncio.timeout(FIND_SECONDS):
-                await self._arrival()
+                await self._wait_for_arrival()
         except TimeoutError:
             raise Disconnected(
                 f"{self.name}: stream {self._queue!r} has nothing from offset {last} on, which was settled; if it was "
@@ -222,7 +222,7 @@ class RabbitmqSource(Source):
             self._ack()
 
     def _take(self, events: list[Event]) -> None:
-        arrived = cast("list[Arrived]", events)  # a channel that publishes nothing hears nothing else
+        arrived = cast("list[Arrived]", events)  # a channel without publishes has no other events
         self._arrived += arrived
         self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
@@ -233,8 +233,8 @@ class RabbitmqSource(Source):
         self._trouble = error
         self._news.set()
 
-    async def _arrival(self) -> None:
-        """Wait until something has arrived that was not read. Raises Disconnected."""
+    async def _wait_for_arrival(self) -> None:
+        """Wait until there is a delivery that was not read. Raises Disconnected."""
         while not self._arrived or self._trouble is not None:
             if self._trouble is not None:
                 raise self._trouble
@@ -244,34 +244,34 @@ class RabbitmqSource(Source):
             await self._news.wait()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
-        await self._arrival()
+        await self._wait_for_arrival()
         arrived, epoch, origin = self._arrived, self._epoch, self._origin
         deliveries = []
         taken = 0
         for _ in range(min(limit, len(arrived))):
             tag, redelivered, exchange, key, properties, body = arrived.popleft()
             content = ContentHeader(properties)
-            message = message_of(text(exchange), text(key), content, body)
+            message = message_of(decode_name(exchange), decode_name(key), content, body)
             size = len(body) + len(properties) + FIXED_BYTES
             taken += len(body)
             if redelivered:
-                self._look_at(content)
+                self._check_redelivery(content)
             identity = time = None
-            if properties[1] & TOLD_BEHIND or (properties[0] & HEADERS and b"x-" in properties):
-                identity, time = self._told(content)
+            if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
+                identity, time = self._read_identity_and_time(content)
             deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
         self._arrived_bytes -= taken + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
         return deliveries
 
-    def _look_at(self, content: ContentHeader) -> None:
-        """Look how often a message was delivered before."""
+    def _check_redelivery(self, content: ContentHeader) -> None:
+        """Count the earlier deliveries of a message, and log a warning if it is in danger."""
         if self._redeliveries.see(count_deliveries(content), asyncio.get_running_loop().time()):
             LOG.error("%s: %s", self.name, self._redeliveries.warning)
 
-    def _told(self, content: ContentHeader) -> tuple[str | None, int | None]:
-        """Identity and time of a message, as far as its header can be read."""
+    def _read_identity_and_time(self, content: ContentHeader) -> tuple[str | None, int | None]:
+        """Return identity and time of a message; None for both if its header cannot be read."""
         with suppress(MalformedHeader):
             stamp = content.property("timestamp")
             time = None if stamp is None else known_time(stamp.value * 1_000_000)
@@ -285,10 +285,10 @@ class RabbitmqSource(Source):
             asyncio.get_running_loop().call_soon(self._ack)
         self._settled = delivery.position
         if self._is_stream:
-            self._note(delivery)
+            self._remember_offset(delivery)
 
-    def _note(self, delivery: Delivery) -> None:
-        """Remember the offset of a stream's delivery."""
+    def _remember_offset(self, delivery: Delivery) -> None:
+        """Remember the offset of a stream's settled delivery, and have it written soon."""
         offset = _offset(content_of(delivery.message))
         if offset is not None:
             message = delivery.message
@@ -318,7 +318,7 @@ class RabbitmqSource(Source):
 
     def _ack(self) -> None:
         if self._settled > self._acked and self._channel is not None and self._connection is not None:
-            self._connection.write(ack(self._channel.number, self._settled, multiple=True))
+            self._connection.write(encode_ack(self._channel.number, self._settled, multiple=True))
             self._acked = self._settled
 
     async def close(self) -> None:
@@ -339,12 +339,12 @@ class RabbitmqSource(Source):
 
 
 def _fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
-    """Return what tells a message from others: its headers a broker may write anew from one release to the next."""
+    """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
     return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
 
 
 def explain_refusal(error: BrokerError, what: str) -> str:
-    """Return a broker's refusal to consume, in words that say what is to be done."""
+    """Return the text for a broker's refusal to consume, with the way out."""
     text = str(error)
     if any(each in text for each in PASSING):
         return f"{what}: another consumer has it for itself alone"
@@ -361,14 +361,14 @@ def _offset(content: ContentHeader) -> int | None:
 
 
 HEADERS: Final = 0x20
-"""In the first byte of a content header."""
+"""Flag of the headers in the first byte of a content header."""
 
-TOLD_BEHIND: Final = 0x80 | 0x40
-"""In the second: message_id, timestamp."""
+ID_OR_TIME: Final = 0x80 | 0x40
+"""Flags of message_id and timestamp in the second byte."""
 
 
-def text(name: bytes) -> str:
-    """A short string as the project writes it."""
+def decode_name(name: bytes) -> str:
+    """Decode a short string of AMQP; bytes that are not UTF-8 become surrogates."""
     try:
         return name.decode()
     except UnicodeDecodeError:

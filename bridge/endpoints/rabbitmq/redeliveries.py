@@ -1,9 +1,9 @@
-"""How often a queue has delivered a message before, and what that means for reading on.
+"""Messages that a queue has delivered many times before, and that it will soon drop.
 
-A quorum queue of RabbitMQ 4 counts how often a message came back to it unacknowledged. At the delivery limit, 20 unless
-the queue or a policy sets another, it drops the message, or dead-letters it if it has somewhere to. Every connection
-that ends, whatever the reason, counts for all that was prefetched over it. So when the counts come near the limit, the
-source is opened again more and more seldom: the messages wait in the queue, where nothing happens to them.
+A quorum queue of RabbitMQ 4 counts how often each message came back to it unacknowledged. At the delivery limit, 20
+unless the queue or a policy sets another, it drops the message, or dead-letters it if it has a dead-letter exchange.
+Each connection that ends, for whatever reason, counts for all messages that were prefetched over it. So when the counts
+come near the limit, the source waits longer and longer before it is opened again: in the queue, the messages are safe.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from exchange.field_values import type_and_value
 __all__ = ["LIMIT", "NEAR", "Redeliveries", "count_deliveries"]
 
 LIMIT: Final = 20
-"""RabbitMQ's default delivery limit: the 21st delivery does not take place."""
+"""RabbitMQ's default delivery limit: there is no 21st delivery."""
 
 NEAR: Final = 10
-"""Number of earlier deliveries from which on a message is in danger. Beyond `LIMIT` the queue has a higher limit."""
+"""Minimum number of earlier deliveries of a message in danger. With more than `LIMIT`, the queue has another limit."""
 
 FIRST_PAUSE: Final = 60.0
-"""Seconds before the source is opened again at `NEAR`; twice as long for each delivery more."""
+"""Seconds before the source is opened again at `NEAR` deliveries; they double with each further delivery."""
 LONGEST_PAUSE: Final = 6 * 3_600.0
+"""Maximum of these seconds."""
 
 FORGET: Final = 600.0
-"""Seconds without such a message after which the danger is over."""
+"""Minimum number of seconds without such a message after which the danger is over."""
 
 FEW: Final = 10
-"""Number of messages that are prefetched while there is danger."""
+"""Maximum number of messages that are prefetched while there is danger."""
 
 
 def count_deliveries(content: ContentHeader) -> int:
-    """Return how often a message was delivered before, as a quorum queue counts it; 0 where nobody counts."""
+    """Return how often a quorum queue has delivered a message before; 0 if the queue does not count."""
     try:
         for name in ("x-delivery-count", "x-acquired-count"):
             if content.find(name) is not None:
@@ -45,16 +46,16 @@ def count_deliveries(content: ContentHeader) -> int:
 
 
 class Redeliveries:
-    """What a source remembers of the messages that it was given again. Times are the event loop's, in seconds."""
+    """The redelivered messages of a source. Times are the event loop's, in seconds."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
         self._seen_at = 0.0
         self.most = 0
-        """The highest number of earlier deliveries of a message lately."""
+        """Highest number of earlier deliveries of a message in danger; 0 if there is none."""
 
     def see(self, count: int, now: float) -> bool:
-        """Take note of a message that was delivered ``count`` times before. Return whether that is news."""
+        """Take note of a message that was delivered ``count`` times before. Return whether that is a new maximum."""
         if not NEAR <= count <= LIMIT:
             return False
         is_news = count > self.most
@@ -63,17 +64,17 @@ class Redeliveries:
         return is_news
 
     def prefetch(self, wanted: int, now: float) -> int:
-        """Return how many messages may be unacknowledged."""
+        """Return the number of messages that may be unacknowledged."""
         return min(wanted, FEW) if self.in_danger(now) else wanted
 
     def in_danger(self, now: float) -> bool:
-        """Return whether messages come near the limit."""
+        """Return whether messages are near the limit."""
         if self.most and now - self._seen_at > max(FORGET, 2 * self._pause()):
             self.most = 0
         return self.most > 0
 
     def wait(self, now: float) -> float:
-        """Return how long the source should not be opened again, in seconds."""
+        """Return the seconds to wait before the source is opened again."""
         return max(0.0, self._seen_at + self._pause() - now) if self.in_danger(now) else 0.0
 
     def _pause(self) -> float:
@@ -81,7 +82,7 @@ class Redeliveries:
 
     @property
     def warning(self) -> str:
-        """What operators should know."""
+        """Warning for the operator."""
         return (
             f"queue {self._queue!r} has delivered a message {self.most} times, and drops or dead-letters it after "
             f"{LIMIT} unless it has another delivery-limit; find out why nothing settles it, or set a policy with "

@@ -1,4 +1,4 @@
-"""Why a connection or channel ended, in words that name the way out."""
+"""Errors that explain why a connection or channel ended, with the way out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pika.exceptions
 from bridge.endpoint import Disconnected
 from exchange.errors import BrokerError
 
-__all__ = ["Refused", "answer_of", "connect_error", "trouble_of", "words_of"]
+__all__ = ["Refused", "to_answer_error", "explain_connect_error", "to_disconnected", "describe_error"]
 
 
 class Refused(Disconnected):
-    """The broker has closed a channel or the connection over something that it was sent."""
+    """The broker has closed a channel or the connection because of something it was sent."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -23,25 +23,25 @@ class Refused(Disconnected):
         """AMQP's reply code."""
 
 
-def connect_error(parameters: pika.URLParameters, error: BaseException) -> Disconnected:
-    """Return why no connection could be made, in words that name the way out."""
+def explain_connect_error(parameters: pika.URLParameters, error: BaseException) -> Disconnected:
+    """Return the reason why no connection could be made, with the way out."""
     where = f"{parameters.host}:{parameters.port}"
-    found: list[BaseException] = []
-    while error not in found:  # pika wraps what happened in what it was about
-        found.append(error)
+    chain: list[BaseException] = []
+    while error not in chain:  # pika wraps the cause in exceptions about what it was doing
+        chain.append(error)
         inner = (*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args)
         error = next((each for each in reversed(inner) if isinstance(each, BaseException)), error)
-    shown = " ".join([repr(each) for each in found])
-    closed = CLOSED.search(shown)
-    if closed is not None and int(closed[1]) in NOT_ALLOWED:  # else pika only guesses, from how far it had come
-        if any(isinstance(each, pika.exceptions.ProbableAuthenticationError) for each in found):
+    text = " ".join([repr(each) for each in chain])
+    closed = CLOSED.search(text)
+    if closed is not None and int(closed[1]) in NOT_ALLOWED:  # without the broker's code, pika only guesses
+        if any(isinstance(each, pika.exceptions.ProbableAuthenticationError) for each in chain):
             user = getattr(parameters.credentials, "username", "")
             return Disconnected(f"{where}: the broker refuses user {user!r} with this password")
-        return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {words_of(found[-1])}")
-    for sign, words in SIGNS:
-        if sign in shown:
-            return Disconnected(f"{where}{words}")
-    return Disconnected(f"{where}: {words_of(found[-1])}")
+        return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {describe_error(chain[-1])}")
+    for sign, explanation in SIGNS:
+        if sign in text:
+            return Disconnected(f"{where}{explanation}")
+    return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
 
 SIGNS: Final = (
@@ -53,34 +53,34 @@ SIGNS: Final = (
     ("ProtocolSyntaxError", " answered something else than AMQP: is this an AMQP port?"),
     ("InvalidFrameError", " answered something else than AMQP: is this an AMQP port?"),
 )
-"""What the exceptions of a connection that could not be made contain, and what it means."""
+"""Text in the exceptions of a failed connection, and its explanation."""
 
 CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
-"""The broker's own refusal, which is in what pika says of it, at times as text."""
+"""The broker's own refusal within pika's exceptions, sometimes only as text."""
 
 NOT_ALLOWED: Final = (402, 403, 530)
-"""Reply codes for a user or a virtual host that is not there or not allowed; one that is only down has others."""
+"""Reply codes for a user or virtual host that is missing or forbidden; one that is only down has others."""
 
 
-def trouble_of(error: BaseException) -> Disconnected:
-    """Return the end of a connection or channel as it is reported to its users."""
+def to_disconnected(error: BaseException) -> Disconnected:
+    """Convert the error that ended a connection or channel to the one that its users get."""
     if isinstance(error, Disconnected):
         return error
     if isinstance(error, pika.exceptions.ChannelClosedByBroker | pika.exceptions.ConnectionClosedByBroker):
         return Refused(error.reply_code, error.reply_text)
-    return Disconnected(words_of(error))
+    return Disconnected(describe_error(error))
 
 
-def answer_of(error: BaseException) -> Exception:
-    """Return the end of it as what an unanswered method raises."""
+def to_answer_error(error: BaseException) -> Exception:
+    """Convert the error that ended a connection or channel to the one that a waiting method raises."""
     if isinstance(error, pika.exceptions.ChannelClosedByBroker):
         refusal = BrokerError(error.reply_text)
         refusal.code = error.reply_code
         return refusal
-    return trouble_of(error)
+    return to_disconnected(error)
 
 
-def words_of(error: BaseException) -> str:
-    """Return an error of pika's as text."""
+def describe_error(error: BaseException) -> str:
+    """Return the text of an exception of pika; never empty."""
     text = getattr(error, "reply_text", None) or str(error) or type(error).__name__
     return str(text)

@@ -1,9 +1,10 @@
-"""Which of the messages under way a basic.return is about.
+"""Find the message under way that a basic.return is about.
 
-A return does not say the number of its publish, only what was published; and even that not quite, as the broker takes
-the header BCC out, and from 4.0 on sorts the headers. So it is about a message that looks the same. Where several are
-the same to the bit, the same becomes of all, and any of them stands for another. Where they are not, and differ in no
-more than what the broker changes, it can be any of them: then all are told, to be sent again one by one.
+A return does not have the number of its publish, but the content that was published, and even that has changed: the
+broker removes the header BCC, and from 4.0 on sorts the headers. So each return is matched with a message that looks
+the same without that. If several messages are equal to the bit, any of them will do, as all of them have the same fate.
+If several differ, but only in what the broker changes, it can be any of them: then all are reported, to be sent again
+one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from bridge.endpoints.rabbitmq.frames import Returned
 from exchange.amqp import ContentHeader, MalformedHeader
 
-__all__ = ["Sent", "returned_ones"]
+__all__ = ["Sent", "match_returns"]
 
 
 class Sent(NamedTuple):
@@ -25,42 +26,44 @@ class Sent(NamedTuple):
     routing_key: bytes
     body: bytes
     content: Callable[[], ContentHeader]
-    """Its header, which is looked at if the rest does not tell."""
+    """Makes its content header, which is compared only if the other fields do not suffice."""
 
 
-def returned_ones(
+def match_returns(
     sent: Mapping[int, Sent], events: Sequence[Returned], known: Collection[int] = ()
 ) -> Iterator[tuple[Returned, list[int]]]:
-    """For each return the number of its publish, or the numbers that it may have; none if it was told before.
+    """Yield each return with the number of its publish, or with all that it may be; with none if it was known before.
 
-    ``sent`` is in the order of numbers, ``known`` are those that were found to be returned already.
+    ``sent`` is in the order of numbers, ``known`` has the numbers of earlier returns.
     """
-    places: dict[Place, list[int]] = defaultdict(list)
+    by_envelope: dict[Envelope, list[int]] = defaultdict(list)
     for number, message in sent.items():
-        places[message.exchange, message.routing_key, message.body].append(number)
-    groups: dict[Place, _Group] = {}
+        by_envelope[message.exchange, message.routing_key, message.body].append(number)
+    groups: dict[Envelope, _Group] = {}
     for event in events:
-        place = event.exchange, event.routing_key, event.body
-        if place not in groups:
-            groups[place] = _Group(sent, places.get(place, []), known)
-        yield event, groups[place].take(event)
+        envelope = event.exchange, event.routing_key, event.body
+        if envelope not in groups:
+            groups[envelope] = _Group(sent, by_envelope.get(envelope, []), known)
+        yield event, groups[envelope].take(event)
 
 
-Place: TypeAlias = tuple[bytes, bytes, bytes]
-"""Exchange, routing key and body, which a return shows as they were."""
+Envelope: TypeAlias = tuple[bytes, bytes, bytes]
+"""Exchange, routing key and body, which a return has unchanged."""
 
 
 class _Group:
-    """Messages of one place."""
+    """The messages of one envelope, by their looks: the part of the content header that a return has unchanged."""
 
     def __init__(self, sent: Mapping[int, Sent], numbers: Sequence[int], known: Collection[int]) -> None:
-        self._looks: dict[Any, deque[int]] = {}  # what a return shows of the header -> who looks so, and is not known
-        self._mixed: set[Any] = set()  # looks of which the headers are not the same to the bit
-        self._one = len(numbers) == 1  # which needs no look
+        self._looks: dict[Any, deque[int]] = {}
+        """Look -> numbers of the messages with it, without those known to be returned."""
+        self._mixed: set[Any] = set()
+        """Looks of messages whose content headers are not equal to the bit."""
+        self._is_single = len(numbers) == 1  # then no look is needed
         raws: dict[Any, bytes] = {}
         for number in numbers:
-            content = None if self._one else sent[number].content()
-            look = None if content is None else _shown(content)
+            content = None if self._is_single else sent[number].content()
+            look = None if content is None else _look_of(content)
             if content is not None and raws.setdefault(look, content.raw) != content.raw:
                 self._mixed.add(look)
             waiting = self._looks.setdefault(look, deque())
@@ -68,22 +71,23 @@ class _Group:
                 waiting.append(number)
 
     def take(self, event: Returned) -> list[int]:
-        look = None if self._one else _shown(ContentHeader(event.properties))
-        found = self._looks.get(look)
-        if found is None:  # the broker wrote a value anew
+        """Remove and return the numbers of the messages that a return may be about."""
+        look = None if self._is_single else _look_of(ContentHeader(event.properties))
+        same = self._looks.get(look)
+        if same is None:  # the broker has encoded a value in another way
             numbers = sorted([number for waiting in self._looks.values() for number in waiting])
             for waiting in self._looks.values():
                 waiting.clear()
             return numbers
         if look in self._mixed:
-            numbers = list(found)
-            found.clear()
+            numbers = list(same)
+            same.clear()
             return numbers
-        return [found.popleft()] if found else []
+        return [same.popleft()] if same else []
 
 
-def _shown(content: ContentHeader) -> Any:
-    """What a return shows of a content header, in an order of its own."""
+def _look_of(content: ContentHeader) -> Any:
+    """Return the part of a content header that a return has unchanged, in a fixed order."""
     try:
         return tuple(sorted([field for field in content.fields() if field[0] != b"BCC"])), tuple(content.parts())
     except MalformedHeader:

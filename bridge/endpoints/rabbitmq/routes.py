@@ -1,10 +1,9 @@
-"""Where in a broker the messages of a topology's queue are published: the exchange, the routing key, one for each
-partition.
+"""Where the messages of a topology's queue are published in a broker: exchange and routing key, for each partition.
 
-A queue that the topology partitions is spread as it says there. `Address` names a queue for each partition by
-``{partition}``; a super stream by its name; an exchange whose bindings have the partitions' names as their keys by
-``routing_key = "{partition}"``; or an exchange that hashes as the topology does. All else would put messages where the
-topology does not, and is refused when the configuration is read.
+A partitioned queue is spread over its partitions as the topology decides. `Address` names a queue for each partition
+with ``{partition}``; or a super stream by its name; or an exchange whose bindings have the partitions' names as keys,
+with ``routing_key = "{partition}"``; or an exchange that hashes as the topology does. Any other address would put
+messages into other partitions than the topology, and is refused when the configuration is read.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 
-__all__ = ["PARTITION", "Address", "Expected", "Route", "routes_of"]
+__all__ = ["PARTITION", "Address", "Expected", "Route", "build_routes"]
 
 PARTITION: Final = "{partition}"
-"""What a partition's name stands in for."""
+"""Placeholder for the name of a partition."""
 
 SUPER_STREAM: Final = "rabbitmq.super_stream"
 HASHING: Final = {kind.strategy: name for name, kind in KINDS.items() if kind.strategy is not None}
-"""Strategy -> the exchange type that does the same."""
+"""Strategy -> the exchange type that chooses partitions in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where in a broker messages of a topology's queue are published."""
+    """The address in a broker at which messages of a topology's queue are published."""
 
     exchange: str = ""
     routing_key: str | None = None
-    """None: each message's own."""
+    """None: the routing key of each message."""
 
     @classmethod
     def queue(cls, name: str) -> Address:
-        """A queue, by way of the default exchange."""
+        """Return the address of a queue, by way of the default exchange."""
         return cls("", name)
 
     @property
     def is_template(self) -> bool:
-        """Whether it differs from partition to partition."""
+        """Whether each partition has its own routing key."""
         return self.routing_key is not None and PARTITION in self.routing_key
 
     def __str__(self) -> str:
@@ -59,27 +58,27 @@ class Expected(NamedTuple):
     key: str
     """The key of the target's table that names it."""
     reason: str = ""
-    """Why it is needed, where that is not plain: it is a partition."""
+    """Why it is needed, for a partition, where that is not obvious."""
     absent: bool = False
-    """Whether it must not be there: it would be a partition that the topology does not have."""
+    """Whether it must not be there, because the topology has no such partition."""
     is_type: str = ""
-    """The type of an exchange."""
+    """The type that an exchange must have; "" for any."""
 
 
 class Route:
-    """How messages of one queue of the topology are published."""
+    """Publishes the messages of one queue of the topology: its exchange and routing keys."""
 
     __slots__ = ("_keys", "_order", "exchange", "expected", "is_hashed", "is_plain", "key", "marks_place")
 
     def __init__(self, queue: str, address: Address) -> None:
         self.exchange: Final = _bytes(address.exchange)
         self.key: Final = None if address.routing_key is None else _bytes(address.routing_key)
-        """The fixed key; None: the message's own, or the partition's."""
+        """The fixed routing key; None: that of the message or of its partition."""
         self.marks_place: Final = bool(queue)
-        """Whether messages say where they were published; dead letters have headers of their own for that."""
+        """Whether messages carry their exchange and routing key; dead letters have headers of their own for that."""
         self.is_hashed = False
         self.is_plain = True
-        """Whether the partition does not matter."""
+        """Whether the routing key does not depend on the partition."""
         self.expected: list[Expected] = []
         self._keys: Mapping[int, bytes] = {}
         self._order: tuple[bytes, ...] = ()
@@ -91,7 +90,7 @@ class Route:
 
     @classmethod
     def spread(cls, queue: str, address: Address, partitioning: Partitioning) -> Route:
-        """Return the route of a queue that is partitioned. Raises Misfit if its messages would go elsewhere."""
+        """Return the route of a partitioned queue. Raises Misfit if its messages would get into other partitions."""
         partitions, strategy = partitioning.partitions, partitioning.strategy.partition("(")[0]
         key = f"queues.{queue}"
         if address.is_template:
@@ -121,19 +120,19 @@ class Route:
         return route
 
     def key_for(self, outgoing: Outgoing) -> bytes | None:
-        """Return the routing key for a message of a queue that is partitioned; None: its own."""
+        """Return the routing key for a message of a partitioned queue; None: the message's own."""
         placement = outgoing.placement
         if self.is_hashed:
-            # What hashes a header finds that in the message; what hashes the routing key needs the key for it.
+            # An exchange that hashes a header finds it in the message; one that hashes the routing key needs the key.
             key = None if placement is None else placement.key
             return _bytes(key) if isinstance(key, str) else None
-        if placement is None or placement.partition is None:  # any will do, and this one is the same in every run
+        if placement is None or placement.partition is None:  # any partition will do; take the same one in each run
             return self._order[outgoing.number % len(self._order)]
         return self._keys[placement.partition]
 
 
-def routes_of(addresses: Mapping[str, Address], layout: Layout | None = None) -> dict[str, Route]:
-    """Return the route of each queue of the topology. Raises Misfit for one that is spread as no broker would do it."""
+def build_routes(addresses: Mapping[str, Address], layout: Layout | None = None) -> dict[str, Route]:
+    """Build the route of each queue of the topology. Raises Misfit for partitions that no broker can choose so."""
     routes = {}
     for queue, address in addresses.items():
         partitioning = None if layout is None else layout.topology.queues[queue].partitioning
@@ -151,7 +150,7 @@ def routes_of(addresses: Mapping[str, Address], layout: Layout | None = None) ->
 
 
 def is_numbered(partitions: Partitions) -> bool:
-    """Return whether it only says how many there are."""
+    """Return whether partitions have no names but their numbers."""
     return partitions == Partitions.of(partitions.count)
 
 

@@ -1,7 +1,7 @@
-"""pika's connection on asyncio, with a way round it for the frames that there are many of, and how one is opened.
+"""pika's connection on asyncio, with a faster way for the frequent frames, and a safe way to open it.
 
-pika connects, authenticates, negotiates and keeps the heartbeat. Frames of channels that are listened to pass by it,
-and the socket may be left unread for a while.
+pika connects, authenticates, negotiates and keeps the heartbeat. Frames of channels with a `Contents` bypass it, and
+reading from the socket can be stopped for a while.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import END_OCTET, HEAD, METHOD, OVERHEAD, Contents
-from bridge.endpoints.rabbitmq.refusals import connect_error
+from bridge.endpoints.rabbitmq.refusals import explain_connect_error
 
 __all__ = ["CLOSE_SECONDS", "SECONDS", "Wire", "fulfil", "open_wire"]
 
 RECEIVE_BYTES: Final = 1 << 18
-"""Number of bytes that are read from a socket at once."""
+"""Maximum number of bytes per read from a socket."""
 
 WRITE_BYTES: Final = 1 << 18
-"""Number of bytes that are given to the socket at once: what it does not take of a piece is copied."""
+"""Maximum number of bytes per write to a socket: the rest of a write that it does not take is copied."""
 
 FRAME_BYTES: Final = 16 << 20
-"""Maximum size in bytes of a frame where the broker sets none; RabbitMQ's own default is 128 KiB."""
+"""Maximum size of a frame if the broker sets none, in bytes; RabbitMQ's own default is 128 KiB."""
 
 SECONDS: Final = 30.0
-"""How long a broker may take to answer."""
+"""Maximum number of seconds until a broker answers."""
 
 CLOSE_SECONDS: Final = 2.0
-"""How long closing may take."""
+"""Maximum number of seconds for closing."""
 
 GONE_SECONDS: Final = 30.0
-"""Seconds without an acknowledgement by TCP after which the broker's machine is gone, while nothing is read."""
+"""Seconds without an acknowledgement by TCP after which the broker's machine counts as gone, while nothing is read."""
 
 T = TypeVar("T")
 
-logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # what it would print is raised here
+logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # what it would log is raised here
 
 
 class Wire(AsyncioConnection):  # type: ignore[misc]
-    """pika's connection, with a way round it for the frames of channels that are listened to."""
+    """pika's connection; frames of the channels in ``contents`` bypass it."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.contents: dict[int, Contents] = {}
         self.after_data: Callable[[], None] = lambda: None
         self._frame_buffer = b""
         self.heard = time.monotonic()
-        """When the broker sent something, by the monotonic clock, in seconds."""
+        """Time when the broker last sent something, by the monotonic clock, in seconds."""
         super().__init__(*arguments, **named)
 
     def _on_data_available(self, data_in: bytes) -> None:
@@ -77,7 +77,7 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
         self.after_data()
 
     def _read_frames(self, data: bytes) -> int:
-        """Return where the first frame begins that is not all there. Raises Disconnected, IndexError, struct.error."""
+        """Decode all complete frames; return the position after them. Raises Disconnected, IndexError, struct.error."""
         at, end = 0, len(data)
         contents, unpack = self.contents, HEAD.unpack_from
         most = (self.params.frame_max or FRAME_BYTES) - OVERHEAD
@@ -85,7 +85,7 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             kind, channel, size = unpack(data, at)
             stop = at + OVERHEAD + size
             if stop > end:
-                if size > most:  # which would be collected until the memory is full
+                if size > most:  # waiting for the whole frame could fill the memory
                     raise Disconnected(f"the broker sent a frame of {size:,} bytes; {most:,} were agreed on")
                 break
             listener = contents.get(channel)
@@ -95,7 +95,7 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             if data[stop - 1] != END_OCTET:
                 raise Disconnected("the broker sent a frame without its end")
             if listener is None or not listener.feed(kind, data, at + 7, stop - 1):
-                frame = _decoded(data[at:stop])
+                frame = _decode(data[at:stop])
                 if frame is not None:
                     self._frame_buffer = b""
                     self._process_frame(frame)
@@ -103,20 +103,22 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
         return at
 
     def stop_reading(self) -> None:
-        """Leave what the broker sends in the socket. A broker that is gone is found out by what it does not confirm."""
+        """Stop reading from the socket. TCP's user timeout finds a broker that is gone meanwhile."""
         sock = self._transport._sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(GONE_SECONDS * 1_000))
         self._transport._nbio.remove_reader(sock.fileno())
 
     def start_reading(self) -> None:
-        """Read from the socket again, if it is still there."""
+        """Read from the socket again, if it is still open."""
         transport = self._transport
         if self.is_closed or transport is None or transport._sock is None or transport._sock.fileno() < 0:
             return
         transport._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
         transport._nbio.set_reader(transport._sock.fileno(), transport._on_socket_readable)
         if isinstance(transport._sock, ssl.SSLSocket) and transport._sock.pending():
-            asyncio.get_running_loop().call_soon(transport._on_socket_readable)  # of what is there no socket tells
+            asyncio.get_running_loop().call_soon(
+                transport._on_socket_readable
+            )  # data that TLS has decoded already wakes no selector
 
     def hangs_up(self) -> bool:
         """Return whether the broker has closed its end, or the connection has failed."""
@@ -134,24 +136,26 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             self._adapter_emit_data(data[start : start + WRITE_BYTES])
 
 
-def _decoded(data: bytes) -> Any:
-    """Return pika's frame of these bytes. Raises Disconnected for what is none."""
+def _decode(data: bytes) -> Any:
+    """Decode a frame with pika. Raises Disconnected for an invalid one."""
     try:
         return pika.frame.decode_frame(data)[1]
-    except Exception as error:  # noqa: BLE001  pika checks little: its tables, structs and codecs raise what they raise
+    except Exception as error:  # noqa: BLE001  pika checks little, so any exception is possible
         raise Disconnected(f"the broker sent a frame that cannot be read: {type(error).__name__} {error}") from None
 
 
 async def open_wire(parameters: pika.URLParameters) -> Wire:
-    """Return an open connection. Raises Disconnected. Cancelled at any moment, it leaves no socket behind."""
+    """Open a connection. Raises Disconnected. If it is cancelled, at whatever moment, no socket stays open."""
     opened: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
-    opened.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may be left to hear it
+    opened.add_done_callback(
+        lambda future: future.cancelled() or future.exception()
+    )  # retrieve the error even if nothing awaits it any more
     ended = asyncio.Event()
 
     def fail(_: Any, error: BaseException) -> None:
         ended.set()
         if not opened.done():
-            opened.set_exception(connect_error(parameters, error))
+            opened.set_exception(explain_connect_error(parameters, error))
 
     wire = Wire(
         parameters,
@@ -168,17 +172,17 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
         done = True
     finally:
         if not done:
-            await _end(wire, opened, ended)
+            await _abandon(wire, opened, ended)
     wire._transport._MAX_RECV_BYTES = RECEIVE_BYTES
     wire._transport._MAX_CONSUME_BYTES = 4 * RECEIVE_BYTES
     return wire
 
 
-async def _end(wire: Wire, opened: asyncio.Future[Wire], ended: asyncio.Event) -> None:
-    """Close a connection that is not to be used, and its socket, which nobody else will; also when cancelled again.
+async def _abandon(wire: Wire, opened: asyncio.Future[Wire], ended: asyncio.Event) -> None:
+    """Close a connection that will not be used, with its socket, even if this is cancelled as well.
 
-    pika forgets a socket that it is told to close at certain moments of opening it. So it is closed when it is open,
-    which takes no time with a broker that is well, and torn down if it still is not after `CLOSE_SECONDS`.
+    At certain moments of opening, pika would forget the socket if it were closed. So the connection is closed once it
+    is open, which a healthy broker reaches at once, or torn down if it is not open after `CLOSE_SECONDS`.
     """
     loop = asyncio.get_running_loop()
     giving_up = loop.call_later(CLOSE_SECONDS, _tear_down, wire)
@@ -196,7 +200,7 @@ def _close_open(wire: Wire) -> None:
 
 
 def _tear_down(wire: Wire) -> None:
-    """Close the socket, if it is still there."""
+    """Close the socket by force, if it is still open."""
     if wire.is_closed:
         return
     if wire._transport is not None:
@@ -206,6 +210,6 @@ def _tear_down(wire: Wire) -> None:
 
 
 def fulfil(future: asyncio.Future[T], value: T) -> None:
-    """Set the result of a future that may have been given up."""
+    """Set the result of a future, unless it is done, for instance cancelled."""
     if not future.done():
         future.set_result(value)

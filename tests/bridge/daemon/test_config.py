@@ -12,7 +12,7 @@ from bridge.cli import hashstar
 from bridge.daemon.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
-from bridge.endpoints.rabbitmq.addresses import brokers_of
+from bridge.endpoints.rabbitmq.addresses import read_brokers
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.table import ConfigError, Secret, Table, hide_logins
 from exchange import InputError
@@ -313,7 +313,9 @@ def test_a_secret_is_read_again_when_it_is_asked_for_and_what_cannot_be_read_is_
 def test_each_connection_to_rabbitmq_is_made_with_the_password_as_it_is_then(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("old")
-    brokers = brokers_of("n", "amqp://u@h", Table({"password": {"file": str(file)}, "hosts": ["other"]}, "bridge.toml"))
+    brokers = read_brokers(
+        "n", "amqp://u@h", Table({"password": {"file": str(file)}, "hosts": ["other"]}, "bridge.toml")
+    )
     for password in ("new", "newer"):
         file.write_text(password)
         assert [each.credentials.password for each in brokers] == [password] * 2

@@ -22,7 +22,7 @@ from bridge.daemon.coverage import Coverage
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import FATES, Metrics
-from bridge.daemon.run import endpoints_of
+from bridge.daemon.run import list_endpoints
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
@@ -164,7 +164,7 @@ def section_of(text: str, head: str) -> str:
 
 def test_the_series_of_a_configuration_are_there_from_the_start() -> None:
     metrics = Metrics()
-    metrics.prepare(*endpoints_of(read_config(EXAMPLES / "rabbitmq-to-kafka.toml", ENVIRONMENT)))
+    metrics.prepare(*list_endpoints(read_config(EXAMPLES / "rabbitmq-to-kafka.toml", ENVIRONMENT)))
     assert not any(metrics.fates.values())
     endpoints = {endpoint for endpoint, _ in metrics.fates}
     assert endpoints == {"orders", "kafka", "shelf", "dead_letters"}

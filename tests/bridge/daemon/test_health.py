@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bridge.daemon import health as health_module
-from bridge.daemon.gauges import gauges_of
+from bridge.daemon.gauges import read_gauges
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
@@ -200,7 +200,7 @@ def test_a_queue_that_takes_nothing_is_a_condition_when_that_lasts() -> None:
     assert not state.after(2.0)
     assert state.after(1.0) == {
         ("kafka", "backpressure"): "queue a takes nothing: nack, queue b takes nothing: nack, queue c takes nothing: "
-        "nack, and 2 more"
+        "nack and 2 more"
     }
     assert state.health.conditions[0].since == EPOCH + 102.0
     state.outlet.waiting = {}
@@ -459,5 +459,5 @@ def test_the_lag_of_a_source_is_a_series_where_it_is_known() -> None:
     state.source._waiting.extend([(0, Message()), (1, Message())])
     state.after(1.0)
     config: Any = SimpleNamespace(inlets=[state.inlet])
-    gauges = gauges_of(config, state, state.metrics, state.health, alive=True)  # type: ignore[arg-type]
+    gauges = read_gauges(config, state, state.metrics, state.health, alive=True)  # type: ignore[arg-type]
     assert gauges["hashstar_lag_messages"][2] == {(("source", "rabbit"),): 2}

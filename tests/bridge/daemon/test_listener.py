@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 import pytest
 
 from bridge.daemon import listener
-from bridge.daemon.listener import Handler, HostCheck, Server, server_on
+from bridge.daemon.listener import Handler, HostCheck, Server, make_server
 
 SECONDS = 30.0
 
@@ -28,7 +28,7 @@ class Answers(Handler):
 
 @contextmanager
 def serving(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
-    server = server_on("127.0.0.1", 0, handler)
+    server = make_server("127.0.0.1", 0, handler)
     server.start()
     try:
         yield server, server.server_address[1]

@@ -17,7 +17,7 @@ from bindings.counts.tally import fingerprint
 from bridge.daemon import gauges
 from bridge.daemon.coverage import Coverage
 from bridge.daemon.gauges import build_info, process_metrics
-from bridge.daemon.metrics import BUCKETS, Metrics, labels_of, number_of
+from bridge.daemon.metrics import BUCKETS, Metrics, format_labels, format_number
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.pump import Inlet
@@ -145,7 +145,7 @@ def test_series_of_endpoints_are_there_at_0_before_anything_happens_and_stay_as_
      (1e22, "1e+22"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (math.nan, "NaN")],
 )  # fmt: skip
 def test_numbers_are_exact(value: float, shown: str) -> None:
-    assert number_of(value) == shown
+    assert format_number(value) == shown
 
 
 def test_a_sum_goes_on_growing_after_a_day() -> None:
@@ -202,7 +202,7 @@ def test_a_reason_that_names_messages_is_one_series() -> None:
 
 
 def test_names_of_any_bytes_are_labels() -> None:
-    assert labels_of((("a", 'x"\\\n'), ("b", "\udcff"))) == '{a="x\\"\\\\\\n",b="\\\\xff"}'
+    assert format_labels((("a", 'x"\\\n'), ("b", "\udcff"))) == '{a="x\\"\\\\\\n",b="\\\\xff"}'
 
 
 def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:

@@ -25,10 +25,10 @@ class Journal:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def tell(self, level: str, event: str, **_: Any) -> None:
+    def write(self, level: str, event: str, **_: Any) -> None:
         self.told.append(event)
 
-    def hung_up(self) -> None:
+    def write_hangup(self) -> None:
         """Nothing."""
 
 

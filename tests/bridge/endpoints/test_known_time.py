@@ -32,7 +32,7 @@ def test_any_other_is_not(time: int) -> None:
 def test_of_a_message_of_rabbitmq(stamp: int, known: bool) -> None:
     source = RabbitmqSource("r", [], "queue")
     content = ContentHeader.of({}, {"timestamp": Typed("timestamp", stamp), "message_id": "m"})
-    assert source._told(content) == ("message/r/queue/m", stamp * 1_000_000 if known else None)
+    assert source._read_identity_and_time(content) == ("message/r/queue/m", stamp * 1_000_000 if known else None)
 
 
 @pytest.mark.parametrize(("stamp", "known"), [(NOW * 1_000, True), (NOW * 1_000_000_000, False), (GREATEST, False)])

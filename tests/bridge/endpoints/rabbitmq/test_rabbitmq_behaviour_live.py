@@ -11,7 +11,7 @@ from uuid import uuid4
 import pika
 import pytest
 
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
 from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> I
     channel.queue_bind(written, f"exchange-{written}")
     offsets = tmp_path / "offsets" if kind == "stream" else None
     with relay_to(host, port) as relay:
-        broker = broker_of(f"amqp://guest:guest@127.0.0.1:{relay.port}/%2F")
+        broker = parse_broker(f"amqp://guest:guest@127.0.0.1:{relay.port}/%2F")
         yield Place(
             make_source=lambda: RabbitmqSource("read", [broker], read, prefetch=2_000, offsets=offsets),
             make_target=lambda: RabbitmqTarget(

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.endpoint import Finding, Layout, Place, Source
 from bridge.endpoints.memory import MemorySource
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, places_of_queue
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqTarget
 from exchange import Queue, Topology
@@ -182,7 +182,7 @@ async def test_rights_to_read_and_to_write_are_told_apart(broker: Broker) -> Non
     try:
         broker.control("set_user_tags", user, "administrator")
         broker.control("set_permissions", user, ".*", "^nothing$", "^nothing$")
-        address = broker_of(f"amqp://{user}:pw@{broker.host}:{broker.port}")
+        address = parse_broker(f"amqp://{user}:pw@{broker.host}:{broker.port}")
         [error] = errors(await check_source([address], SourceSettings(queue), management(broker)))
         assert error == f"queue '{queue}': user '{user}' may not read it; grant it: its pattern is '^nothing$'"
         for place, words in ((Address.queue(queue), "the default exchange"), (Address(exchange), f"'{exchange}'")):
@@ -219,7 +219,7 @@ async def test_what_is_missing_is_an_error_with_its_key_and_no_management_api_is
     assert [(each.level, each.key) for each in findings] == [("ok", ""), ("error", "queue")]
     assert findings[0].text.startswith(f"the management API at {nowhere} does not answer")
     assert findings[1].text == "queue 'hashstar-none': there is none; declare it"
-    away = broker_of(f"amqp://guest:secret@127.0.0.1:{closed_port()}")
+    away = parse_broker(f"amqp://guest:secret@127.0.0.1:{closed_port()}")
     [finding] = await check_source([away], SourceSettings("any"))
     assert (finding.level, finding.key) == ("error", "url")
     assert "secret" not in finding.text

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import wire as module
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
@@ -35,7 +35,7 @@ async def reason_from(serve: Serve, tls: bool = False, server_tls: ssl.SSLContex
     server = await asyncio.start_server(kept, "127.0.0.1", 0, ssl=server_tls)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        address = broker_of(f"amqp://guest:secret@127.0.0.1:{port}")
+        address = parse_broker(f"amqp://guest:secret@127.0.0.1:{port}")
         if tls:
             address.ssl_options = pika.SSLOptions(ssl.create_default_context(), "localhost")
         with pytest.raises(Disconnected) as caught:
@@ -114,7 +114,7 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
             await writer.wait_closed()
 
     server = await asyncio.start_server(wait_for_the_end, "127.0.0.1", 0)
-    address = broker_of(f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    address = parse_broker(f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     for turns in range(1, 15):
         opening = asyncio.ensure_future(Connection.open([address], lambda _: None))
         for _ in range(turns):

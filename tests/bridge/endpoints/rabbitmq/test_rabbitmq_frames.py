@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, publish
+from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, Returned, encode_publish
 from bridge.endpoints.rabbitmq.offsets import Offsets
-from bridge.endpoints.rabbitmq.returns import Sent, returned_ones
+from bridge.endpoints.rabbitmq.returns import Sent, match_returns
 from bridge.endpoints.rabbitmq.wire import Wire
 from exchange.amqp import ContentHeader
 
@@ -136,7 +136,7 @@ def test_a_body_is_read_from_frames_of_bodies_only() -> None:
 def test_a_publish_is_written_in_frames_that_fit(
     exchange: bytes, key: bytes, properties: bytes, body: bytes, mandatory: bool
 ) -> None:
-    data = publish(7, exchange, key, properties, body, FRAME_MAX, mandatory=mandatory)
+    data = encode_publish(7, exchange, key, properties, body, FRAME_MAX, mandatory=mandatory)
     sizes, payloads = [], []
     while data:
         size = struct.unpack_from(">I", data, 3)[0] + 8
@@ -165,28 +165,28 @@ def returned(sent: Sent, **shown: object) -> Returned:
 def test_a_return_is_about_the_message_that_looks_the_same() -> None:
     sent = {1: message(b"a"), 2: message(b"b"), 3: message(b"b", b"other"), 4: message(b"b", kind=1)}
     events = [returned(sent[4]), returned(sent[2])]
-    assert [numbers for _, numbers in returned_ones(sent, events)] == [[4], [2]]
+    assert [numbers for _, numbers in match_returns(sent, events)] == [[4], [2]]
 
 
 def test_of_messages_that_are_the_same_to_the_bit_each_return_takes_another() -> None:
     sent = dict.fromkeys(range(1, 6), message(b"a", kind=1))
     event = returned(sent[1])
-    assert [numbers for _, numbers in returned_ones(sent, [event] * 3, known={2})] == [[1], [3], [4]]
+    assert [numbers for _, numbers in match_returns(sent, [event] * 3, known={2})] == [[1], [3], [4]]
 
 
 def test_the_order_of_headers_does_not_matter() -> None:
     sent = {1: message(b"a", z=1, b=2), 2: message(b"a", z=2, b=2)}
-    assert [numbers for _, numbers in returned_ones(sent, [returned(sent[1], b=2, z=1)])] == [[1]]
+    assert [numbers for _, numbers in match_returns(sent, [returned(sent[1], b=2, z=1)])] == [[1]]
 
 
 def test_where_it_can_be_several_it_is_about_all_of_them() -> None:
     sent = {1: message(b"a", BCC=["x"]), 2: message(b"a", BCC=["y"]), 3: message(b"a", kind=1)}
     event = Returned(312, b"NO_ROUTE", b"x", b"a", ContentHeader.of({}).raw, b"")
-    assert [numbers for _, numbers in returned_ones(sent, [event, event])] == [[1, 2], []]
+    assert [numbers for _, numbers in match_returns(sent, [event, event])] == [[1, 2], []]
 
 
 def test_a_return_of_nothing_that_is_waited_for_is_about_nothing() -> None:
-    assert [numbers for _, numbers in returned_ones({1: message(b"a")}, [returned(message(b"b"))])] == [[]]
+    assert [numbers for _, numbers in match_returns({1: message(b"a")}, [returned(message(b"b"))])] == [[]]
 
 
 def test_without_a_file_offsets_are_forgotten_with_their_object() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.endpoints.rabbitmq.addresses import broker_of, brokers_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker, read_brokers
 from bridge.endpoints.rabbitmq.config import Address, RabbitmqSource, RabbitmqTarget
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -41,7 +41,7 @@ class Broker:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.host, self.port = urlsplit(server.url).hostname or "", urlsplit(server.url).port or 5672
-        self.address = broker_of(server.url)
+        self.address = parse_broker(server.url)
         self.connection = pika.BlockingConnection(pika.URLParameters(f"{server.url}?heartbeat=0"))
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
@@ -383,7 +383,7 @@ async def test_a_place_that_is_not_there_is_waited_for_and_named_once(broker: Br
 @on_a_loop
 async def test_a_wrong_password_or_virtual_host_is_waited_for_and_no_password_is_shown(broker: Broker) -> None:
     for user, vhost in (("guest:wrong-secret", "%2F"), ("guest:guest", "hashstar-none")):
-        address = broker_of(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
+        address = parse_broker(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
         with pytest.raises(Disconnected) as caught:
             await RabbitmqTarget("to", [address], {}).open(Told())
         assert "secret" not in str(caught.value)
@@ -424,7 +424,7 @@ async def test_who_may_write_to_the_default_exchange_only_can_publish_to_a_queue
 ) -> None:
     queue = broker.queue()
     broker.control("set_permissions", other_user, "^$", "^amq\\.default$", "^$")
-    address = broker_of(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
+    address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
     target, told = RabbitmqTarget("to", [address], {"queue": Address.queue(queue)}), Told()
     await target.open(told)
     sent(target, told, [Message(body=b"x")], "queue")
@@ -440,7 +440,7 @@ async def test_a_right_that_is_missing_is_no_fault_of_the_messages(broker: Broke
     queue, exchange = broker.queue(), broker.exchange("topic")
     broker.channel.queue_bind(queue, exchange, "#")
     broker.control("set_permissions", other_user, "^$", "^$", "^$")
-    address = broker_of(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
+    address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
     target = RabbitmqTarget("to", [address], {"queue": Address(exchange)})
 
     async def refused() -> None:
@@ -727,7 +727,7 @@ async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(br
 @on_a_loop
 async def test_a_connection_on_which_nothing_comes_is_lost_after_two_heartbeats(broker: Broker) -> None:
     with relay_to(broker.host, broker.port) as relay:
-        address = broker_of(f"amqp://guest:guest@127.0.0.1:{relay.port}/%2F?heartbeat=1")
+        address = parse_broker(f"amqp://guest:guest@127.0.0.1:{relay.port}/%2F?heartbeat=1")
         source = RabbitmqSource("from", [address], broker.queue())
         await source.open()
         await asyncio.sleep(2.5)  # heartbeats flow, and it stays
@@ -756,7 +756,7 @@ async def test_opening_can_be_given_up_at_any_time(broker: Broker) -> None:
 @on_a_loop
 async def test_the_first_host_that_answers_is_taken(broker: Broker) -> None:
     table = Table({"hosts": [f"127.0.0.1:{closed_port()}", f"{broker.host}:{broker.port}"]}, "bridge.toml")
-    addresses = brokers_of("from", f"amqp://guest:guest@127.0.0.1:{closed_port()}", table)
+    addresses = read_brokers("from", f"amqp://guest:guest@127.0.0.1:{closed_port()}", table)
     assert len(addresses) == 3
     source = RabbitmqSource("from", addresses, broker.queue())
     await source.open()
@@ -766,7 +766,7 @@ async def test_the_first_host_that_answers_is_taken(broker: Broker) -> None:
 @on_a_loop
 async def test_when_no_host_answers_all_are_named() -> None:
     ports = closed_port(), closed_port()
-    addresses = brokers_of(
+    addresses = read_brokers(
         "from", f"amqp://127.0.0.1:{ports[0]}", Table({"hosts": [f"127.0.0.1:{ports[1]}"]}, "bridge.toml")
     )
     with pytest.raises(Disconnected) as caught:
@@ -818,7 +818,7 @@ async def test_tls_checks_the_server_and_shows_the_client(broker: Broker, author
         url = f"amqps://guest:guest@127.0.0.1:{relay.port}"
 
         def addresses(**values: str) -> Any:
-            return brokers_of("tls", url, Table(values, "bridge.toml"))
+            return read_brokers("tls", url, Table(values, "bridge.toml"))
 
         target, told = (
             RabbitmqTarget("to", addresses(**right, server_name="localhost"), {"": Address.queue(queue)}),

@@ -10,7 +10,7 @@ from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.rabbitmq.frames import Acked, Returned
 from bridge.endpoints.rabbitmq.publishing import UNROUTED, _Publishing
 from bridge.endpoints.rabbitmq.refusals import Refused
-from bridge.endpoints.rabbitmq.routes import Address, routes_of
+from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from exchange import Message
 from tests.support.virtual_loop import run_virtually
 
@@ -57,7 +57,7 @@ class Scene:
     def __init__(self, suspects: int = 0) -> None:
         self.wire, self.answers = Wire(), Answers()
         wire: Any = self.wire
-        routes = routes_of({"q": Address("x"), "r": Address("x")})
+        routes = build_routes({"q": Address("x"), "r": Address("x")})
         self.publishing = _Publishing(wire, wire, self.answers, routes, suspects)
         self.sent = 0
 

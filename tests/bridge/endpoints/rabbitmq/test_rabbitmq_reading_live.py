@@ -12,7 +12,7 @@ import pytest
 
 from bridge.endpoint import Disconnected, Outgoing
 from bridge.endpoints.memory import MemoryTarget
-from bridge.endpoints.rabbitmq.addresses import broker_of
+from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
 from bridge.endpoints.rabbitmq.redeliveries import FEW, NEAR
 from bridge.pump.policy import Policy
@@ -50,7 +50,7 @@ def filled(broker: Broker, count: int, **arguments: Any) -> str:
 
 
 def at(url: str, queue: str, **options: Any) -> RabbitmqSource:
-    return RabbitmqSource("from", [broker_of(url)], queue, window_bytes=WINDOW_BYTES, **options)
+    return RabbitmqSource("from", [parse_broker(url)], queue, window_bytes=WINDOW_BYTES, **options)
 
 
 @on_a_loop

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.daemon.config import read_config
 from bridge.endpoint import Layout, Misfit
-from bridge.endpoints.rabbitmq.routes import Address, routes_of
+from bridge.endpoints.rabbitmq.routes import Address, build_routes
 from exchange import Queue, Topology
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
@@ -34,7 +34,7 @@ def test_what_would_put_messages_elsewhere_is_refused_with_a_way_out(
     partitioning: str | None, address: Address, words: str
 ) -> None:
     with pytest.raises(Misfit, match=words) as caught:
-        routes_of({"out": address}, layout_of(partitioning))
+        build_routes({"out": address}, layout_of(partitioning))
     assert caught.value.key == "queues.out"
 
 
@@ -52,7 +52,7 @@ def test_what_would_put_messages_elsewhere_is_refused_with_a_way_out(
     ],
 )
 def test_each_partition_is_expected_by_name(partitioning: str | None, address: Address, names: list[str]) -> None:
-    route = routes_of({"out": address}, layout_of(partitioning))["out"]
+    route = build_routes({"out": address}, layout_of(partitioning))["out"]
     assert [f"!{each.name}" if each.absent else each.name for each in route.expected] == names
 
 

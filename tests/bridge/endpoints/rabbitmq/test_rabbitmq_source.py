@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bridge.endpoints.rabbitmq.frames import Arrived, ack
+from bridge.endpoints.rabbitmq.frames import Arrived, encode_ack
 from bridge.endpoints.rabbitmq.reading import FIXED_BYTES, RabbitmqSource
 from tests.support.virtual_loop import run_virtually
 
@@ -58,7 +58,7 @@ class Scene:
 
 
 def acked(tag: int) -> bytes:
-    return ack(1, tag, multiple=True)
+    return encode_ack(1, tag, multiple=True)
 
 
 def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
