@@ -19,7 +19,7 @@ def account_of(numbers: Sequence[int]) -> Account:
     return account
 
 
-def test_of_what_arrives_once_and_in_order_there_is_nothing_to_complain() -> None:
+def test_messages_that_arrive_once_and_in_order_are_no_problem() -> None:
     account = account_of(range(MESSAGES))
     assert not account.lost
     assert not account.out_of_order
@@ -71,7 +71,7 @@ def test_a_duplicate_does_not_excuse_that_its_first_arrival_was_late() -> None:
     assert account.duplicates == 2
 
 
-def test_what_nobody_sent_is_strange() -> None:
+def test_an_unknown_message_is_reported_as_strange() -> None:
     account = account_of(range(MESSAGES))
     account.take([("key.0", b"1"), ("key.0", b"30"), ("key.0", b"-3"), ("key.0", b""), ("other", b"0")])
     assert len(account.strange) == 5
@@ -79,12 +79,12 @@ def test_what_nobody_sent_is_strange() -> None:
     assert next(account.complaints(0)) == "strange: nobody sent b'1' with the key 'key.0'"
 
 
-def test_of_many_complaints_some_are_told_and_how_many_more_there_are() -> None:
+def test_of_many_problems_some_are_listed_with_the_number_of_the_others() -> None:
     told = [*account_of([]).complaints(0, most=4)]
     assert len(told) == 5
     assert told[-1] == "lost: and 26 more"
 
 
-def test_of_a_run_that_was_given_up_nothing_is_called_lost() -> None:
+def test_after_a_run_that_was_given_up_no_message_counts_as_lost() -> None:
     account = account_of([3, 0])
     assert [each.partition(":")[0] for each in account.complaints(0, finished=False)] == ["out of order"]

@@ -17,7 +17,7 @@ counts = st.integers(0, 60)
 
 
 @given(st.dictionaries(st.sampled_from(ENDED), counts), counts, st.integers(1, 2), st.integers())
-def test_there_are_as_many_as_asked_for_in_the_order_of_progress(
+def test_the_plan_has_as_many_faults_as_asked_for_in_order(
     ended: dict[Kind, int], cuts: int, sides: int, seed: int
 ) -> None:
     faults = plan(200_000, ended, cuts, sides, Random(seed))
@@ -31,7 +31,7 @@ def test_there_are_as_many_as_asked_for_in_the_order_of_progress(
 
 
 @given(st.integers())
-def test_each_tenth_of_the_messages_has_its_share_and_each_side_too(seed: int) -> None:
+def test_each_tenth_of_the_run_and_each_side_has_its_share_of_faults(seed: int) -> None:
     faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
     tenths = Counter(fault.at * 10 // 200_000 for fault in faults)
     assert all(7 <= tenths[tenth] <= 9 for tenth in range(10))

@@ -27,7 +27,7 @@ def test_every_row_has_its_scenario_and_no_two_share_a_folder() -> None:
     assert all({*scenario.kinds, *scenario.spoils} <= {*KINDS} for scenario in SCENARIOS)
 
 
-def test_several_images_of_a_kind_are_played_one_after_the_other() -> None:
+def test_several_images_of_a_kind_run_one_after_the_other() -> None:
     images = ["own/rabbitmq:4.0", "own/rabbitmq:4.3", "kafka:3.9"]
     assert list(rounds_of(images)) == [
         {"rabbitmq": "own/rabbitmq:4.0", "kafka": "kafka:3.9"},
@@ -38,7 +38,7 @@ def test_several_images_of_a_kind_are_played_one_after_the_other() -> None:
         list(rounds_of(["postgres:17"]))
 
 
-def test_a_fault_that_was_not_seen_in_time_is_a_problem_for_each_place_where_it_was_not(tmp_path: Path) -> None:
+def test_a_fault_is_a_problem_for_each_place_that_did_not_show_it_in_time(tmp_path: Path) -> None:
     result = TrialResult("pause", "-")
     with Trial(Brokers(), tmp_path, result) as trial:  # which starts none
         trial._note_visibility(Visibility(0.5, 15.5, None), ["to: silent"])
@@ -47,7 +47,7 @@ def test_a_fault_that_was_not_seen_in_time_is_a_problem_for_each_place_where_it_
     assert "ready: never" in result.problems[1]
 
 
-def test_what_is_missing_in_the_end_is_lost_and_a_dead_letter_nobody_expects_is_a_problem(tmp_path: Path) -> None:
+def test_a_missing_message_is_lost_and_an_unexpected_dead_letter_is_a_problem(tmp_path: Path) -> None:
     result = TrialResult("pause", "-")
     with Trial(Brokers(), tmp_path, result) as trial:  # which starts none
         trial.arrived += trial.numbers(100)[1:]
@@ -57,7 +57,7 @@ def test_what_is_missing_in_the_end_is_lost_and_a_dead_letter_nobody_expects_is_
     assert [problem.partition(":")[0] for problem in result.problems] == ["lost", "other dead letters than expected"]
 
 
-def test_the_table_has_a_mark_for_what_was_not_measured() -> None:
+def test_the_table_marks_what_was_not_measured() -> None:
     results = [
         TrialResult("pause", "rabbitmq 4.0.5", 0, 0, 1_200, 0, 1.25, Visibility(0.1, 2.0, None)),
         TrialResult("nested", "-", problems=["broken"]),

@@ -46,7 +46,7 @@ def test_only_a_warning_or_an_error_that_was_logged_after_the_fault_shows_it() -
     assert seconds_to_log(events[:2], 100.0) is None
 
 
-def test_what_was_to_be_seen_before_a_fault_does_not_count(tmp_path: Path) -> None:
+def test_what_was_shown_before_a_fault_does_not_count(tmp_path: Path) -> None:
     watch = Watch(Daemon(tmp_path, "", "", 1))
     watch.samples += [
         Sample(1.0, False, True, "from: gone"), Sample(2.0, True, False, "ok"), Sample(5.0, True, True, "ok"),
@@ -57,6 +57,6 @@ def test_what_was_to_be_seen_before_a_fault_does_not_count(tmp_path: Path) -> No
     assert not watch.is_clear
 
 
-def test_what_was_never_seen_took_for_ever() -> None:
+def test_a_fault_that_was_never_seen_took_for_ever() -> None:
     assert Visibility(1.0, 2.0, 3.0).all_within == 3.0
     assert Visibility(1.0, None, 3.0).all_within == float("inf")

@@ -49,7 +49,7 @@ def report(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] 
     return asyncio.run(check(config(tmp_path, *targets, warnings=warnings), offline=offline, seconds=0.2))
 
 
-def test_what_is_right_and_what_is_wrong_is_shown_by_endpoint_with_its_key(tmp_path: Path) -> None:
+def test_findings_are_shown_by_endpoint_with_their_keys(tmp_path: Path) -> None:
     found = report(
         tmp_path,
         Looking("good", [Finding("ok", "topic 'a': 12 partitions", "queues.a")]),
@@ -81,7 +81,7 @@ def test_the_object_has_all_findings_and_the_verdict(tmp_path: Path) -> None:
     ]
 
 
-def test_whatever_an_endpoint_raises_is_an_error_in_its_words_without_its_password(tmp_path: Path) -> None:
+def test_any_exception_of_an_endpoint_is_an_error_finding_without_its_password(tmp_path: Path) -> None:
     found = report(
         tmp_path,
         Looking("one", Disconnected("one: 127.0.0.1:1: refused")),
@@ -94,7 +94,7 @@ def test_whatever_an_endpoint_raises_is_an_error_in_its_words_without_its_passwo
     assert found.errors == 4
 
 
-def test_an_endpoint_that_does_not_answer_keeps_no_other_waiting(tmp_path: Path) -> None:
+def test_an_endpoint_that_does_not_answer_does_not_delay_others(tmp_path: Path) -> None:
     found = report(tmp_path, Looking("silent", None), Looking("mute", None), Looking("good", [Finding("ok", "there")]))
     assert [(each["endpoint"], each["text"]) for each in as_object(found)["findings"]] == [
         ("silent", "no answer in 0.2 s"),
@@ -103,7 +103,7 @@ def test_an_endpoint_that_does_not_answer_keeps_no_other_waiting(tmp_path: Path)
     ]
 
 
-def test_offline_nothing_is_asked(tmp_path: Path) -> None:
+def test_offline_no_endpoint_is_asked(tmp_path: Path) -> None:
     found = report(
         tmp_path, Looking("silent", None), warnings=[ConfigWarning("", "dead_letters", "none")], offline=True
     )

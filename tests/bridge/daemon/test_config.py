@@ -43,7 +43,7 @@ def read(tmp_path: Path, text: str, worker: int | None = None, **environment: st
     return read_config(tmp_path / "bridge.toml", environment, worker)
 
 
-def test_what_is_not_said_is_usual(tmp_path: Path) -> None:
+def test_keys_that_are_missing_have_their_defaults(tmp_path: Path) -> None:
     config = read(tmp_path, RIGHT)
     assert config.policy == Policy()
     assert [inlet.source.name for inlet in config.inlets] == ["replay"]
@@ -53,7 +53,7 @@ def test_what_is_not_said_is_usual(tmp_path: Path) -> None:
     assert (config.workers, config.coverage, config.log_format, config.log_level) == (1, False, "text", "info")
 
 
-def test_what_is_said_is_heard(tmp_path: Path) -> None:
+def test_findings_of_endpoints_are_reported(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         """
@@ -194,18 +194,18 @@ MIXED = changed("[targets.out]", '[sources.rabbit]\nurl = "amqp://127.0.0.1"\nqu
         ("sources = 1", r"topology: is missing"),
     ],
 )
-def test_a_mistake_is_told_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(f"{tmp_path}/bridge.toml: ")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none.toml: cannot be read: No such file"):
         read_config(tmp_path / "none.toml")
 
 
-def test_paths_are_those_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     [inlet] = read(tmp_path, RIGHT).inlets
     assert isinstance(inlet.source, ArchiveSource)
@@ -213,7 +213,7 @@ def test_paths_are_those_beside_the_configuration(tmp_path: Path, monkeypatch: p
     assert inlet.source._settled_path == tmp_path / ".in.replay.replay.json"
 
 
-def test_each_worker_has_its_port_and_the_first_alone_the_archives(tmp_path: Path) -> None:
+def test_each_worker_has_its_port_and_only_the_first_reads_archives(tmp_path: Path) -> None:
     text = "workers = 3\n" + MIXED
     for worker, port, sources in ((1, 9410, ["replay", "rabbit"]), (3, 9412, ["rabbit"])):
         config = read(tmp_path, text, worker)
@@ -225,7 +225,7 @@ def test_each_worker_has_its_port_and_the_first_alone_the_archives(tmp_path: Pat
 # What the file alone shows to be unwise, or to go round for ever.
 
 
-def test_what_will_cost_something_one_day_is_a_warning_with_its_key(tmp_path: Path) -> None:
+def test_a_future_problem_is_a_warning_with_its_key(tmp_path: Path) -> None:
     assert [str(each).partition(":")[0] for each in read(tmp_path, RIGHT).warnings] == ["dead_letters"]
     whole = MIXED + '[dead_letters]\nurl = "archive:dead"\n'
     assert read(tmp_path, whole).warnings == ()
@@ -233,7 +233,7 @@ def test_what_will_cost_something_one_day_is_a_warning_with_its_key(tmp_path: Pa
     assert str(warned).startswith("[sources.rabbit] offset: without offsets = ")
 
 
-def test_a_bridge_that_feeds_itself_is_refused_and_one_that_may_is_warned_of(
+def test_a_certain_loop_is_refused_and_a_possible_loop_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ArchiveSource, "places", frozenset({Place("archive", "/x", "folder")}), raising=False)
@@ -279,7 +279,7 @@ def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
         (7, "must be a text"),
     ],
 )
-def test_what_is_wrong_with_a_secret_is_told_without_it(value: Any, told: str) -> None:
+def test_an_error_about_a_secret_does_not_contain_it(value: Any, told: str) -> None:
     with pytest.raises(InputError, match=told) as caught:
         table({"password": value}).secret("password")
     assert "hush" not in str(caught.value)
@@ -289,7 +289,7 @@ def test_secrets_stay_secret_in_what_is_made_of_them() -> None:
     assert repr({"password": Secret("hush")}) == "{'password': '***'}"
 
 
-def test_a_secret_is_read_again_when_it_is_asked_for_and_what_cannot_be_read_is_a_lost_connection(
+def test_a_secret_is_read_again_for_each_connection_and_an_unreadable_one_is_a_lost_connection(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "secret"
@@ -310,7 +310,7 @@ def test_a_secret_is_read_again_when_it_is_asked_for_and_what_cannot_be_read_is_
             from_file.current()
 
 
-def test_each_connection_to_rabbitmq_is_made_with_the_password_as_it_is_then(tmp_path: Path) -> None:
+def test_each_connection_to_rabbitmq_uses_the_current_password(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("old")
     brokers = read_brokers(
@@ -334,7 +334,7 @@ def test_a_value_is_shown_without_the_password_of_an_address(password: str) -> N
         assert hide_logins(f"no amqp://u:{password}@h/v, sorry") == "no amqp://***@h/v, sorry"
 
 
-def test_a_value_that_is_a_secret_by_its_name_is_not_shown(tmp_path: Path) -> None:
+def test_a_value_with_the_name_of_a_secret_is_not_shown(tmp_path: Path) -> None:
     text = MIXED.replace('"amqp://127.0.0.1"', '"kafka://h"\ntopic = "t"\nlibrdkafka = { "sasl.password" = ["hush"] }')
     with pytest.raises(InputError, match=r"librdkafka.sasl.password: must be .*, and is '\*\*\*'"):
         read(tmp_path, text)
@@ -353,7 +353,7 @@ URL = "amqp://guest:hush-hush@127.0.0.1:1"
         MIXED.replace('"amqp://127.0.0.1"', f'["{URL}"]'),
     ],
 )
-def test_an_address_that_is_wrong_is_told_without_its_password(tmp_path: Path, text: str) -> None:
+def test_a_wrong_address_is_reported_without_its_password(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     assert "hush" not in str(caught.value)
@@ -392,7 +392,7 @@ def test_a_queue_whose_folder_no_file_system_makes_is_refused(tmp_path: Path, na
     ],
     ids=["name", "path", "nul", "url", "nul in url"],
 )
-def test_a_folder_that_cannot_be_is_refused_with_its_key(tmp_path: Path, queues: str, url: str, key: str) -> None:
+def test_an_impossible_folder_is_refused_with_its_key(tmp_path: Path, queues: str, url: str, key: str) -> None:
     text = RIGHT.replace('{ all = ".", some = "some" }', queues).replace("archive:out", url)
     text = text.replace("LONG", "x" * 256).replace("PATH", "/".join(["x" * 200] * 20))
     with pytest.raises(InputError, match=rf"\[targets.out\] {key}"):

@@ -147,7 +147,7 @@ def running(path: Path, command: Sequence[str] | None = None) -> Iterator[Runnin
         bridge.process.wait()
 
 
-def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None:
+def test_a_replay_runs_to_its_end_and_writes_every_message(tmp_path: Path) -> None:
     done = ran("run", str(written(tmp_path, BRIDGE + OUT)))
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stderr.splitlines()]
@@ -164,7 +164,7 @@ def test_a_replay_runs_to_its_end_and_all_of_it_is_there(tmp_path: Path) -> None
     assert len(bodies_in(tmp_path / "out")) == 360
 
 
-def test_it_tells_how_it_is_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
+def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE + "follow = true\n" + OUT)
     with running(path) as bridge:
         waited(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
@@ -198,7 +198,7 @@ def test_it_tells_how_it_is_and_can_be_paused_and_resumed(tmp_path: Path) -> Non
     assert len(bodies_in(tmp_path / "out")) == 360
 
 
-def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_says_so(tmp_path: Path) -> None:
+def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE.replace('"20 s"', '"1 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
@@ -228,7 +228,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     bridge.event("stopping at once")
 
 
-def test_two_signals_within_a_second_are_one_wish_to_end(tmp_path: Path) -> None:
+def test_two_signals_within_a_second_are_one_request_to_end(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE.replace('"20 s"', '"3 s"') + OUT)
     (tmp_path / "t.bindings").write_text(HOLDING)
     with running(path) as bridge:
@@ -259,7 +259,7 @@ def test_a_hangup_is_logged_and_changes_nothing(tmp_path: Path) -> None:
         assert bridge.ended() == 0
 
 
-def test_a_bridge_that_cannot_be_stopped_ends_itself_and_says_what_it_waited_for(tmp_path: Path) -> None:
+def test_a_bridge_that_cannot_be_stopped_ends_itself_and_logs_what_it_waited_for(tmp_path: Path) -> None:
     path = written(tmp_path, BRIDGE.replace('"20 s"', '"100 ms"') + "follow = true\n" + OUT)
     stubborn = (
         "import asyncio, sys\n"
@@ -301,14 +301,16 @@ def test_a_rate_is_kept(tmp_path: Path) -> None:
         (BRIDGE.replace("127.0.0.1:0", "192.0.2.1:9410") + OUT, "http: 192.0.2.1:9410 cannot be served"),
     ],
 )
-def test_what_cannot_work_ends_with_2_and_a_line_that_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_a_configuration_that_cannot_work_ends_with_2_and_a_line_with_the_reason(
+    tmp_path: Path, text: str, told: str
+) -> None:
     done = ran("run", str(written(tmp_path, text)))
     assert done.returncode == 2
     assert told in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
-def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_connects_and_reports_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, BRIDGE + OUT)
     good = ran("check", str(path))
     assert (good.returncode, good.stderr) == (0, "")
@@ -328,7 +330,7 @@ def test_check_connects_and_says_what_is_missing(tmp_path: Path, capsys: pytest.
     assert checked(capsys, str(tmp_path / "none.toml"))[0] == 2
 
 
-def test_check_says_once_why_it_cannot_connect(tmp_path: Path) -> None:
+def test_check_reports_once_why_it_cannot_connect(tmp_path: Path) -> None:
     kafka = '[sources.kafka]\nurl = "kafka://127.0.0.1:1"\ntopic = "t"\ngroup = "g"\nexchange = "events"\n'
     path = written(tmp_path, BRIDGE + OUT + kafka)
     found = ran("check", str(path))
@@ -350,7 +352,7 @@ queue = "q"
 LAPIN = RABBIT.replace('{ env = "BRIDGE_PASSWORD" }', '"x"')
 
 
-def test_a_password_is_told_to_nobody(
+def test_no_password_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BRIDGE_PASSWORD", "hush-hush")

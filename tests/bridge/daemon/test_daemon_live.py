@@ -143,7 +143,7 @@ def guide(
     return path
 
 
-def test_what_the_guide_says_must_be_there_is_enough(
+def test_the_queues_that_the_guide_asks_for_are_enough(
     guest: Guest, guide: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest.publish(0, "orders")
@@ -154,7 +154,7 @@ def test_what_the_guide_says_must_be_there_is_enough(
     assert "hush" not in told
 
 
-def test_a_first_message_that_is_published_straight_to_the_queue_stalls_nothing(
+def test_a_first_message_that_is_published_straight_to_the_queue_does_not_stop_the_bridge(
     kafka: Server, guest: Guest, guide: Path, topics: dict[str, str]
 ) -> None:
     guest.publish(0, "orders")

@@ -56,7 +56,7 @@ def examples(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["rabbitmq-to-kafka", "kafka-to-rabbitmq", "rabbitmq-to-rocketmq", "replay"])
-def test_each_configuration_is_right(examples: Path, name: str) -> None:
+def test_each_example_configuration_is_valid(examples: Path, name: str) -> None:
     config = read_config(examples / f"{name}.toml", ENVIRONMENT)
     assert {*config.targets} | config.ignored == {"billing", "audit", "lost-and-found"}
 
@@ -104,7 +104,7 @@ OF_PROMETHEUS = {"up", "job", "instance"}
 """A metric, and labels, that Prometheus adds to what it scrapes."""
 
 
-def test_the_dashboard_and_the_alerts_name_metrics_and_labels_that_there_are() -> None:
+def test_the_dashboard_and_the_alerts_name_existing_metrics_and_labels() -> None:
     families = every_metric()
     there = {name for _, family in families.values() for name, _ in family} | families.keys() | {"up"}
     labels = {label for _, family in families.values() for _, pairs in family for label, _ in pairs} | OF_PROMETHEUS
@@ -200,7 +200,7 @@ def every_metric() -> dict[str, tuple[str, Family]]:
     return parsed(web.metrics_text())
 
 
-def test_the_unit_is_one(tmp_path: Path) -> None:
+def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # names are as they are
     text = (EXAMPLES / "hashstar-bridge.service").read_text()
@@ -254,7 +254,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("heading", list(TABLES))
-def test_every_key_is_documented_and_every_documented_key_is_one(tmp_path: Path, heading: str) -> None:
+def test_every_key_is_documented_and_every_documented_key_exists(tmp_path: Path, heading: str) -> None:
     (tmp_path / "shop.bindings").write_text((EXAMPLES / "shop.bindings").read_text())
     text = TABLES[heading]
     ignored = '["audit", "lost-and-found"]' if "targets.x" not in text else '["lost-and-found"]'

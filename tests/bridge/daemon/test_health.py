@@ -131,7 +131,7 @@ class State:
         return [json.loads(line) for line in self.log.getvalue().splitlines()]
 
 
-def test_a_bridge_that_moves_has_no_condition_and_logs_none() -> None:
+def test_a_bridge_that_moves_messages_has_no_condition() -> None:
     state = State()
     for _ in range(100):
         [pending] = state.read()
@@ -156,14 +156,14 @@ def test_an_endpoint_that_is_not_connected_is_a_condition_with_its_last_error() 
     assert state.health.targets["kafka"].up
 
 
-def test_a_source_that_ended_is_missed_by_nobody() -> None:
+def test_a_source_that_has_ended_is_no_condition() -> None:
     state = State()
     state.metrics.disconnected("rabbit", Disconnected("gone"), 1.0)
     state.metrics.ended("rabbit")
     assert not state.after(60.0)
 
 
-def test_the_trouble_of_an_endpoint_is_a_condition_and_it_is_not_up() -> None:
+def test_an_endpoint_in_trouble_is_a_condition_and_not_up() -> None:
     state = State()
     state.target.problem = "broker-1 has not answered for 9 s"
     state.source.problem = "the broker blocks publishers: low on memory"
@@ -175,7 +175,7 @@ def test_the_trouble_of_an_endpoint_is_a_condition_and_it_is_not_up() -> None:
     assert not state.health.sources["rabbit"].up
 
 
-def test_an_endpoint_that_fails_to_say_its_trouble_does_not_end_the_looking() -> None:
+def test_an_endpoint_whose_state_cannot_be_read_does_not_stop_health() -> None:
     state = State()
     state.source.problem = RuntimeError("a bug")
     assert state.after() == {("rabbit", "trouble"): "its state cannot be read: RuntimeError('a bug')"}
@@ -190,7 +190,7 @@ def test_a_source_that_waits_for_a_target_is_no_lost_connection() -> None:
     }  # fmt: skip
 
 
-def test_a_queue_that_takes_nothing_is_a_condition_when_that_lasts() -> None:
+def test_a_queue_that_takes_nothing_for_a_while_is_a_condition() -> None:
     state = State()
     state.outlet.waiting = {"billing": Failure("nack", busy=True)}
     assert not state.after(1.0)
@@ -207,7 +207,7 @@ def test_a_queue_that_takes_nothing_is_a_condition_when_that_lasts() -> None:
     assert not state.after(1.0)
 
 
-def test_the_oldest_message_is_a_condition_when_it_is_older_than_the_policy_has_it() -> None:
+def test_an_oldest_message_older_than_stalled_after_is_a_condition() -> None:
     state = State()
     [pending] = state.read()
     state.outlet.first = Outgoing(pending.delivery.message, pending.delivery, "q", context=pending)
@@ -225,7 +225,7 @@ def test_the_oldest_message_is_a_condition_when_it_is_older_than_the_policy_has_
     assert state.health.sources["rabbit"].oldest_age == 0.0
 
 
-def test_the_policy_of_a_source_has_its_own_patience() -> None:
+def test_a_source_may_have_its_own_stalled_after() -> None:
     state = State()
     state.inlet.policy = Policy(stalled_after=60.0)
     state.read()
@@ -247,7 +247,7 @@ def test_a_window_that_stays_full_is_a_condition_by_messages_and_by_bytes() -> N
         assert not state.after(1.0)
 
 
-def test_a_held_message_that_others_wait_behind_is_a_condition_that_names_the_way_out() -> None:
+def test_a_held_message_is_a_condition_that_names_the_way_out() -> None:
     state = State()
     first, second, *_ = state.read(9, exchange="")
     first.held_reason = second.held_reason = "no queue of the topology gets it"
@@ -264,7 +264,7 @@ def test_a_held_message_that_others_wait_behind_is_a_condition_that_names_the_wa
     assert state.after(1.0)["rabbit", "held"].endswith(", and nothing more is read")
 
 
-def test_no_way_out_is_named_that_is_none() -> None:
+def test_a_way_out_is_named_only_where_it_helps() -> None:
     state = State(has_dead_letters=True)
     state.inlet.exchange = "orders"
     [pending] = state.read(1, exchange="")
@@ -274,7 +274,7 @@ def test_no_way_out_is_named_that_is_none() -> None:
     assert "write [dead_letters]" not in state.health.conditions[0].way_out
 
 
-def test_what_was_asked_of_the_bridge_is_a_condition_at_once() -> None:
+def test_a_pause_or_a_stop_is_a_condition_at_once() -> None:
     state = State()
     state.paused = True
     assert [(each.kind, each.since) for each in state.health.current()] == [("paused", state.wall)]
@@ -283,7 +283,7 @@ def test_what_was_asked_of_the_bridge_is_a_condition_at_once() -> None:
     assert [each.kind for each in state.health.current()] == ["draining"]
 
 
-def test_causes_stand_before_what_they_bring_about() -> None:
+def test_causes_are_listed_before_their_effects() -> None:
     state = State()
     state.paused = True
     state.read(10)
@@ -347,7 +347,7 @@ def test_the_history_has_the_rates_of_the_last_minutes_and_no_more() -> None:
     assert len(history["sources"]["rabbit"]) == 60
 
 
-def test_a_window_that_takes_long_to_look_through_is_looked_through_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_takes_long_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     state = State()
     clock, scans = iter(range(10_000)), list[float]()
     monkeypatch.setattr(health_module, "perf_counter", lambda: next(clock) / 20)  # 50 ms a scan
@@ -438,7 +438,7 @@ async def test_a_message_on_hold_is_counted_once_however_often_it_is_tried() -> 
 
 
 @on_a_loop
-async def test_a_connection_made_or_lost_is_looked_at_at_once() -> None:
+async def test_health_looks_at_once_when_a_connection_is_made_or_lost() -> None:
     metrics, inlet, target = Metrics(), Inlet(MemorySource(name="in")), MemoryTarget("out")
     pump = Pump([inlet], Router(TOPOLOGY), {"q": target}, Counting(metrics))
     health = Health(pump, [inlet], metrics, Journal(level="error", out=io.StringIO()))

@@ -40,7 +40,7 @@ def test_an_event_is_a_line_of_text() -> None:
     )
 
 
-def test_an_event_is_an_object_of_json() -> None:
+def test_an_event_is_a_json_object() -> None:
     journal, out, _ = told("json")
     journal.refused("kafka", OUTGOING, Failure("nack"), 0.5)
     assert json.loads(out.getvalue()) == {
@@ -50,14 +50,14 @@ def test_an_event_is_an_object_of_json() -> None:
     }  # fmt: skip
 
 
-def test_names_that_are_no_utf_8_can_be_written() -> None:
+def test_names_that_are_not_utf_8_can_be_logged() -> None:
     for form in ("text", "json"):
         journal, out, _ = told(form)
         journal.unroutable("s", OUTGOING.delivery, "drop", "no queue")
         out.getvalue().encode()
 
 
-def test_no_body_is_told() -> None:
+def test_no_body_is_logged() -> None:
     journal, out, _ = told("text", "debug")
     journal.refused("t", OUTGOING, Failure("nack"), None)
     journal.gave_up("t", OUTGOING, Failure("nack"), "dead-letter")
@@ -70,7 +70,7 @@ def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-def test_what_happens_to_many_is_one_line_and_the_next_has_the_number_left_out() -> None:
+def test_many_events_of_a_kind_make_one_line_and_the_next_has_the_number_left_out() -> None:
     journal, out, clock = told("json")
     for _ in range(1_000):
         journal.refused("t", OUTGOING, Failure("nack"), 0.5)
@@ -81,7 +81,7 @@ def test_what_happens_to_many_is_one_line_and_the_next_has_the_number_left_out()
     assert second["also"] == 999
 
 
-def test_what_happens_each_second_for_an_hour_is_seventy_lines_and_all_are_counted() -> None:
+def test_an_event_each_second_for_an_hour_makes_seventy_lines_with_all_counted() -> None:
     journal, out, clock = told("json")
     for _ in range(3_600):
         journal.refused("t", OUTGOING, Failure("nack"), 0.5)
@@ -97,7 +97,7 @@ def test_what_happens_each_second_for_an_hour_is_seventy_lines_and_all_are_count
     assert len(lines_of(out)) == len(lines)
 
 
-def test_a_kind_that_was_quiet_for_long_is_written_at_once_and_begins_anew() -> None:
+def test_a_kind_that_was_quiet_for_long_is_written_at_once_again() -> None:
     journal, out, clock = told("json")
     for _ in range(600):
         journal.disconnected("kafka", Disconnected("gone"), 0.5)
@@ -111,7 +111,7 @@ def test_a_kind_that_was_quiet_for_long_is_written_at_once_and_begins_anew() -> 
     assert len(lines_of(out)) == before + 3  # after 0, 1 and 3 seconds
 
 
-def test_the_last_line_of_what_stopped_is_written_with_its_time() -> None:
+def test_the_last_line_of_a_kind_that_stopped_is_written_with_its_time() -> None:
     journal, out, clock = told("json")
     for n in range(10):
         journal.refused("t", OUTGOING, Failure("nack"), float(n))
@@ -132,7 +132,7 @@ def test_reasons_that_differ_in_numbers_are_one_kind_and_other_endpoints_are_ano
     assert [line["endpoint"] for line in lines_of(out)] == ["kafka", "rabbit"]
 
 
-def test_kinds_that_never_end_are_neither_kept_nor_all_written() -> None:
+def test_unlimited_kinds_are_neither_kept_nor_all_written() -> None:
     journal, out, clock = told("json")
     for n in range(30 * KINDS):
         journal.refused("t", OUTGOING, Failure(f"key {'x' * n}"), 0.5)
@@ -145,21 +145,21 @@ def test_kinds_that_never_end_are_neither_kept_nor_all_written() -> None:
     assert sum(len(kinds) for kinds in journal._kinds.values()) == 0
 
 
-def test_a_log_that_cannot_be_written_stops_nothing() -> None:
+def test_a_log_that_cannot_be_written_does_not_stop_the_bridge() -> None:
     with Path("/dev/full").open("w") as full:
         Journal("text", "info", full).connected("s")
         with suppress(OSError):
             full.close()
 
 
-def test_what_is_below_the_level_is_not_told() -> None:
+def test_events_below_the_level_are_not_written() -> None:
     journal, out, _ = told("text", "warning")
     journal.connected("s")
     journal.ended("s")
     assert not out.getvalue()
 
 
-def test_what_libraries_log_is_told_in_the_same_form() -> None:
+def test_records_of_libraries_are_written_in_the_same_form() -> None:
     journal, out, _ = told("json")
     root, ours = logging.getLogger(), logging.getLogger("bridge")
     before, level = list(root.handlers), ours.level

@@ -89,7 +89,7 @@ def test_400_clients_that_do_not_finish_keep_nobody_out_and_are_gone_in_time(
         assert not server._clients
 
 
-def test_a_client_that_sends_a_byte_now_and_then_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_a_byte_now_and_then_is_disconnected_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.5)
     with serving() as (server, port), connected(port, HALF) as client:
         waited(lambda: len(server._clients) == 1)
@@ -105,7 +105,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_ended_all_the_same(monkeypat
         assert not server._clients
 
 
-def test_a_connection_answers_one_request_after_the_other_and_is_ended_when_idle(
+def test_a_connection_answers_one_request_after_the_other_and_is_closed_when_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)
@@ -122,13 +122,13 @@ def test_a_connection_answers_one_request_after_the_other_and_is_ended_when_idle
         assert not received(client)
 
 
-def test_requests_that_come_at_once_are_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
     with serving() as (_, port):
         answers = answer_of(port, b"".join(b"GET /%d HTTP/1.1\r\nHost: [::1]\r\n\r\n" % n for n in range(3)))
     assert [part.split()[0] for part in answers.split(b"GET ")[1:]] == [b"/0HTTP/1.1", b"/1HTTP/1.1", b"/2"]
 
 
-def test_an_old_client_is_answered_and_left() -> None:
+def test_a_client_of_http_1_0_is_answered_and_disconnected() -> None:
     with serving() as (_, port):
         answer = answer_of(port, b"GET /live HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200")
@@ -147,7 +147,7 @@ def test_head_is_get_without_its_body() -> None:
     assert lengths == [(200, "10", b"GET /ready"), (200, "10", b"")]
 
 
-def test_a_body_is_no_next_request() -> None:
+def test_the_body_of_a_request_is_not_read_as_the_next_request() -> None:
     hidden = b"GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving() as (_, port):
         for head in (b"Content-Length: %d" % len(hidden), b"Transfer-Encoding: chunked"):
@@ -178,14 +178,14 @@ def test_a_body_is_no_next_request() -> None:
         (b"GET / HTTP/1.0\r\n", 200),
     ],
 )
-def test_only_addresses_and_names_of_its_own_are_served(request_head: bytes, code: int) -> None:
+def test_only_requests_for_addresses_and_its_own_names_are_served(request_head: bytes, code: int) -> None:
     with serving() as (_, port):
         answer = answer_of(port, request_head + b"Connection: close\r\n\r\n")
     assert int(answer.split()[1]) == code
     assert (b"GET /" in answer) == (code == 200)
 
 
-def test_other_names_are_served_where_they_are_configured() -> None:
+def test_requests_for_configured_names_are_served() -> None:
     check = HostCheck("bridge.internal", ("status.example.com", "10.0.0.1"))
     assert check.allows("Bridge.Internal:9410")
     assert check.allows("status.example.com")
@@ -206,7 +206,7 @@ def test_every_answer_forbids_guessing_its_type_and_frames() -> None:
             assert b"X-Frame-Options: DENY" in answer
 
 
-def test_a_mistake_of_ours_is_logged_and_a_client_that_is_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_logged_and_a_client_that_has_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
     class Wrong(Answers):
         """Fails as it is asked to."""
 

@@ -74,7 +74,7 @@ def outgoing(queue: str = "q", since: float = 0.0) -> Outgoing:
     return Outgoing(message, Delivery(message), queue, context=SimpleNamespace(since=since))
 
 
-def test_what_happened_is_counted() -> None:
+def test_events_are_counted() -> None:
     metrics = Metrics()
     metrics.connected("s")
     metrics.disconnected("s", Disconnected("gone"), 1.0)
@@ -109,7 +109,7 @@ def test_what_happened_is_counted() -> None:
     }
 
 
-def test_series_of_endpoints_are_there_at_0_before_anything_happens_and_stay_as_they_are() -> None:
+def test_series_of_endpoints_start_at_0_before_anything_happens() -> None:
     metrics = Metrics()
     endpoints = {"s": True, "plain": False}, {"t": ["q", "r"], "dead_letters": [""]}
     metrics.prepare(*endpoints)
@@ -144,11 +144,11 @@ def test_series_of_endpoints_are_there_at_0_before_anything_happens_and_stay_as_
     [(0, "0"), (True, "1"), (1 << 53, "9007199254740992"), (1234567.9, "1234567.9"), (0.1 + 0.2, "0.30000000000000004"),
      (1e22, "1e+22"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (math.nan, "NaN")],
 )  # fmt: skip
-def test_numbers_are_exact(value: float, shown: str) -> None:
+def test_numbers_are_written_exactly(value: float, shown: str) -> None:
     assert format_number(value) == shown
 
 
-def test_a_sum_goes_on_growing_after_a_day() -> None:
+def test_a_sum_still_grows_after_a_day() -> None:
     metrics = Metrics()
     metrics.confirmed("t", [outgoing()], 1_234_567.9)
     before = of(metrics)["hashstar_latency_seconds"][1]["hashstar_latency_seconds_sum", frozenset({("target", "t")})]
@@ -157,7 +157,7 @@ def test_a_sum_goes_on_growing_after_a_day() -> None:
     assert (before, after) == (1_234_567.9, 1_234_571.9)
 
 
-def test_the_process_is_there_as_its_system_sees_it() -> None:
+def test_the_metrics_of_the_process_are_those_of_the_system() -> None:
     families = parsed("\n".join(Metrics().lines({**process_metrics(), **build_info()})) + "\n")
     value = {name: next(iter(family.values()), None) for name, (_, family) in families.items()}
     assert families["process_cpu_seconds_total"][0] == "counter"
@@ -175,7 +175,7 @@ def test_the_process_is_there_as_its_system_sees_it() -> None:
         assert value["process_max_fds"] == (math.inf if limit == resource.RLIM_INFINITY else limit)
 
 
-def test_the_process_is_there_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_process_has_metrics_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gauges, "PROC", tmp_path)
     assert process_metrics().keys() == {"process_cpu_seconds_total", "process_start_time_seconds"}
 

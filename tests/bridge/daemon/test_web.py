@@ -84,7 +84,7 @@ def lines(text: str) -> list[str]:
 
 
 @on_a_loop
-async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_draining() -> None:
+async def test_a_bridge_is_ready_when_all_are_connected_and_it_is_neither_paused_nor_draining() -> None:
     web, metrics, pump, address = served()
     code, _, told = await asked(address, "/ready")
     assert (code, lines(told)) == (
@@ -111,7 +111,7 @@ async def test_it_is_ready_when_all_are_connected_and_nothing_is_paused_or_drain
 
 
 @on_a_loop
-async def test_every_page_says_what_it_is() -> None:
+async def test_every_answer_has_its_content_type() -> None:
     web, _, _, address = served()
     code, kind, metrics = await asked(address, "/metrics?name=x")
     assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -174,7 +174,7 @@ def answer_of(address: str) -> tuple[Message[str, str], str]:
 
 
 @on_a_loop
-async def test_a_page_from_elsewhere_may_neither_look_nor_pause() -> None:
+async def test_a_page_from_elsewhere_can_neither_read_nor_pause() -> None:
     web, _, pump, address = served("127.0.0.1", 0, "bridge.example.com")
     evil = {"Host": "evil.example", "Origin": "http://evil.example", "X-Hashstar": "1"}
     for method, path in (("POST", "/pause"), ("GET", "/status"), ("GET", "/")):
@@ -188,7 +188,7 @@ async def test_a_page_from_elsewhere_may_neither_look_nor_pause() -> None:
 
 
 @on_a_loop
-async def test_only_who_sends_the_header_may_pause() -> None:
+async def test_only_requests_with_the_header_can_pause() -> None:
     web, _, pump, address = served()
     assert (await asked(address, "/pause", "POST"))[0] == 403
     assert (await asked(address, "/pause", "POST", Origin="http://elsewhere"))[0] == 403
@@ -205,7 +205,7 @@ async def test_only_who_sends_the_header_may_pause() -> None:
 
 
 @on_a_loop
-async def test_a_loop_that_does_not_turn_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bridge_whose_event_loop_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "SLOW", 0.2)
     web, _, _, address = served()
     assert (await asked(address, "/live"))[0] == 200
@@ -218,7 +218,7 @@ async def test_a_loop_that_does_not_turn_is_not_alive(monkeypatch: pytest.Monkey
 
 
 @on_a_loop
-async def test_an_address_that_cannot_be_had_is_told() -> None:
+async def test_an_address_that_cannot_be_bound_is_reported() -> None:
     web, _, _, address = served()
     port = int(address.rstrip("/").rpartition(":")[2])
     with pytest.raises(InputError, match=f"http: 127.0.0.1:{port} cannot be served: Address already in use"):

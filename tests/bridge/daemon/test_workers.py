@@ -54,7 +54,7 @@ async def ended(codes: Sequence[int]) -> int:
         ([SETTLED, WRONG], WRONG),
     ],
 )
-def test_the_exit_code_of_all_is_that_of_the_worst(codes: list[int], code: int) -> None:
+def test_the_exit_code_of_all_workers_is_the_highest(codes: list[int], code: int) -> None:
     @on_a_loop
     async def run() -> None:
         assert await ended(codes) == code
@@ -63,7 +63,7 @@ def test_the_exit_code_of_all_is_that_of_the_worst(codes: list[int], code: int) 
 
 
 @on_a_loop
-async def test_a_worker_that_is_being_started_when_all_are_to_stop_stops_too() -> None:
+async def test_a_worker_that_starts_while_all_stop_stops_too() -> None:
     journal: Any = Journal()
     worker = _Worker(1, program("time.sleep(600)"), journal)
     running = asyncio.create_task(worker.run())
@@ -81,7 +81,7 @@ async def test_a_worker_that_is_being_started_when_all_are_to_stop_stops_too() -
 
 
 @on_a_loop
-async def test_a_worker_that_dies_when_it_is_to_stop_has_not_settled_all(tmp_path: Path) -> None:
+async def test_a_worker_that_dies_while_stopping_has_not_settled_everything(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     text = f"signal.signal(signal.SIGTERM, lambda *_: os._exit(3))\nopen({str(ready)!r}, 'w').close()\ntime.sleep(600)"
     journal: Any = Journal()

@@ -55,7 +55,7 @@ def outcomes(
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_whatever_fails_nothing_is_lost_or_out_of_order_and_few_come_twice(
+def test_whatever_fails_no_message_is_lost_or_out_of_order_and_few_are_duplicated(
     name: str, outcomes: Mapping[str, Future[Outcome]]
 ) -> None:
     try:

@@ -20,7 +20,7 @@ def letter(message: Message = MESSAGE) -> Message:
 
 
 @pytest.mark.parametrize("name", ["user_id", "expiration", "CC", "BCC"])
-def test_what_would_have_a_broker_refuse_drop_or_copy_it_has_another_name(name: str) -> None:
+def test_properties_that_change_how_brokers_treat_a_dead_letter_get_other_names(name: str) -> None:
     """An expiration above all: a dead letter that expires is lost."""
     made = letter()
     assert name not in made.properties
@@ -28,7 +28,7 @@ def test_what_would_have_a_broker_refuse_drop_or_copy_it_has_another_name(name: 
     assert made.headers[f"hashstar-{name}"] == {**HEADERS, **PROPERTIES}[name]
 
 
-def test_the_rest_of_it_is_as_it_was_and_says_why() -> None:
+def test_a_dead_letter_has_the_unchanged_message_and_the_reason() -> None:
     made = letter()
     assert (made.exchange, made.routing_key, made.body) == ("x", "key", b"body")
     assert made.properties == {"priority": 3}
@@ -40,7 +40,7 @@ def test_the_rest_of_it_is_as_it_was_and_says_why() -> None:
     assert MESSAGE.properties == PROPERTIES  # which is not changed
 
 
-def test_packed_it_has_all_of_it_in_its_body() -> None:
+def test_a_packed_dead_letter_has_the_whole_message_in_its_body() -> None:
     made = letter()
     packed = pack(made)
     assert is_packed(packed)

@@ -66,7 +66,7 @@ def pumped(messages: list[Message], wanted: Filter) -> tuple[MemorySource, list[
     return source, [outgoing.message for outgoing in target.messages], told
 
 
-def test_what_is_not_wanted_is_settled_and_goes_nowhere() -> None:
+def test_a_rejected_message_is_settled_and_not_sent() -> None:
     messages = [Message("", "k", {"n": n, "region": "eu" if n % 3 else "us"}) for n in range(100)]
     source, arrived, told = pumped(messages, Filter(Selector.parse("region = 'eu' AND n >= 10")))
     wanted = [n for n in range(100) if n % 3 and n >= 10]
@@ -76,21 +76,21 @@ def test_what_is_not_wanted_is_settled_and_goes_nowhere() -> None:
     assert {(source, reason) for source, _, reason in told.filtered_calls} == {("s", "no match")}
 
 
-def test_more_than_a_window_of_unwanted_messages_holds_nothing_up() -> None:
+def test_more_rejected_messages_than_a_window_holds_do_not_block_the_others() -> None:
     source, arrived, told = pumped([Message("", "k", {"n": n}) for n in range(500)], Filter(Selector.parse("n = 499")))
     assert [message.headers["n"] for message in arrived] == [499]
     assert source.unsettled == 0
     assert len(told.filtered_calls) == 499
 
 
-def test_selector_and_tags_must_both_want_a_message() -> None:
+def test_selector_and_tags_must_both_match() -> None:
     wanted = Filter(Selector.parse("n > 1"), Tags.parse("a || b"))
     messages = [Message("", "k", {"n": n, "TAGS": tag}) for n in (1, 2) for tag in "abc"]
     _, arrived, _ = pumped(messages, wanted)
     assert [message.headers["TAGS"] for message in arrived] == ["a", "b"]
 
 
-def test_a_comparison_that_fails_is_told_without_the_value() -> None:
+def test_a_comparison_that_fails_is_logged_without_the_value() -> None:
     _, arrived, told = pumped([Message("", "k", {"price": "secret"})], Filter(Selector.parse("a = 1 OR price > 10")))
     assert not arrived
     assert [reason for _, _, reason in told.filtered_calls] == ["fails: price > 10"]
@@ -134,7 +134,7 @@ texts = st.text(st.characters(exclude_characters="\0\x01\x02", exclude_categorie
 
 
 @given(st.dictionaries(names, texts))
-def test_what_comes_from_rocketmq_is_judged_by_its_own_properties(properties: dict[str, str]) -> None:
+def test_a_filter_sees_the_own_properties_of_a_message_from_rocketmq(properties: dict[str, str]) -> None:
     """So a filter here is what the broker's filter would be."""
     stored = StoredMessage("t", b"b", properties, 7, "b", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0)
     asked = ("a", "price", "_x", "$y", "CC", "amount", "TAGS", "KEYS", "topic", "flag", "offset")
@@ -148,7 +148,7 @@ values = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "price", "_x", "$y"]), values))
-def test_a_message_is_judged_by_what_it_would_have_in_rocketmq(headers: dict[str, Any]) -> None:
+def test_a_filter_sees_the_properties_that_a_message_would_have_in_rocketmq(headers: dict[str, Any]) -> None:
     """The same selector takes the same messages on both sides of a bridge."""
     asked = ("a", "price", "_x", "$y")
     properties = to_rocketmq(Message("e", "k", headers), "t").properties
@@ -189,7 +189,7 @@ def test_metrics_count_what_is_filtered() -> None:
     assert 'hashstar_filtered_messages_total{source="s",reason="fails"} 2' in [*metrics.lines({})]
 
 
-def test_the_journal_tells_the_first_only_and_each_comparison_that_fails() -> None:
+def test_the_journal_has_only_the_first_rejected_message_but_each_failing_comparison() -> None:
     out = io.StringIO()
     journal = Journal("text", "info", out, lambda: 1.0)
     for reason in ("no match", "no match", "fails: price > 10", "fails: price > 10", "fails: n = 5"):

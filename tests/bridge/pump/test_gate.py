@@ -44,7 +44,7 @@ def test_after_a_refusal_one_message_is_tried_then_twice_as_many_with_each_succe
     assert len(numbers(gate)) == 8
 
 
-def test_of_many_refusals_at_once_one_starts_the_timer() -> None:
+def test_only_one_of_many_refusals_starts_the_timer() -> None:
     gate = Gate()
     assert [gate.refuse(FULL, 1.0) for _ in range(3)] == [True, False, False]
     assert (gate.attempts, gate.since) == (1, 1.0)
@@ -53,7 +53,7 @@ def test_of_many_refusals_at_once_one_starts_the_timer() -> None:
     assert (gate.attempts, gate.since) == (2, 1.0)
 
 
-def test_a_success_begins_the_count_anew() -> None:
+def test_a_success_resets_the_count_of_tries() -> None:
     gate = Gate()
     gate.refuse(FULL, 1.0)
     gate.reopen()
@@ -62,7 +62,7 @@ def test_a_success_begins_the_count_anew() -> None:
     assert (gate.attempts, gate.since) == (1, 9.0)
 
 
-def test_a_queue_is_written_to_as_any_other_when_it_was_calm_for_long() -> None:
+def test_a_queue_without_refusals_for_long_needs_no_gate() -> None:
     gate = Gate()
     gate.refuse(FULL, 0.0)
     assert not gate.is_calm(CALM)
@@ -72,7 +72,7 @@ def test_a_queue_is_written_to_as_any_other_when_it_was_calm_for_long() -> None:
     assert gate.is_calm(CALM)
 
 
-def test_a_connection_that_lasts_a_moment_does_not_begin_the_backoff_anew() -> None:
+def test_a_short_connection_does_not_reset_the_backoff() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(3)] == [1.0, 2.0, 4.0]
     attempts.note_connection(0.5, progressed=False)
@@ -81,7 +81,7 @@ def test_a_connection_that_lasts_a_moment_does_not_begin_the_backoff_anew() -> N
     assert attempts.next_wait() == 1.0
 
 
-def test_a_short_connection_over_which_something_was_done_begins_the_backoff_anew() -> None:
+def test_a_short_connection_over_which_messages_moved_resets_the_backoff() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(3)] == [1.0, 2.0, 4.0]
     attempts.note_connection(0.5, progressed=True)
@@ -124,7 +124,7 @@ async def flown(target: Full, messages: int, policy: Policy, seconds: float) -> 
     return outlet, dead
 
 
-def test_a_full_queue_makes_no_dead_letters_however_long_and_is_asked_seldom() -> None:
+def test_a_full_queue_makes_no_dead_letters_and_is_tried_less_and_less_often() -> None:
     async def run() -> None:
         target = Full(2)
         outlet, dead = await flown(target, 500, Policy(1_000, tries=3), 3_600.0)

@@ -21,7 +21,7 @@ def held(*messages: Outgoing) -> Held:
     return made
 
 
-def test_messages_are_held_in_the_order_in_which_they_were_met() -> None:
+def test_held_messages_keep_the_order_in_which_they_were_routed() -> None:
     """Not in that in which they failed."""
     four, two, three = outgoing(4), outgoing(2), outgoing(3)
     lines = held(four, two, three)
@@ -33,7 +33,7 @@ def test_messages_are_held_in_the_order_in_which_they_were_met() -> None:
     assert not lines
 
 
-def test_only_the_first_of_a_key_makes_room_for_another() -> None:
+def test_only_removing_the_first_of_a_key_releases_another() -> None:
     one, two, three = outgoing(1), outgoing(2), outgoing(3)
     lines = held(one, two, three)
     assert lines.remove(two) is None
@@ -50,7 +50,7 @@ def test_a_message_is_held_once() -> None:
     assert len(lines) == 1
 
 
-def test_keys_are_apart() -> None:
+def test_keys_are_held_independently() -> None:
     a, b, more = outgoing(2, "a"), outgoing(1, "b"), outgoing(3, "a")
     lines = held(a, b, more)
     assert sorted(each.number for each in lines.firsts()) == [1, 2]
@@ -61,7 +61,7 @@ def test_keys_are_apart() -> None:
     assert lines.holds(b)
 
 
-def test_what_is_forgotten_lets_the_next_of_its_key_go() -> None:
+def test_discarding_the_first_of_a_key_releases_the_next_one() -> None:
     one, two, three, other = outgoing(1), outgoing(2), outgoing(3), outgoing(4, "other")
     lines = held(one, two, three, other)
     assert lines.discard(lambda each: each is three) == []  # the first one stays
@@ -74,7 +74,7 @@ def test_what_is_forgotten_lets_the_next_of_its_key_go() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ab"), st.sampled_from(["add", "remove", "forget"]))))
-def test_the_first_is_the_least_of_its_key_after_any_history(history: list[tuple[int, str, str]]) -> None:
+def test_after_any_history_the_first_of_a_key_has_its_lowest_number(history: list[tuple[int, str, str]]) -> None:
     known = {(number, key): outgoing(number, key) for number in range(31) for key in "ab"}
     lines = held()
     there: set[tuple[int, str]] = set()

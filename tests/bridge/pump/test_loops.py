@@ -63,13 +63,13 @@ def loops(inlets: list[Inlet], targets: Mapping[str, To]) -> list[tuple[str, str
     ]
 
 
-def test_messages_can_get_wherever_bindings_and_alternates_lead() -> None:
+def test_messages_can_reach_the_queues_behind_bindings_and_alternates() -> None:
     assert reachable_queues(TOPOLOGY, "orders") == {"a", "b"}
     assert reachable_queues(TOPOLOGY, "bills") == {"c"}
     assert reachable_queues(TOPOLOGY, None) == {"a", "b", "c"}
 
 
-def test_a_target_that_writes_to_what_is_read_is_a_loop() -> None:
+def test_a_target_that_writes_to_the_place_of_a_source_is_a_loop() -> None:
     queue = rabbit("queue in")
     out = To("out", queue)
     assert loops([Inlet(From("in", queue))], {"a": out}) == [("out", "in", "in -> in", True)]
@@ -77,7 +77,7 @@ def test_a_target_that_writes_to_what_is_read_is_a_loop() -> None:
 
 
 @pytest.mark.parametrize("other", [rabbit("queue in", "h:5672/other"), rabbit("exchange in"), rabbit("queue other")])
-def test_another_place_is_no_loop(other: Place) -> None:
+def test_writing_to_another_place_is_no_loop(other: Place) -> None:
     assert loops([Inlet(From("in", rabbit("queue in")))], {"a": To("out", other)}) == []
 
 
@@ -95,7 +95,7 @@ def test_a_loop_is_uncertain_with_a_filter_or_where_only_a_part_of_the_target_is
     assert (filtered.certain, filtered.unless) == (False, "its filter leaves them out")
 
 
-def test_a_way_over_several_sources_is_a_loop_and_a_chain_is_none() -> None:
+def test_a_way_over_several_sources_is_a_loop_and_a_chain_is_not() -> None:
     one, two = rabbit("queue one"), rabbit("queue two")
     first, second = Inlet(From("first", one), "orders"), Inlet(From("second", two), "bills")
     to_two, to_one = To("to-two", two), To("to-one", one)

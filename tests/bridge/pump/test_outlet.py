@@ -102,7 +102,7 @@ def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
-def test_a_second_confirm_of_a_message_is_not_that_of_another_copy() -> None:
+def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
     """A message that goes to two targets stays unsettled however often one of them confirms it."""
 
     async def play() -> None:
@@ -121,7 +121,7 @@ def test_a_second_confirm_of_a_message_is_not_that_of_another_copy() -> None:
     played(play)
 
 
-def test_a_second_refusal_of_one_sending_is_no_other_try() -> None:
+def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
     async def play() -> None:
         scene = Scene(Policy(tries=3, backoff=Backoff(1, 1)))
         await asyncio.sleep(1)
@@ -141,7 +141,7 @@ def test_a_second_refusal_of_one_sending_is_no_other_try() -> None:
     played(play)
 
 
-def test_what_was_refused_and_then_cut_keeps_those_behind_it() -> None:
+def test_a_refused_message_stays_first_of_its_key_after_a_lost_connection() -> None:
     """The others of its key were under way as well: they come again, behind it, and one by one."""
 
     async def play() -> None:
@@ -164,7 +164,7 @@ def test_what_was_refused_and_then_cut_keeps_those_behind_it() -> None:
     played(play)
 
 
-def test_what_is_sent_again_after_a_loss_goes_in_the_order_of_reading() -> None:
+def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
     """Not in that in which it was sent last."""
 
     async def play() -> None:
@@ -202,7 +202,7 @@ def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
     played(play)
 
 
-def test_what_can_never_be_written_is_a_dead_letter_at_once() -> None:
+def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> None:
     async def play() -> None:
         scene = Scene(Policy(tries=5))
         await asyncio.sleep(1)
@@ -214,7 +214,7 @@ def test_what_can_never_be_written_is_a_dead_letter_at_once() -> None:
     played(play)
 
 
-def test_a_queue_that_takes_nothing_for_too_long_has_its_dead_letters_in_order() -> None:
+def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -> None:
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 1), give_up_after=10.0))
         await asyncio.sleep(1)
@@ -275,7 +275,7 @@ def test_a_message_that_is_refused_for_its_queue_is_tried_again_and_again() -> N
 
 
 @pytest.mark.parametrize("helps", [True, False])
-def test_a_connection_over_which_messages_were_confirmed_was_no_failed_try(helps: bool) -> None:
+def test_a_connection_that_confirmed_messages_does_not_count_as_a_failed_try(helps: bool) -> None:
     async def play() -> None:
         scene = Scene(Policy(reconnect=Backoff(1, 100)))
         for number in range(1, 6):
@@ -292,7 +292,7 @@ def test_a_connection_over_which_messages_were_confirmed_was_no_failed_try(helps
     played(play)
 
 
-def test_an_exception_of_one_message_refuses_that_one_and_no_other() -> None:
+def test_an_exception_caused_by_one_message_refuses_only_that_one() -> None:
     """Which one it was is found by sending them one by one, over the next connection."""
 
     async def play() -> None:
@@ -350,7 +350,7 @@ def test_a_message_on_hold_that_nothing_routes_is_counted_once_and_goes_when_it_
 
 
 @pytest.mark.parametrize("hops", [7, 8, 9])
-def test_a_message_may_have_passed_so_many_bridges_and_no_more(hops: int) -> None:
+def test_a_message_that_has_passed_more_than_max_hops_bridges_becomes_a_dead_letter(hops: int) -> None:
     async def play() -> None:
         target, dead = MemoryTarget("t"), MemoryTarget("dead")
         source = MemorySource([Message("in", "k", {HOPS: hops})])

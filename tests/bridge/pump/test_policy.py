@@ -14,13 +14,13 @@ from bridge.pump.policy import Attempts, Backoff
         (1, 0.5, 0.375), (3, 0.5, 1.5), (6, 0.999, 5.005), (1, 0.999, 0.25025),
     ],
 )  # fmt: skip
-def test_a_wait_doubles_up_to_the_most_and_jitter_takes_away_up_to_half(
+def test_a_wait_doubles_up_to_its_maximum_and_jitter_takes_away_up_to_half(
     attempt: int, random: float, seconds: float
 ) -> None:
     assert Backoff(0.5, 10.0).delay(attempt, random) == pytest.approx(seconds)
 
 
-def test_tries_begin_anew_after_a_connection_that_lasted_or_brought_something_on() -> None:
+def test_tries_start_again_after_a_connection_that_lasted_or_made_progress() -> None:
     attempts = Attempts(Backoff(1.0, 8.0), lambda: 0.0)
     assert [attempts.next_wait() for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
     attempts.note_connection(8.0, progressed=False)

@@ -136,7 +136,7 @@ def test_a_key_that_is_refused_is_held_while_the_others_flow_on() -> None:
     assert not source.unsettled
 
 
-def test_after_so_many_tries_a_message_is_a_dead_letter_that_says_why_and_its_key_goes_on() -> None:
+def test_after_its_tries_a_message_becomes_a_dead_letter_with_the_reason_and_its_key_continues() -> None:
     everything = MemoryTarget("kafka", lambda o: Failure("nack") if o.message.headers["n"] == 4 else None)
     dead = MemoryTarget("dead")
     source, told = pumped(numbered(40), {"all": everything, "some": everything}, dead=dead)
@@ -182,7 +182,7 @@ def test_without_a_target_for_dead_letters_a_refused_message_is_held_and_not_set
     assert sorted({*numbers(everything)}) == [n for n in range(12) if n != 4]
 
 
-def test_what_no_queue_gets_is_a_dead_letter_by_default() -> None:
+def test_an_unroutable_message_becomes_a_dead_letter_by_default() -> None:
     dead = MemoryTarget("dead")
     source, told = pumped(
         [Message("in", "other", {"n": 1}), *numbered(4)], {"all": MemoryTarget(), "some": MemoryTarget()}, dead=dead
@@ -193,7 +193,7 @@ def test_what_no_queue_gets_is_a_dead_letter_by_default() -> None:
     assert not source.unsettled
 
 
-def test_what_no_queue_gets_is_dropped_only_by_choice_and_told() -> None:
+def test_an_unroutable_message_is_dropped_only_by_choice_and_reported() -> None:
     policy = Policy(16, unroutable=Unroutable.DROP)
     source, told = pumped([Message("in", "other")], {"all": MemoryTarget(), "some": MemoryTarget()}, policy)
     assert not source.unsettled
@@ -217,7 +217,7 @@ def test_queues_that_are_ignored_need_no_target() -> None:
     assert not source.unsettled
 
 
-def test_a_stop_waits_for_what_was_read() -> None:
+def test_a_stop_waits_until_what_was_read_is_settled() -> None:
     slow = MemoryTarget(fault=lambda o: Failure("busy") if o.attempts < 2 else None)
     policy = Policy(4, tries=100, backoff=Backoff(0.02, 0.02), drain=5)
 
@@ -231,7 +231,7 @@ def test_a_stop_waits_for_what_was_read() -> None:
     assert source.unsettled == 1_000 - len(written)
 
 
-def test_while_it_is_paused_nothing_is_read() -> None:
+def test_a_paused_bridge_reads_nothing() -> None:
     seen: list[int] = []
     target = MemoryTarget()
 

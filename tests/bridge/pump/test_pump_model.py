@@ -273,7 +273,7 @@ SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCh
 @SLOW
 @given(EVENTS, st.booleans(), st.booleans(), st.sampled_from([None, 5.0]))
 @example([("refuse", "all", 0, 0.3), ("refuse", "all", 0, 0.0), ("lose", "a", 0, 0.05)], False, False, None)
-def test_whatever_happens_all_gets_through_once_all_is_well(
+def test_all_messages_get_through_once_all_faults_are_over(
     events: list[tuple[str, str, int, float]], one_at_a_time: bool, dead_letters: bool, give_up_after: float | None
 ) -> None:
     policy = Policy(
@@ -285,7 +285,7 @@ def test_whatever_happens_all_gets_through_once_all_is_well(
 
 @SLOW
 @given(EVENTS)
-def test_keys_arrive_in_order_whatever_is_lost(events: list[tuple[str, str, int, float]]) -> None:
+def test_keys_arrive_in_order_whatever_connection_is_lost(events: list[tuple[str, str, int, float]]) -> None:
     """Refusals aside, which may let a message pass that was under way; and each source has keys of its own order."""
     kept = [event for event in events if event[0] not in ("refuse", "refuse finally", "push back")]
     targets = run_virtually(live(kept, POLICY, True))

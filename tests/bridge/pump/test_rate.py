@@ -42,7 +42,7 @@ async def read_for(source: Timed, rate: float, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [3.0, 50.0, 200.0, 2_000.0])
-def test_so_many_messages_a_second_are_read_and_evenly(rate: float) -> None:
+def test_messages_are_read_evenly_at_the_rate(rate: float) -> None:
     source = Timed(50_000)
     run_virtually(read_for(source, rate, 20.0))
     assert len(source.times) == pytest.approx(20.0 * rate, rel=0.02, abs=1)
@@ -53,7 +53,7 @@ def test_so_many_messages_a_second_are_read_and_evenly(rate: float) -> None:
         assert max(source.times.count(time) for time in set(source.times)) <= at_once
 
 
-def test_of_a_long_silence_a_second_is_saved_up() -> None:
+def test_of_a_long_pause_one_second_of_the_rate_is_saved() -> None:
     source = Timed(0)
     source.times.clear()
 

@@ -90,7 +90,7 @@ async def pumped(source: MemorySource, target: MemoryTarget, policy: Policy, sec
 # The window by itself.
 
 
-def test_bytes_and_messages_are_given_back_when_they_are_settled() -> None:
+def test_settling_gives_room_for_messages_and_bytes_back() -> None:
     window = Settled(10, 100)
     first, second = window.admit(deliveries(40, 60), 0.0)
     assert (window.room, window.messages, window.bytes, window.full_since) == (0, 2, 100, 0.0)
@@ -104,7 +104,7 @@ def test_bytes_and_messages_are_given_back_when_they_are_settled() -> None:
 
 
 @pytest.mark.parametrize(("most", "most_bytes"), [(3, 1_000), (1_000, 30)])
-def test_a_window_that_is_full_of_either_is_full_until_there_is_room(most: int, most_bytes: int) -> None:
+def test_a_window_full_of_messages_or_of_bytes_is_full_until_there_is_room(most: int, most_bytes: int) -> None:
     window = Settled(most, most_bytes)
     pendings = window.admit(deliveries(10, 10), 1.0)
     assert (window.full_since, window.room > 0) == (None, True)
@@ -117,7 +117,7 @@ def test_a_window_that_is_full_of_either_is_full_until_there_is_room(most: int, 
     assert (window.full_since, window.room > 0) == (None, True)
 
 
-def test_as_many_may_be_read_as_fit_and_at_least_one() -> None:
+def test_as_many_deliveries_as_fit_may_be_read_and_at_least_one() -> None:
     window = Settled(1_000, 100)
     assert window.room == 1_000  # nobody knows yet how large they are
     [pending, _] = window.admit(deliveries(10, 10), 0.0)
@@ -131,7 +131,7 @@ def test_as_many_may_be_read_as_fit_and_at_least_one() -> None:
     assert window.room == 0
 
 
-def test_of_what_was_read_as_much_is_admitted_as_fits() -> None:
+def test_as_much_of_a_read_is_admitted_as_fits() -> None:
     window = Settled(1_000, 100)
     assert window.fitting(deliveries(40, 60)) == 2
     assert window.fitting(deliveries(40, 61)) == 1
@@ -141,7 +141,7 @@ def test_of_what_was_read_as_much_is_admitted_as_fits() -> None:
     assert window.fitting(deliveries(61)) == 0
 
 
-def test_what_is_dropped_is_given_back_and_settled_by_nobody() -> None:
+def test_dropped_deliveries_free_the_window_and_are_never_settled() -> None:
     window = Settled(3, 30)
     pendings = window.admit(deliveries(10, 10, 10), 0.0)
     window.drop()
@@ -153,7 +153,7 @@ def test_what_is_dropped_is_given_back_and_settled_by_nobody() -> None:
     assert window.room == 3
 
 
-def test_what_would_be_settled_if_so_many_copies_more_were_done() -> None:
+def test_a_window_knows_what_further_copies_would_settle() -> None:
     window = Settled(10, 1_000)
     first, second, third = window.admit(deliveries(1, 1, 1), 0.0)
     first.copies = second.copies = 2
@@ -167,7 +167,7 @@ def test_what_would_be_settled_if_so_many_copies_more_were_done() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 200), st.data())
-def test_what_is_counted_is_what_is_not_settled(most: int, most_bytes: int, data: st.DataObject) -> None:
+def test_a_window_counts_unsettled_deliveries(most: int, most_bytes: int, data: st.DataObject) -> None:
     """Whatever is admitted and done in whatever order; and with all of it done, nothing is left."""
     window = Settled(most, most_bytes)
     left: list[Any] = []
@@ -204,7 +204,7 @@ def test_what_is_counted_is_what_is_not_settled(most: int, most_bytes: int, data
     ],
     ids=["even", "small and large", "larger than all of it"],
 )
-def test_bytes_in_flight_are_bounded_and_all_gets_through(sizes: list[int]) -> None:
+def test_bytes_in_flight_are_bounded_and_all_messages_get_through(sizes: list[int]) -> None:
     """Also in the first read, of which nobody knows how large its messages are, and where sizes change."""
     seen: list[tuple[int, int]] = []
 
@@ -236,7 +236,7 @@ def test_a_source_is_not_read_while_there_is_no_room() -> None:
     run_virtually(run())
 
 
-def test_after_each_loss_of_a_source_the_whole_window_is_there_again() -> None:
+def test_each_lost_connection_of_a_source_empties_its_window() -> None:
     """Nothing of the connections before is in it, nor sent once more for it."""
 
     async def run() -> None:

@@ -145,7 +145,7 @@ class SourceBehaviour:
     """Of a source."""
 
     @on_a_loop
-    async def test_all_that_is_there_is_read_once_and_in_order(self, place: Place) -> None:
+    async def test_all_messages_are_read_once_and_in_order(self, place: Place) -> None:
         place.put(numbered(0, 500))
         source = place.make_source()
         await source.open()
@@ -155,7 +155,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_what_comes_later_is_read_too(self, place: Place) -> None:
+    async def test_messages_that_come_later_are_read_too(self, place: Place) -> None:
         source = place.make_source()
         await source.open()
         for n in range(5):
@@ -166,7 +166,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_a_read_gives_something_and_no_more_than_its_limit(self, place: Place) -> None:
+    async def test_a_read_returns_at_least_one_delivery_and_at_most_its_limit(self, place: Place) -> None:
         place.put(numbered(0, 50))
         source = place.make_source()
         await source.open()
@@ -178,7 +178,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_a_delivery_says_whence_it_is_and_what_it_takes(self, place: Place) -> None:
+    async def test_a_delivery_has_its_origin_and_its_size(self, place: Place) -> None:
         place.put([Message("", "key.0", body=bytes(10_000))])
         source = place.make_source()
         await source.open()
@@ -188,7 +188,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_what_is_not_settled_comes_again(self, place: Place) -> None:
+    async def test_unsettled_messages_come_again(self, place: Place) -> None:
         place.put(numbered(0, 100))
         for source in [place.make_source()] * 2 + [place.make_source()]:
             await source.open()
@@ -197,7 +197,7 @@ class SourceBehaviour:
             await source.close()
 
     @on_a_loop
-    async def test_what_comes_again_has_the_identity_it_had(self, place: Place) -> None:
+    async def test_a_redelivered_message_has_the_same_identity(self, place: Place) -> None:
         place.put(numbered(0, 20))
         found: list[Mapping[bytes, str | None]] = []
         for source in (place.make_source(), place.make_source()):
@@ -233,7 +233,7 @@ class SourceBehaviour:
         await again.close()
 
     @on_a_loop
-    async def test_when_all_is_settled_little_by_little_nothing_comes_again(self, place: Place) -> None:
+    async def test_nothing_comes_again_after_everything_was_settled_step_by_step(self, place: Place) -> None:
         place.put(numbered(0, 60))
         source = place.make_source()
         await source.open()
@@ -247,7 +247,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_deliveries_of_a_connection_that_is_gone_cannot_be_settled(self, place: Place) -> None:
+    async def test_deliveries_of_a_lost_connection_cannot_be_settled(self, place: Place) -> None:
         place.put(numbered(0, 20))
         source = place.make_source()
         await source.open()
@@ -285,7 +285,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_empty_and_large_bodies_come_as_they_were(self, place: Place) -> None:
+    async def test_empty_and_large_bodies_are_read_unchanged(self, place: Place) -> None:
         texts = [b"", bytes(range(256)) * (place.longest // 256), b"", b"x"]
         place.put([Message("", "key.0", body=body) for body in texts])
         source = place.make_source()
@@ -302,7 +302,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_the_stream_ends_when_all_was_read(self, place: Place) -> None:
+    async def test_the_stream_ends_after_all_was_read(self, place: Place) -> None:
         if place.end is None:
             pytest.skip("this source never ends")
         place.put(numbered(0, 30))
@@ -315,7 +315,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_a_cut_connection_is_told_and_what_was_not_settled_comes_again(self, place: Place) -> None:
+    async def test_a_cut_connection_is_reported_and_unsettled_messages_come_again(self, place: Place) -> None:
         if place.cut is None:
             pytest.skip("nothing to cut")
         place.put(numbered(0, 50))
@@ -333,7 +333,7 @@ class SourceBehaviour:
         await source.close()
 
     @on_a_loop
-    async def test_a_pump_empties_it_whatever_is_cut(self, place: Place) -> None:
+    async def test_a_pump_empties_a_source_whatever_connection_is_cut(self, place: Place) -> None:
         place.put(numbered(0, 1_000))
         target = MemoryTarget()
         source = place.make_source()
@@ -460,7 +460,7 @@ class TargetBehaviour:
         await target.close()
 
     @on_a_loop
-    async def test_empty_and_large_bodies_arrive_as_they_were(self, place: Place) -> None:
+    async def test_empty_and_large_bodies_are_written_unchanged(self, place: Place) -> None:
         texts = [b"", bytes(range(256)) * (place.longest // 256), b"", b"x"]
         target, told = place.make_target(), Told()
         await target.open(told)
@@ -470,7 +470,7 @@ class TargetBehaviour:
         assert [message.body for message in place.read_all(4)] == texts
 
     @on_a_loop
-    async def test_what_is_refused_fails_and_the_others_pass(self, place: Place) -> None:
+    async def test_a_refused_message_fails_and_the_others_pass(self, place: Place) -> None:
         if place.refused is None:
             pytest.skip("nothing is refused")
         queue, refused = place.refused
@@ -509,7 +509,7 @@ class TargetBehaviour:
         assert sorted(int(m.body) for m in place.read_all(3)) == [0, 1, 2]
 
     @on_a_loop
-    async def test_a_cut_connection_is_told_once_and_what_was_not_answered_may_be_sent_again(
+    async def test_a_cut_connection_is_reported_once_and_unanswered_messages_may_be_sent_again(
         self, place: Place
     ) -> None:
         if place.cut is None:
@@ -535,7 +535,7 @@ class TargetBehaviour:
         assert {int(m.body) for m in read_different(place, 200)} == {*range(200)}
 
     @on_a_loop
-    async def test_a_pump_fills_it_whatever_is_cut(self, place: Place) -> None:
+    async def test_a_pump_fills_a_target_whatever_connection_is_cut(self, place: Place) -> None:
         source = MemorySource(numbered(0, 1_000))
         source.end()
         pump = Pump([Inlet(source, "in")], router_to(place.queue), {place.queue: place.make_target()}, Silent(), QUICK)

@@ -92,7 +92,7 @@ async def test_a_quorum_queue_that_was_checked_25_times_has_all_its_messages_und
 
 
 @on_a_loop
-async def test_a_quorum_queue_that_drops_is_warned_of_until_it_does_not(broker: Broker) -> None:
+async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -> None:
     if broker.server.version_info < (4,):
         pytest.skip("before 4.0 there is no delivery limit unless somebody sets one")
     plain, graveyard = broker.queue(x_queue_type="quorum"), broker.queue()
@@ -133,7 +133,7 @@ async def test_dead_letters_that_come_back_are_a_loop(broker: Broker) -> None:
 
 
 @on_a_loop
-async def test_what_shares_or_shortens_a_queue_is_warned_of(broker: Broker) -> None:
+async def test_other_consumers_and_limits_of_a_queue_are_warnings(broker: Broker) -> None:
     shared, single = broker.queue(), broker.queue(x_single_active_consumer=True)
     stream, rejecting, dropping = (
         broker.queue(x_queue_type="stream"),
@@ -167,7 +167,7 @@ async def test_what_shares_or_shortens_a_queue_is_warned_of(broker: Broker) -> N
 
 
 @on_a_loop
-async def test_a_consumer_timeout_that_an_outage_outlasts_is_warned_of(broker: Broker) -> None:
+async def test_a_short_consumer_timeout_is_a_warning(broker: Broker) -> None:
     if broker.server.version_info < (3, 12):
         pytest.skip("queues have had one of their own since 3.12")
     queue = broker.queue(x_queue_type="quorum", x_delivery_limit=-1, x_consumer_timeout=600_000)
@@ -176,7 +176,7 @@ async def test_a_consumer_timeout_that_an_outage_outlasts_is_warned_of(broker: B
 
 
 @on_a_loop
-async def test_rights_to_read_and_to_write_are_told_apart(broker: Broker) -> None:
+async def test_permissions_to_read_and_to_write_are_checked_separately(broker: Broker) -> None:
     user, queue, exchange = f"hashstar-{uuid4().hex[:8]}", broker.queue(), broker.exchange("direct")
     broker.control("add_user", user, "pw")
     try:
@@ -213,7 +213,7 @@ async def test_partitions_are_compared_with_what_the_broker_has(broker: Broker) 
 
 
 @on_a_loop
-async def test_what_is_missing_is_an_error_with_its_key_and_no_management_api_is_none(broker: Broker) -> None:
+async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management_api_is_not(broker: Broker) -> None:
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
     assert [(each.level, each.key) for each in findings] == [("ok", ""), ("error", "queue")]

@@ -69,18 +69,18 @@ async def test_a_port_of_http_is_not_taken_for_a_broker() -> None:
 
 
 @on_a_loop
-async def test_a_port_that_hangs_up_is_named_in_words() -> None:
+async def test_a_port_that_hangs_up_is_reported_in_words() -> None:
     assert await reason_from(hang_up) == "127.0.0.1:PORT hung up during the handshake: is this an AMQP port?"
 
 
 @on_a_loop
-async def test_tls_to_a_port_without_is_named_in_words() -> None:
+async def test_tls_to_a_port_without_tls_is_reported_in_words() -> None:
     words = "the broker's port answers TLS with plain text: is this the amqps listener?"
     assert await reason_from(answer_http, tls=True) == f"127.0.0.1:PORT: {words}"
 
 
 @on_a_loop
-async def test_no_tls_to_a_port_that_wants_it_and_an_unknown_authority_are_named_in_words(tmp_path: Path) -> None:
+async def test_missing_tls_and_an_unknown_authority_are_reported_in_words(tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "server.pem", authority / "server.key")
@@ -89,7 +89,7 @@ async def test_no_tls_to_a_port_that_wants_it_and_an_unknown_authority_are_named
 
 
 @on_a_loop
-async def test_a_port_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_port_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SECONDS", -4.8)
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.5)
     assert "no answer in" in await reason_from(be_silent)

@@ -99,7 +99,7 @@ METHOD_BYTES = 8 + int.from_bytes(DELIVERY[3:7])
         "too large",
     ],
 )
-def test_a_frame_that_is_none_ends_the_connection_and_gives_no_event(damaged: bytes, whole: bool) -> None:
+def test_an_invalid_frame_ends_the_connection_and_makes_no_event(damaged: bytes, whole: bool) -> None:
     wire, size = Unconnected(), len(damaged) if whole else 1
 
     def read() -> None:
@@ -124,7 +124,7 @@ def test_frames_of_other_channels_may_stand_between_those_of_a_delivery() -> Non
     assert [event.body for event in wire.contents[2].events if isinstance(event, Arrived)] == [b"else"] * 2
 
 
-def test_a_body_is_read_from_frames_of_bodies_only() -> None:
+def test_a_body_is_read_only_from_body_frames() -> None:
     wire = Unconnected()
     at = len(DELIVERY) - len(frame(3, b"body"))
     mixed = DELIVERY[:at] + frame(1, b"\0\x3c\0\x50" + struct.pack(">QB", 7, 0)) + DELIVERY[at:]
@@ -162,13 +162,13 @@ def returned(sent: Sent, **shown: object) -> Returned:
     return Returned(312, b"NO_ROUTE", sent.exchange, sent.routing_key, content.raw, sent.body)
 
 
-def test_a_return_is_about_the_message_that_looks_the_same() -> None:
+def test_a_return_is_matched_with_the_message_that_looks_the_same() -> None:
     sent = {1: message(b"a"), 2: message(b"b"), 3: message(b"b", b"other"), 4: message(b"b", kind=1)}
     events = [returned(sent[4]), returned(sent[2])]
     assert [numbers for _, numbers in match_returns(sent, events)] == [[4], [2]]
 
 
-def test_of_messages_that_are_the_same_to_the_bit_each_return_takes_another() -> None:
+def test_of_equal_messages_each_return_takes_another_one() -> None:
     sent = dict.fromkeys(range(1, 6), message(b"a", kind=1))
     event = returned(sent[1])
     assert [numbers for _, numbers in match_returns(sent, [event] * 3, known={2})] == [[1], [3], [4]]
@@ -179,13 +179,13 @@ def test_the_order_of_headers_does_not_matter() -> None:
     assert [numbers for _, numbers in match_returns(sent, [returned(sent[1], b=2, z=1)])] == [[1]]
 
 
-def test_where_it_can_be_several_it_is_about_all_of_them() -> None:
+def test_a_return_that_may_be_about_several_messages_is_reported_for_all_of_them() -> None:
     sent = {1: message(b"a", BCC=["x"]), 2: message(b"a", BCC=["y"]), 3: message(b"a", kind=1)}
     event = Returned(312, b"NO_ROUTE", b"x", b"a", ContentHeader.of({}).raw, b"")
     assert [numbers for _, numbers in match_returns(sent, [event, event])] == [[1, 2], []]
 
 
-def test_a_return_of_nothing_that_is_waited_for_is_about_nothing() -> None:
+def test_a_return_of_an_unknown_message_is_matched_with_none() -> None:
     assert [numbers for _, numbers in match_returns({1: message(b"a")}, [returned(message(b"b"))])] == [[]]
 
 

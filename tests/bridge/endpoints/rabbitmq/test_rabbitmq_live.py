@@ -148,7 +148,7 @@ async def pumped_or_dead(
 
 
 @on_a_loop
-async def test_of_thousands_under_way_with_equal_bodies_those_without_a_route_fail(broker: Broker) -> None:
+async def test_of_thousands_of_equal_bodies_those_without_a_route_fail(broker: Broker) -> None:
     exchange, queue = broker.exchange("direct"), broker.queue()
     for n in range(10):
         broker.channel.queue_bind(queue, exchange, f"key.{n}")
@@ -165,7 +165,7 @@ async def test_of_thousands_under_way_with_equal_bodies_those_without_a_route_fa
 
 
 @on_a_loop
-async def test_where_only_headers_tell_messages_apart_the_right_ones_fail(broker: Broker) -> None:
+async def test_messages_that_differ_only_in_headers_fail_individually(broker: Broker) -> None:
     exchange, queue = broker.exchange("headers"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "", {"x-match": "all", "kind": "good"})
     chance = random.Random(2)
@@ -180,7 +180,7 @@ async def test_where_only_headers_tell_messages_apart_the_right_ones_fail(broker
 
 
 @on_a_loop
-async def test_messages_that_differ_in_bcc_alone_are_told_apart(broker: Broker) -> None:
+async def test_messages_that_differ_only_in_bcc_are_distinguished(broker: Broker) -> None:
     exchange, queue = broker.exchange("headers"), broker.queue()
     broker.channel.queue_bind(queue, exchange, "", {"x-match": "all-with-x", "x-hashstar-bcc": ["good"]})
     messages = [Message("", "none", {"BCC": ["good" if n % 3 else "bad"]}, body=b"same") for n in range(60)]
@@ -230,7 +230,7 @@ async def test_a_bridge_whose_cc_names_its_own_source_moves_each_message_once(br
 
 
 @on_a_loop
-async def test_what_goes_to_a_queue_says_where_it_was_published_and_each_bridge_counts(broker: Broker) -> None:
+async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge_counts(broker: Broker) -> None:
     exchange, first, second, third = broker.exchange("topic"), broker.queue(), broker.queue(), broker.queue()
     broker.channel.queue_bind(first, exchange, "#")
     broker.channel.basic_publish(exchange, "order.new", b"x", pika.BasicProperties(headers={"n": 5}))
@@ -272,7 +272,9 @@ MALFORMED = {
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED)
 @on_a_loop
-async def test_a_header_that_the_broker_cannot_read_is_refused_for_itself_alone(broker: Broker, raw: bytes) -> None:
+async def test_only_the_message_with_a_header_that_the_broker_cannot_read_is_refused(
+    broker: Broker, raw: bytes
+) -> None:
     queue = broker.queue()
     messages = [Message("", queue, body=b"%d" % n) for n in range(30)]
     messages[7] = message_of("", queue, ContentHeader(raw), b"7")
@@ -296,7 +298,9 @@ async def test_a_header_that_the_broker_cannot_read_is_refused_for_itself_alone(
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED)
 @on_a_loop
-async def test_a_header_that_nobody_can_read_is_a_dead_letter_that_keeps_its_bytes(broker: Broker, raw: bytes) -> None:
+async def test_a_message_with_an_unreadable_header_becomes_a_dead_letter_with_its_bytes(
+    broker: Broker, raw: bytes
+) -> None:
     queue = broker.queue()
     messages = [Message("", queue, body=b"%d" % n) for n in range(30)]
     messages[7] = message_of("", queue, ContentHeader(raw), b"7")
@@ -329,7 +333,7 @@ async def test_a_foreign_user_id_travels_as_a_header_and_one_of_our_own_as_it_is
 
 
 @on_a_loop
-async def test_what_a_broker_refuses_or_would_drop_it_takes_as_a_dead_letter(broker: Broker) -> None:
+async def test_a_broker_takes_dead_letters_of_messages_that_it_refuses_or_would_drop(broker: Broker) -> None:
     queue, graveyard, other = broker.queue(), broker.queue(), broker.queue()
     properties = {"user_id": "nobody", "expiration": "soon"}
     messages = [Message("", "key", {"CC": [other]}, properties, b"bad"), Message("", "key", body=b"good")]
@@ -345,7 +349,7 @@ async def test_what_a_broker_refuses_or_would_drop_it_takes_as_a_dead_letter(bro
 
 
 @on_a_loop
-async def test_an_exchange_that_goes_away_is_told_and_nothing_is_lost(broker: Broker) -> None:
+async def test_a_deleted_exchange_is_reported_and_nothing_is_lost(broker: Broker) -> None:
     exchange, queue = broker.exchange("fanout"), broker.queue()
     broker.channel.queue_bind(queue, exchange)
     target, told = broker.target(exchange), Told()
@@ -370,7 +374,7 @@ async def test_an_exchange_that_goes_away_is_told_and_nothing_is_lost(broker: Br
 
 
 @on_a_loop
-async def test_a_place_that_is_not_there_is_waited_for_and_named_once(broker: Broker) -> None:
+async def test_the_bridge_waits_for_a_missing_queue_and_names_it_once(broker: Broker) -> None:
     for endpoint in (broker.target("hashstar-nowhere"), broker.target("", "hashstar-nowhere")):
         with pytest.raises(Disconnected) as caught:
             await endpoint.open(Told())
@@ -381,7 +385,7 @@ async def test_a_place_that_is_not_there_is_waited_for_and_named_once(broker: Br
 
 
 @on_a_loop
-async def test_a_wrong_password_or_virtual_host_is_waited_for_and_no_password_is_shown(broker: Broker) -> None:
+async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_no_password(broker: Broker) -> None:
     for user, vhost in (("guest:wrong-secret", "%2F"), ("guest:guest", "hashstar-none")):
         address = parse_broker(f"amqp://{user}@{broker.host}:{broker.port}/{vhost}")
         with pytest.raises(Disconnected) as caught:
@@ -419,7 +423,7 @@ def other_user(broker: Broker) -> Iterator[str]:
 
 
 @on_a_loop
-async def test_who_may_write_to_the_default_exchange_only_can_publish_to_a_queue(
+async def test_permission_to_write_to_the_default_exchange_suffices_for_a_queue(
     broker: Broker, other_user: str
 ) -> None:
     queue = broker.queue()
@@ -435,7 +439,7 @@ async def test_who_may_write_to_the_default_exchange_only_can_publish_to_a_queue
 
 
 @on_a_loop
-async def test_a_right_that_is_missing_is_no_fault_of_the_messages(broker: Broker, other_user: str) -> None:
+async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, other_user: str) -> None:
     """Neither is one that a topic permission refuses for a routing key."""
     queue, exchange = broker.queue(), broker.exchange("topic")
     broker.channel.queue_bind(queue, exchange, "#")
@@ -471,7 +475,7 @@ async def test_a_right_that_is_missing_is_no_fault_of_the_messages(broker: Broke
 
 
 @on_a_loop
-async def test_a_queue_that_is_deleted_is_told_and_may_come_back(broker: Broker) -> None:
+async def test_a_deleted_queue_is_reported_and_may_come_back(broker: Broker) -> None:
     queue = broker.queue()
     source = broker.source(queue)
     await source.open()
@@ -489,7 +493,7 @@ async def test_a_queue_that_is_deleted_is_told_and_may_come_back(broker: Broker)
 
 
 @on_a_loop
-async def test_an_exclusive_consumer_keeps_another_out_for_as_long_as_it_is_there(broker: Broker) -> None:
+async def test_an_exclusive_consumer_keeps_others_out_while_it_is_connected(broker: Broker) -> None:
     queue = broker.queue()
     first, second = broker.source(queue, exclusive=True), broker.source(queue)
     await first.open()
@@ -511,7 +515,7 @@ async def test_a_queue_that_is_exclusive_to_another_connection_may_come_free(bro
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @on_a_loop
-async def test_of_two_at_a_single_active_consumer_the_second_takes_over(broker: Broker, kind: str) -> None:
+async def test_the_second_of_two_single_active_consumers_takes_over(broker: Broker, kind: str) -> None:
     queue = broker.queue(x_single_active_consumer=True, x_queue_type=kind)
     broker.put(queue, *[b"%d" % n for n in range(20)])
     first, second = broker.source(queue), broker.source(queue)
@@ -531,7 +535,7 @@ async def test_of_two_at_a_single_active_consumer_the_second_takes_over(broker: 
 
 
 @on_a_loop
-async def test_what_comes_again_says_so(broker: Broker) -> None:
+async def test_a_redelivered_message_is_marked_as_such(broker: Broker) -> None:
     queue = broker.queue()
     broker.put(queue, b"x")
     source = broker.source(queue)
@@ -587,7 +591,7 @@ async def test_a_delivery_that_is_not_acknowledged_in_time_ends_the_connection(b
 
 
 @on_a_loop
-async def test_the_offset_of_a_stream_is_kept_in_a_file_and_read_behind(broker: Broker, tmp_path: Path) -> None:
+async def test_a_stream_is_read_after_the_offset_in_its_file(broker: Broker, tmp_path: Path) -> None:
     queue, path = broker.queue(x_queue_type="stream"), tmp_path / "offsets"
     broker.put(queue, *[b"%d" % n for n in range(50)])
     source = broker.source(queue, offsets=path)
@@ -604,7 +608,9 @@ async def test_the_offset_of_a_stream_is_kept_in_a_file_and_read_behind(broker: 
 
 
 @on_a_loop
-async def test_a_stream_without_a_file_is_read_from_its_beginning_and_goes_on_where_it_was(broker: Broker) -> None:
+async def test_a_stream_without_a_file_is_read_from_its_beginning_and_continues_after_a_lost_connection(
+    broker: Broker,
+) -> None:
     queue = broker.queue(x_queue_type="stream")
     broker.put(queue, *[b"%d" % n for n in range(50)])
     source = broker.source(queue)
@@ -621,7 +627,7 @@ async def test_a_stream_without_a_file_is_read_from_its_beginning_and_goes_on_wh
 
 
 @on_a_loop
-async def test_a_stream_that_was_made_anew_is_told_and_not_passed_over(
+async def test_a_recreated_stream_is_reported_and_not_skipped(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.endpoints.rabbitmq.reading.FIND_SECONDS", 2.0)
@@ -646,7 +652,7 @@ async def test_a_stream_that_was_made_anew_is_told_and_not_passed_over(
 
 
 @on_a_loop
-async def test_a_stream_that_was_made_anew_and_has_grown_longer_is_not_read_on_in_its_middle(
+async def test_a_recreated_stream_that_has_grown_longer_is_not_read_from_its_middle(
     broker: Broker, tmp_path: Path
 ) -> None:
     queue, path = broker.queue(x_queue_type="stream"), tmp_path / "offset"
@@ -687,7 +693,7 @@ async def test_a_stream_is_not_read_while_its_offsets_cannot_be_kept(broker: Bro
 
 
 @on_a_loop
-async def test_a_file_of_offsets_that_is_none_is_wrong_input(broker: Broker, tmp_path: Path) -> None:
+async def test_an_invalid_file_of_offsets_is_an_input_error(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "offsets"
     path.write_text("nineteen")
     with pytest.raises(InputError, match="offsets"):
@@ -894,7 +900,7 @@ async def test_properties_larger_than_a_frame_are_refused(broker: Broker) -> Non
 
 
 @on_a_loop
-async def test_a_message_says_as_before_whether_it_is_persistent_and_is_so_when_it_does_not_say(broker: Broker) -> None:
+async def test_a_message_keeps_its_delivery_mode_and_is_persistent_if_it_has_none(broker: Broker) -> None:
     read, written = broker.queue(), broker.queue()
     modes = [1, 2, None]
     for mode in modes:
@@ -910,7 +916,7 @@ async def test_a_message_says_as_before_whether_it_is_persistent_and_is_so_when_
 
 
 @on_a_loop
-async def test_the_identity_of_a_message_is_read_and_written(broker: Broker) -> None:
+async def test_the_identity_of_a_message_survives_the_bridge(broker: Broker) -> None:
     read, written = broker.queue(), broker.queue()
     broker.put(read, b"0", message_id="17", timestamp=1_700_000_000)
     broker.put(read, b"1", headers={"x-hashstar-id": "kafka/k/t/0/1"}, message_id="18")

@@ -15,7 +15,7 @@ from tests.bindings.sources.test_sources import HEAD, Dripping, answering
 BROKER = pika.URLParameters("amqp://ann:s3cret@127.0.0.1:5672/%2F")
 
 
-def test_an_answer_that_drips_is_given_up_after_its_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_answer_is_given_up_after_its_seconds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then never lets a socket's own timeout come."""
     monkeypatch.setattr(management, "CHECK_SECONDS", 0.3)
     with Dripping((HEAD + b"\r\n[", b" "), 0.02) as server:
@@ -42,6 +42,6 @@ def test_a_redirection_is_not_followed() -> None:
         assert got == []
 
 
-def test_the_address_of_a_host_in_numbers_of_ipv6_is_one() -> None:
+def test_an_ipv6_address_is_a_valid_host() -> None:
     parameters = pika.URLParameters("amqp://ann:s3cret@[::1]:5672/%2F")
     assert Management(parameters).url == "http://[::1]:15672"

@@ -130,7 +130,7 @@ async def test_an_exchange_is_published_to_with_the_partition_s_name_as_the_key(
 
 @pytest.mark.parametrize("key", ["by routing_key", 'by header "tenant"'])
 @on_a_loop
-async def test_an_exchange_that_hashes_spreads_as_the_topology_does(broker: Broker, key: str) -> None:
+async def test_a_hashing_exchange_chooses_the_partitions_of_the_topology(broker: Broker, key: str) -> None:
     if broker.server.version_info < (3, 13):
         pytest.skip("before 3.13 the order of bindings decides otherwise")
     try:
@@ -147,7 +147,7 @@ async def test_an_exchange_that_hashes_spreads_as_the_topology_does(broker: Brok
 
 
 @on_a_loop
-async def test_partitions_that_are_missing_or_too_many_are_waited_for(broker: Broker) -> None:
+async def test_the_bridge_waits_while_partitions_are_missing_or_too_many(broker: Broker) -> None:
     base = broker.queue()
     names = [declared(broker, f"{base}-{n}") for n in range(3)]
     for count, words in ((4, rf"'{base}-3': there is none; declare it \(the topology spreads 'q' over 4\)"),

@@ -83,7 +83,7 @@ def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
-def test_a_confirm_is_of_one_message_or_of_all_up_to_it_and_that_one() -> None:
+def test_a_confirm_answers_one_message_or_all_up_to_it() -> None:
     async def play() -> None:
         scene = Scene()
         scene.send(6)
@@ -140,7 +140,7 @@ def test_an_exchange_that_returns_all_is_at_fault_until_it_routes_again() -> Non
     played(play)
 
 
-def test_older_messages_without_an_answer_speak_for_an_exchange() -> None:
+def test_an_exchange_is_not_at_fault_while_older_messages_have_no_answer() -> None:
     """What is routed is confirmed later than what is returned."""
 
     async def play() -> None:
@@ -158,7 +158,7 @@ def test_older_messages_without_an_answer_speak_for_an_exchange() -> None:
     played(play)
 
 
-def test_suspects_are_sent_one_by_one_until_the_one_is_found() -> None:
+def test_suspects_are_sent_one_by_one_until_the_guilty_one_is_found() -> None:
     async def play() -> None:
         scene = Scene(suspects=3)
         scene.send(5)
@@ -174,7 +174,7 @@ def test_suspects_are_sent_one_by_one_until_the_one_is_found() -> None:
     played(play)
 
 
-def test_who_is_suspected_of_several_is_counted() -> None:
+def test_the_number_of_suspects_is_counted() -> None:
     async def play() -> None:
         scene = Scene()
         scene.send(4)

@@ -58,7 +58,7 @@ async def test_an_exchange_that_has_lost_its_queue_makes_no_dead_letters(broker:
 
 
 @on_a_loop
-async def test_a_key_without_a_route_is_a_dead_letter_once_the_others_get_through(broker: Broker) -> None:
+async def test_a_message_without_a_route_becomes_a_dead_letter_once_others_get_through(broker: Broker) -> None:
     keys = [f"key.{n % 20}" for n in range(200)]
     keys[0] = keys[77] = "other"
     arrived, dead = await moved_past_an_outage(broker, keys)

@@ -91,7 +91,7 @@ async def test_a_connection_that_ends_while_nothing_is_read_is_lost(broker: Brok
 
 
 @on_a_loop
-async def test_a_full_window_hears_that_its_connection_was_closed(broker: Broker) -> None:
+async def test_a_lost_connection_is_noticed_while_the_window_is_full(broker: Broker) -> None:
     """With a target that takes nothing, and an operator who closes all connections."""
     queue = broker.queue()
     broker.put(queue, *[b"%d" % n for n in range(50)])
@@ -135,7 +135,7 @@ def close_connection_of(broker: Broker, name: str) -> None:
 
 
 @on_a_loop
-async def test_messages_near_the_delivery_limit_are_told_and_put_off(
+async def test_messages_near_the_delivery_limit_are_reported_and_delayed(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     if tuple(map(int, broker.server.version.split(".")[:2])) < (4, 0):

@@ -30,7 +30,7 @@ def layout_of(partitioning: str | None) -> Layout:
         (None, Address.queue("out-{partition}"), "the topology does not partition 'out'"),
     ],
 )
-def test_what_would_put_messages_elsewhere_is_refused_with_a_way_out(
+def test_an_address_that_would_choose_other_partitions_is_refused_with_a_way_out(
     partitioning: str | None, address: Address, words: str
 ) -> None:
     with pytest.raises(Misfit, match=words) as caught:
@@ -56,7 +56,7 @@ def test_each_partition_is_expected_by_name(partitioning: str | None, address: A
     assert [f"!{each.name}" if each.absent else each.name for each in route.expected] == names
 
 
-def test_a_configuration_names_the_key_that_cannot_be_obeyed(tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "t.bindings").write_text("queue orders: partitioned kafka.murmur2 over 4\n")
     (tmp_path / "b.toml").write_text(
         'topology = "t.bindings"\n[sources.a]\nurl = "amqp://h"\nqueue = "in"\n'

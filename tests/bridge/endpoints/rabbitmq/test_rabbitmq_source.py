@@ -65,7 +65,7 @@ def played(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtually(scene())
 
 
-def test_what_is_settled_is_acknowledged_once_and_as_a_prefix() -> None:
+def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
     async def play() -> None:
         scene = Scene()
         scene.arrive(5)
@@ -108,7 +108,7 @@ def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
     played(play)
 
 
-def test_the_socket_is_not_read_while_much_was_not_and_then_it_is() -> None:
+def test_the_socket_is_not_read_while_much_waits_to_be_read() -> None:
     async def play() -> None:
         scene = Scene(window_bytes=4 * 100_000)
         scene.arrive(10, 9_000)

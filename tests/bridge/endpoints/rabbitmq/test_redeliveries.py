@@ -20,15 +20,15 @@ from exchange.field_values import Typed
         ({"x-delivery-count": True}, 0),
     ],
 )
-def test_the_queue_s_own_count_is_read(headers: dict[str, object], count: int) -> None:
+def test_the_count_of_deliveries_is_the_queue_s_own(headers: dict[str, object], count: int) -> None:
     assert count_deliveries(ContentHeader.of(headers, {})) == count
 
 
-def test_a_header_that_cannot_be_read_counts_nothing() -> None:
+def test_an_unreadable_header_counts_as_no_earlier_delivery() -> None:
     assert count_deliveries(ContentHeader(b"\x20\x00\x00\x00\x00\x20\x10x-delivery-countI")) == 0
 
 
-def test_few_deliveries_put_nothing_off_and_neither_do_more_than_the_default_limit() -> None:
+def test_few_deliveries_or_more_than_the_default_limit_are_no_danger() -> None:
     seen = Redeliveries("q")
     assert not seen.see(NEAR - 1, 0.0)
     assert not seen.see(LIMIT + 1, 0.0)
@@ -36,7 +36,7 @@ def test_few_deliveries_put_nothing_off_and_neither_do_more_than_the_default_lim
     assert seen.prefetch(500, 0.0) == 500
 
 
-def test_near_the_limit_each_delivery_more_doubles_the_wait_up_to_hours() -> None:
+def test_near_the_limit_each_further_delivery_doubles_the_wait_up_to_hours() -> None:
     seen = Redeliveries("q")
     waits = []
     for count in range(NEAR, LIMIT + 1):
@@ -49,7 +49,7 @@ def test_near_the_limit_each_delivery_more_doubles_the_wait_up_to_hours() -> Non
     assert f"{LIMIT} times" in seen.warning
 
 
-def test_what_was_not_seen_for_long_is_no_danger_any_more() -> None:
+def test_messages_that_were_not_seen_for_long_are_no_danger() -> None:
     seen = Redeliveries("q")
     seen.see(NEAR, 0.0)
     assert seen.in_danger(FORGET)
