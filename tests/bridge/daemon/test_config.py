@@ -53,7 +53,7 @@ def test_keys_that_are_missing_have_their_defaults(tmp_path: Path) -> None:
     assert (config.workers, config.coverage, config.log_format, config.log_level) == (1, False, "text", "info")
 
 
-def test_findings_of_endpoints_are_reported(tmp_path: Path) -> None:
+def test_values_in_the_file_are_read(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         """
