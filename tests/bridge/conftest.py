@@ -22,7 +22,7 @@ STARTED = pytest.StashKey[dict[str, ExitStack]]()
 
 @pytest.fixture(scope="session")
 def rocketmq_servers(request: pytest.FixtureRequest) -> Iterator[list[Server]]:
-    """All RocketMQ name servers of this run, at least one; each has one broker, and topics of other tests."""
+    """Yield all RocketMQ name servers of this run, at least one; each has one broker, with topics of other tests."""
     with ExitStack() as started:
         request.session.stash.setdefault(STARTED, {})["rocketmq_servers"] = started
         yield started.enter_context(running(SERVERS["rocketmq"]))
@@ -30,13 +30,13 @@ def rocketmq_servers(request: pytest.FixtureRequest) -> Iterator[list[Server]]:
 
 @pytest.fixture(scope="session")
 def secured_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates: ``ca.pem`` of the authority that `secured_brokers` have theirs from, ``other.pem`` of another."""
+    """Make certificates: ``ca.pem`` of the authority of `secured_brokers`, and ``other.pem`` of another one."""
     return folder_of(tmp_path_factory.mktemp("secured"))
 
 
 @pytest.fixture(scope="session")
 def secured_addresses(secured_folder: Path, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """The name servers of brokers that ask who their clients are, one of each image."""
+    """Yield the name servers of brokers that require a login, one of each image."""
     with ExitStack() as started:
         request.session.stash.setdefault(STARTED, {})["secured_addresses"] = started
         yield started.enter_context(secured_brokers(secured_folder))
@@ -44,13 +44,13 @@ def secured_addresses(secured_folder: Path, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of `authority_in`."""
+    """Make a folder with the certificates of `authority_in`."""
     return authority_in(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(certificates: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A Kafka of these tests' own, with all its listeners. Who stops it starts it again, and waits for it."""
+    """Yield a Kafka with all its listeners, for these tests alone. A test that stops it starts it again, too."""
     with ExitStack() as started:
         request.session.stash.setdefault(STARTED, {})["kafka_broker"] = started
         yield started.enter_context(brokers(certificates))
@@ -58,7 +58,7 @@ def kafka_broker(certificates: Path, request: pytest.FixtureRequest) -> Iterator
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Stop what no later test asks for; all that is of narrower scope has ended by now."""
+    """Stop the servers that no later test needs; fixtures of narrower scope have ended by now."""
     started = item.session.stash.get(STARTED, {})
     if started:
         items = item.session.items

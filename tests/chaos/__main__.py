@@ -119,7 +119,7 @@ def _play(chosen: Sequence[Scenario], images: Sequence[str], folder: Path, *, sh
 
 
 def _progress(pair: str) -> Callable[[str], None]:
-    """Shows the last thing that happened, on a terminal."""
+    """Show the last event on a terminal."""
     if not sys.stderr.isatty():
         return lambda _: None
     return lambda line: print(f"\r\x1b[K{pair}: {line[:100]}", end="\r", file=sys.stderr, flush=True)

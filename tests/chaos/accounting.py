@@ -16,7 +16,7 @@ AROUND = 2
 
 
 def key_of(number: int, keys: int) -> str:
-    """The key of a message, which is its routing key."""
+    """Return the routing key of a message, which is also its key for the order."""
     return f"key.{number % keys}"
 
 
@@ -57,9 +57,9 @@ class Account:
         return [number for number, arrival in enumerate(self._first) if arrival == NEVER]
 
     def complaints(self, bound: int, *, finished: bool = True, most: int = 10) -> Iterator[str]:
-        """What is wrong, if something is, and where; of each kind not more than ``most``.
+        """Yield the problems and their positions; of each kind at most ``most``.
 
-        ``bound`` duplicates are allowed. Of a run that is not ``finished`` nothing is called lost.
+        ``bound`` duplicates are allowed. After a run that is not ``finished``, no message counts as lost.
         """
         for what, numbers in (("lost", self.lost if finished else []), ("out of order", self.out_of_order)):
             for number in numbers[:most]:

@@ -76,7 +76,7 @@ class Broker(ABC):
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]:
-        """What the container is told."""
+        """Return the environment of the container."""
 
     def prepare(self, container: Any) -> None:  # noqa: B027  most need nothing more
         """Complete a container before it starts."""
@@ -169,7 +169,7 @@ class RabbitmqBroker(Broker):
         return {}
 
     def control(self, *arguments: str) -> str:
-        """What ``rabbitmqctl`` prints; it may speak some seconds after the broker has answered to AMQP. Raises
+        """Run ``rabbitmqctl``, which may work some seconds later than AMQP, and return its output. Raises
         CommandFailed.
         """
         return self.run("rabbitmqctl", "--quiet", *arguments)
@@ -298,7 +298,7 @@ class Brokers:
             self.drop(kind)
 
     def __getitem__(self, kind: str) -> Broker:
-        """The broker of a kind. Raises Unavailable."""
+        """Return the broker of a kind, started if need be. Raises Unavailable."""
         if kind not in self._started:
             # One for transactions chooses among all of this run, unless it is named itself.
             image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
@@ -306,7 +306,7 @@ class Brokers:
         return self._started[kind]
 
     def rabbitmq(self) -> RabbitmqBroker:
-        """The one of RabbitMQ. Raises Unavailable."""
+        """Return the broker of RabbitMQ. Raises Unavailable."""
         broker = self["rabbitmq"]
         assert isinstance(broker, RabbitmqBroker)
         return broker
@@ -324,7 +324,7 @@ class Brokers:
 
     @staticmethod
     def images_of(kinds: Sequence[str]) -> list[str]:
-        """The kinds of server whose images brokers of these kinds are started from."""
+        """Return the kinds of servers whose images brokers of these kinds use."""
         return list(dict.fromkeys(KINDS[kind].kind.name for kind in kinds))
 
     def versions_of(self, kinds: Sequence[str]) -> str:

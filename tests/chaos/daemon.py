@@ -128,7 +128,7 @@ class Daemon:
         return status is not None and bool(status["ready"])
 
     def status(self) -> dict[str, Any] | None:
-        """What ``/status`` answers; None: nothing."""
+        """Return the answer of ``/status``; None if there is none."""
         answer = self.get("/status")
         try:
             return None if answer is None else dict(json.loads(answer[1]))
@@ -148,7 +148,7 @@ class Daemon:
             connection.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What all its processes have logged."""
+        """Return the logs of all its processes."""
         for log in sorted(self.folder.glob("bridge-*.log")):
             for line in log.read_text(errors="replace").splitlines():
                 try:

@@ -65,7 +65,7 @@ class Place(ABC):
 
     @abstractmethod
     def table(self) -> str:
-        """The lines of a configuration's table of a source or target; the topology's queue is ``out``."""
+        """Return the lines of a source's or target's table; the topology's queue is ``out``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -145,7 +145,7 @@ class Queue(Readable, Writable):
         return f'url = "amqp://{self.login}@127.0.0.1:{port}/%2F{self._heartbeat}"\n{what}\n{self.more}'
 
     def _opened(self) -> Any:
-        """A new channel. Raises AMQPError."""
+        """Open a channel. Raises AMQPError."""
         if self._channel is not None:
             with suppress(pika.exceptions.AMQPError):
                 self._channel.connection.close()

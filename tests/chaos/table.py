@@ -24,7 +24,7 @@ TRIAL_HEAD: Final = (
 
 
 def told(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The lines of a table, and behind it what is wrong. ``in flight``: messages that faults met, the middle one."""
+    """Yield the lines of a table, then the problems. ``in flight``: median of the messages that faults met."""
     yield from _table([HEAD, *[_row(outcome) for outcome in outcomes]])
     for outcome in outcomes:
         for problem in outcome.problems:
@@ -34,10 +34,10 @@ def told(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def trial_lines(results: Sequence[TrialResult]) -> Iterator[str]:
-    """The lines of a table of scenarios, and behind it what else was measured, and what is wrong.
+    """Yield the lines of a table of scenarios, then further measurements and the problems.
 
     ``recovered``: seconds from the end of a fault until messages moved again and the bridge was ready; ``seen``:
-    seconds from the begin of the fault until a log line, a metric and ``/ready`` showed it.
+    seconds from the beginning of the fault until a log line, a metric and ``/ready`` showed it.
     """
     yield from _table([TRIAL_HEAD, *[_trial_row(result) for result in results]], left=2)
     for result in results:

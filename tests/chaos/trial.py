@@ -122,7 +122,7 @@ class Trial:
         name: str = "bridge",
         start: bool = True,
     ) -> Daemon:
-        """A bridge from one place to another, started unless said otherwise."""
+        """Make a bridge from one place to another, and start it unless ``start`` is false."""
         tables = self.tables(rest, dead_letters=dead_letters)
         daemon = Daemon(
             self.folder / name, source.table(), target.table(), self.window,
@@ -176,7 +176,7 @@ class Trial:
             time.sleep(LOOK)
 
     def _state(self) -> str:
-        """What the bridges say of themselves."""
+        """Describe the state of the trial."""
         ready, fates = [daemon.get("/ready") for daemon in self.running], self.metric("hashstar_fates_total")
         return f"{self.written():,} of {self.sent:,} are written, {sum(fates):,.0f} given up, /ready answers {ready}"
 
@@ -193,7 +193,7 @@ class Trial:
         return int(sum(self.metric("hashstar_written_messages_total", without='"dead_letters"')))
 
     def metric(self, name: str, labels: str = "", without: str = "\n") -> list[float]:
-        """The values of a metric whose labels contain a text, and not another, of all bridges."""
+        """Return the values of a metric of all bridges whose labels contain one text and not another."""
         answers = [daemon.get("/metrics") for daemon in self.running]
         series: list[Mapping[tuple[str, str], float]] = [read_metrics(each[1]) for each in answers if each is not None]
         return [
@@ -320,7 +320,7 @@ class Trial:
             self.running.remove(daemon)
 
     def dead_letters(self) -> list[bytes]:
-        """The bodies of all dead letters, once the bridges have stopped."""
+        """Return the bodies of all dead letters, once the bridges have stopped."""
         return [
             body
             for part in sorted((self.folder / "dead").rglob("[!.]*.parquet"))

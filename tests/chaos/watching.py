@@ -115,6 +115,6 @@ class Watch:
         return bool(self.samples) and self.samples[-1].ready and not self.samples[-1].stalled
 
     def reasons(self, began: float) -> list[str]:
-        """What ``/ready`` gave as reasons since a time, each once."""
+        """Return the reasons that ``/ready`` has given since a time, each once."""
         found = [sample.reason for sample in list(self.samples) if sample.at >= began and not sample.ready]
         return list(dict.fromkeys(found))

@@ -36,7 +36,7 @@ class Looking(MemoryTarget):
 
 
 def config(tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = ()) -> Config:
-    """A configuration with these targets."""
+    """Build a configuration with these targets."""
     return replace(
         read(tmp_path, RIGHT),
         inlets=(Inlet(MemorySource(name="in")),),

@@ -37,7 +37,7 @@ queues = { all = ".", some = "some" }
 
 
 def read(tmp_path: Path, text: str, worker: int | None = None, **environment: str) -> Config:
-    """The configuration of a text, beside the topology."""
+    """Write a configuration and its topology, and read them."""
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     (tmp_path / "bridge.toml").write_text(text)
     return read_config(tmp_path / "bridge.toml", environment, worker)

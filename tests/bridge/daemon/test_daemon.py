@@ -59,7 +59,7 @@ SECONDS = 60.0
 
 
 def written(tmp_path: Path, text: str, count: int = 300) -> Path:
-    """A configuration of this text, and an archive for it."""
+    """Write a configuration, its topology and an archive; return the path of the configuration."""
     (tmp_path / "t.bindings").write_text(TOPOLOGY)
     if not (tmp_path / "in").exists():
         (tmp_path / "in").mkdir()
@@ -74,19 +74,19 @@ def program(*arguments: str) -> list[str]:
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program, to its end."""
+    """Run the program to its end."""
     return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
-    """The exit code of ``hashstar bridge check``, and what it prints."""
+    """Run ``hashstar bridge check``, and return its exit code and output."""
     with pytest.raises(SystemExit) as end:
         main(["bridge", "check", *arguments])
     return end.value.code, capsys.readouterr().out
 
 
 class Running:
-    """A bridge at work."""
+    """A bridge that runs as a process, and its log."""
 
     def __init__(self, path: Path, command: Sequence[str] | None = None) -> None:
         self.log = path.with_name("log")
@@ -94,11 +94,11 @@ class Running:
             self.process = subprocess.Popen(command or program("run", str(path)), stderr=log)
 
     def events(self) -> list[dict[str, Any]]:
-        """What it told so far."""
+        """Return the events of its log so far."""
         return [json.loads(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def event(self, name: str, **fields: Any) -> dict[str, Any]:
-        """The first event of this name with these fields, when it is told."""
+        """Wait for the first event with this name and these fields, and return it."""
 
         def found() -> dict[str, Any] | None:
             return next((e for e in self.events() if e["event"] == name and fields.items() <= e.items()), None)
@@ -107,7 +107,7 @@ class Running:
         return told
 
     def asked(self, method: str, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
-        """What it answers on HTTP."""
+        """Send an HTTP request, and return status and body of the answer."""
         host = self.event("serving")["address"].removeprefix("http://").rstrip("/")
         connection = HTTPConnection(host, timeout=10)
         try:
@@ -122,12 +122,12 @@ class Running:
         return found
 
     def ended(self) -> int:
-        """Its exit code."""
+        """Wait until it ends, and return its exit code."""
         return self.process.wait(SECONDS)
 
 
 def waited(look: Callable[[], Any]) -> Any:
-    """What is found, when it is."""
+    """Call ``look`` until it returns something true, and return that."""
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         found = look()

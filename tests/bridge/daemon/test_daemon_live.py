@@ -65,7 +65,7 @@ class Guest:
         self._channel.basic_publish("shop", key, b"%d" % n, properties, mandatory=True)
 
     def count(self, queue: str) -> int:
-        """The messages in a queue."""
+        """Read all messages of a queue."""
         return int(self._channel.queue_declare(queue, durable=True, passive=True).method.message_count)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Guest:
 
 @pytest.fixture
 def guest(rabbitmq: Server, name: str) -> Iterator[Guest]:
-    """What the guide asks for, at a real RabbitMQ."""
+    """Declare at a real RabbitMQ what the guide asks for."""
     if rabbitmq.management_url is None:
         missing("the RabbitMQ has no management API")
     made = Guest(rabbitmq, name)
@@ -123,7 +123,7 @@ def guide(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
-    """The lines of the guide, at these brokers."""
+    """Return the guide's configuration for these brokers."""
     block = re.search(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert block is not None
     text = block[1]

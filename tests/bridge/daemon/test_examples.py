@@ -43,7 +43,7 @@ ENVIRONMENT = {
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A copy, with what the examples expect to find on a machine."""
+    """Copy the examples, with the files that they expect on a machine."""
     copy = tmp_path / "bridge"
     shutil.copytree(EXAMPLES, copy)
     (copy / "password").write_text("hush\n")
@@ -158,7 +158,7 @@ def test_the_guide_names_every_metric_and_every_kind_of_condition() -> None:
 
 
 def section_of(text: str, head: str) -> str:
-    """The part of the guide from a bold head to the next one."""
+    """Return the section of the guide from a bold head to the next one."""
     return re.split(r"^\*\*", text.partition(head)[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 

@@ -119,7 +119,7 @@ class State:
         )
 
     def after(self, seconds: float = 0.0) -> dict[tuple[str, str], str]:
-        """The conditions after a time, with a look now and each second: endpoint and kind -> reason."""
+        """Look now and each second for a time, and return the conditions: endpoint and kind -> reason."""
         until = self.now + seconds
         self.health.look()
         while self.now < until:

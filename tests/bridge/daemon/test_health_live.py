@@ -40,7 +40,7 @@ def name() -> str:
 
 @pytest.fixture
 def channel(rabbitmq: Server, name: str) -> Iterator[BlockingChannel]:
-    """A channel; the queue to read, and those to write: one of them takes two messages and no more."""
+    """Return a channel, the queue to read, and those to write, one of which takes only two messages."""
     connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
     channel = connection.channel()
     channel.exchange_declare(f"{name}-events", "fanout")
@@ -73,7 +73,7 @@ def configured(folder: Path, server: Server, name: str, dead_letters: str = "") 
 
 
 def shown(bridge: Running, endpoint: str, kind: str, since: float) -> str:
-    """The reason of a condition, once ``/ready``, the status, a metric and the log show it, which is in time."""
+    """Wait until ``/ready``, the status, a metric and the log show a condition in time; return its reason."""
 
     def reason() -> str | None:
         rows = [each for each in bridge.status()["conditions"] if (each["endpoint"], each["kind"]) == (endpoint, kind)]

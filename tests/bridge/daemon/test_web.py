@@ -34,7 +34,7 @@ TOPOLOGY = (
 
 
 def served(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Metrics, Pump, str]:
-    """A web server of a pump that does nothing, and its address; on a loop."""
+    """Yield a web server of a pump that does nothing, and its address, on a running loop."""
     inlets = (Inlet(MemorySource(name="in")),)
     targets = {"q": MemoryTarget("out")}
     config = Config(
@@ -138,7 +138,7 @@ async def test_every_answer_has_its_content_type() -> None:
 
 
 def documented_status() -> dict[str, set[str]]:
-    """The keys of the rows of ``/status``."""
+    """Return the keys that the guide documents for ``/status``."""
     return {
         "sources": {
             "name", "up", "ended", "places", "messages", "bytes", "redelivered", "filtered", "unreadable", "unsettled",

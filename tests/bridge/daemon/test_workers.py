@@ -33,12 +33,12 @@ class Journal:
 
 
 def program(text: str) -> list[str]:
-    """A command that runs a text, in which ``number`` is the worker's."""
+    """Return a command that runs Python code, in which ``number`` is that of the worker."""
     return [sys.executable, "-S", "-c", f"import os, signal, sys, time\nnumber = int(sys.argv[-1])\n{text}"]
 
 
 async def ended(codes: Sequence[int]) -> int:
-    """The exit code of workers that end by themselves, each with its code."""
+    """Run workers that end by themselves, each with its exit code, and return the exit code of all."""
     config: Any = SimpleNamespace(workers=len(codes), path="bridge.toml")
     journal: Any = Journal()
     command = program(f"os._exit({list(codes)}[number - 1])")

@@ -156,7 +156,7 @@ def test_a_filter_sees_the_properties_that_a_message_would_have_in_rocketmq(head
 
 
 def read(tmp_path: Path, lines: str) -> Inlet:
-    """The inlet of a configuration with these lines in its source."""
+    """Return the inlet of a configuration with these lines in its source's table."""
     (tmp_path / "t.bindings").write_text('vhost "/"\nexchange events: fanout\nqueue q\nevents -> q\n')
     (tmp_path / "bridge.toml").write_text(CONFIG.replace("SELECTOR", lines))
     return read_config(tmp_path / "bridge.toml", {}).inlets[0]

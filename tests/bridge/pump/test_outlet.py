@@ -62,7 +62,7 @@ class Script(Target):
         self.receiver.lost(CUT)
 
     def take(self) -> list[list[int]]:
-        """What was sent since the last look; an empty list stands for the target's opening."""
+        """Return what was sent since the last call; an empty list stands for an opening of the target."""
         sent, self.sent = self.sent, []
         return sent
 

@@ -73,7 +73,7 @@ def _to_another(trial: Trial) -> Sequence[Writable]:
 
 
 def _routed_to_another(trial: Trial) -> Sequence[Writable]:
-    """A binding of the topology has the key that CC names, so the engine copies each message, once."""
+    """Have a binding with the key that CC names, so that the engine copies each message once."""
     source, target = _source_and_target(trial)
     other = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     rest = f"[targets.other]\n{other.table().replace('queues.out.exchange', 'queues.copy.exchange')}"

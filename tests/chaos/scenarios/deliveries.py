@@ -73,7 +73,7 @@ def _check_beside(trial: Trial) -> Sequence[Writable]:
 
 
 def _crash_loop(trial: Trial) -> Sequence[Writable]:
-    """The topic has other partitions than the topology: the bridge waits, and is killed, again and again."""
+    """Let the bridge wait for a topic with other partitions than the topology, and kill it again and again."""
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Topic(False, trial.brokers, "target", trial.folder, partitions=FEWER))
     trial.put(source, MESSAGES)
@@ -94,7 +94,7 @@ def _crash_loop(trial: Trial) -> Sequence[Writable]:
 
 
 def _consumer_timeout(trial: Trial) -> Sequence[Writable]:
-    """The target is away for so long that the broker would close the channel 21 times."""
+    """Stop the target for so long that the broker would close the channel 21 times."""
     control = trial.brokers.rabbitmq().control
     for name, seconds in (("consumer_timeout", CONSUMER_TIMEOUT), ("channel_tick_interval", TICK)):
         control("eval", f"application:set_env(rabbit, {name}, {seconds * 1_000:.0f}).")

@@ -62,7 +62,7 @@ def _frozen(trial: Trial) -> Sequence[Writable]:
 
 
 def _taken_over(trial: Trial) -> Sequence[Writable]:
-    """The first is frozen amid its transaction, a second one does the work, and then the first goes on."""
+    """Freeze the first bridge in its transaction, let a second one do the work, and then let the first continue."""
     daemon, source, target = _flow(trial, alone=False)
     trial.running.remove(daemon)
     daemon.suspend()

@@ -46,7 +46,7 @@ def _too_large(trial: Trial) -> Sequence[Writable]:
 
 
 def _user_id(trial: Trial) -> Sequence[Writable]:
-    """The bridge publishes as guest, and brokers refuse a ``user_id`` that is not the publisher's own."""
+    """Give messages a ``user_id`` that brokers refuse, as the bridge publishes as guest."""
     control = trial.brokers.rabbitmq().control
     control("add_user", USER, USER)
     trial.at_end(control, "delete_user", USER)
@@ -65,7 +65,7 @@ def _user_id(trial: Trial) -> Sequence[Writable]:
 
 
 def _nested_header(depth: int) -> ContentHeader:
-    """The header of a message with a table of headers in a table of headers, and so on."""
+    """Return the content header of a message with deeply nested tables."""
     table = b""
     for _ in range(depth):
         table = b"\x01nF" + struct.pack(">I", len(table)) + table

@@ -21,7 +21,7 @@ PLACES: Final = {"RabbitMQ": "rabbitmq", "Kafka": "kafka", "RocketMQ": "rocketmq
 
 
 def place(trial: Trial, kind: str, side: str, heartbeat: int | None = None) -> Queue | Topic | RocketmqTopic:
-    """A queue or topic; RabbitMQ's heartbeats are those that the bridge has by itself, unless said otherwise."""
+    """Return a queue or topic; RabbitMQ's heartbeats are the bridge's default, unless another is given."""
     if kind == "rabbitmq":
         return trial.use(Queue("quorum", trial.brokers, side, trial.folder, heartbeat=heartbeat))
     if kind == "kafka":

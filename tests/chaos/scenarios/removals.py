@@ -69,7 +69,7 @@ def _target_queue(trial: Trial) -> Sequence[Writable]:
 
 
 def _target_queue_itself(trial: Trial) -> Sequence[Writable]:
-    """It is published to by its name, which is the routing key of all that arrives."""
+    """Delete a queue that is published to by its name, which is then the routing key of all that arrives."""
     trial.key_of = lambda _: "key.0"
     trial.keys = 1
     return _target(trial, Queue.delete_queue, through_exchange=False)

@@ -47,7 +47,7 @@ class _Login:
         self.close_connections()
 
     def change_password(self, password: str) -> None:
-        """Connections live on."""
+        """Change the password; open connections stay open."""
         self._control("change_password", USER, password)
 
     def close_connections(self) -> None:
@@ -103,7 +103,7 @@ def _write_right(trial: Trial, *, dead_letters: bool) -> Sequence[Writable]:
 
 
 def _rotation(trial: Trial) -> Sequence[Writable]:
-    """The password changes at the broker, and in the file that the configuration names: nothing is restarted."""
+    """Change the password at the broker and in the file that the configuration names, without a restart."""
     login, source, target = _between(trial)
     secret = trial.folder / "secret"
     secret.write_text(PASSWORD + "\n")

@@ -29,7 +29,7 @@ def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) ->
 
 
 def _sigstop(source_kind: str, target_kind: str, trial: Trial) -> Sequence[Writable]:
-    """The brokers give up its connections meanwhile, and give what was under way to whoever reads next."""
+    """Freeze a bridge until brokers give up its connections, and deliver what was under way to the next reader."""
     heartbeat = HEARTBEAT if trial.short else None
     source = place(trial, source_kind, "source", heartbeat)
     target = place(trial, target_kind, "target", heartbeat)

@@ -90,7 +90,7 @@ def _of_source(first: int, burst: int, *, noticed: bool) -> Callable[[Trial], Se
 
 
 def _partition_added(trial: Trial) -> Sequence[Writable]:
-    """The topology spreads over as many as the topic had. It waits, until the topology is right and it was restarted;
+    """Add partitions to the topic. The bridge waits until the topology is corrected and it was restarted;
     what else the bridge does goes on meanwhile.
     """
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))

@@ -42,7 +42,7 @@ def _close_of_the_source(trial: Trial, source: Queue) -> None:
 
 
 def _held(trial: Trial) -> Sequence[Writable]:
-    """A message that no queue gets is held, and the window fills behind it. Then the configuration is corrected."""
+    """Hold an unroutable message until the window is full behind it, and then correct the configuration."""
     trial.window = WINDOW
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))

@@ -71,12 +71,12 @@ class Place:
 
 
 def on_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """A test that is a coroutine."""
+    """Make a test of a coroutine function."""
     return on_a_loop_within(HANGS)(test)
 
 
 def on_a_loop_within(seconds: float) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, None]]:
-    """The same, of one that may take so long."""
+    """Make a test of a coroutine function that may take ``seconds``."""
 
     def bound(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
         @functools.wraps(test)
@@ -103,7 +103,7 @@ def router_to(queue: str) -> Router:
 
 
 def bodies(found: Sequence[Delivery | Outgoing]) -> list[bytes]:
-    """What they say."""
+    """Return the bodies."""
     return [each.message.body for each in found]
 
 
@@ -116,7 +116,7 @@ def by_key(messages: Sequence[Message]) -> dict[str, list[int]]:
 
 
 def read_different(place: Place, count: int) -> list[Message]:
-    """What was written, each message once where it was first, waiting until so many different ones are there."""
+    """Read until ``count`` different messages were written; return each once, at its first position."""
     found = place.read_all(count)
     while len(first := {(m.routing_key, m.body): m for m in found}) < count:
         more = place.read_all(len(found) + 1)
@@ -135,7 +135,7 @@ async def read_all_of(source: Source, count: int) -> list[Delivery]:
 
 
 async def nothing_more(source: Source) -> None:
-    """The source waits, or has ended."""
+    """Check that the source waits or has ended."""
     with suppress(TimeoutError, EndOfStream):
         more = await asyncio.wait_for(source.read(10), 0.5)
         pytest.fail(f"there is more: {bodies(more)}")

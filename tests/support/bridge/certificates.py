@@ -9,7 +9,7 @@ __all__ = ["authority_in"]
 
 
 def authority_in(folder: Path) -> Path:
-    """The folder, with ``ca``, ``server``, ``client``, and ``other`` whom nobody trusts, each .pem and .key."""
+    """Fill a folder with ``ca``, ``server``, ``client`` and the untrusted ``other``, each .pem and .key; return it."""
 
     def made(name: str, *arguments: str) -> None:
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key"]

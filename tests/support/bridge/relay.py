@@ -138,7 +138,7 @@ class Relay:
 
 @contextmanager
 def relay_to(host: str, port: int, tls: ssl.SSLContext | None = None, listen: int = 0) -> Iterator[Relay]:
-    """A relay, closed at the end."""
+    """Yield a relay, and close it at the end."""
     relay = Relay(host, port, tls, listen)
     try:
         yield relay

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 
 def long_string(raw: bytes) -> bytes:
-    """A field that is a string."""
+    """Encode a field that is a string."""
     return b"S" + struct.pack(">I", len(raw)) + raw
 
 
 def sized(tag: bytes, raw: bytes) -> bytes:
-    """A field with its length."""
+    """Encode a field with its length."""
     return tag + struct.pack(">I", len(raw)) + raw
 
 
 def table_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The fields of a table."""
+    """Return the fields of a table."""
     return b"".join([bytes([len(name)]) + name + wire for name, wire in fields])
 
 
@@ -50,4 +50,4 @@ wires = st.recursive(
 """A field value, tag first."""
 
 headers_wire = st.lists(st.tuples(names, wires), max_size=6).map(table_of)
-"""The fields of a table."""
+"""Return the fields of a table."""

@@ -25,7 +25,7 @@ SECONDS = 30.0
 
 @pytest.fixture(params=["classic", "quorum", "stream"])
 def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> Iterator[Place]:
-    """A queue to read from, one of the same kind to write to, and a broker that can be cut off."""
+    """Return a place with a queue to read, one of the same kind to write to, and a broker that can be cut off."""
     kind = request.param
     host, port = urlsplit(rabbitmq.url).hostname or "", urlsplit(rabbitmq.url).port or 5672
     read, written = (f"hashstar-{part}-{uuid4().hex[:8]}" for part in ("read", "written"))

@@ -36,7 +36,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def written(event: Event) -> bytes:
-    """The frames of an event, as a broker writes them."""
+    """Encode the frames of an event as a broker does."""
     if isinstance(event, Acked):
         method = 120 if event.nack else 80
         return frame(1, struct.pack(">HHQB", 60, method, event.number, event.multiple))

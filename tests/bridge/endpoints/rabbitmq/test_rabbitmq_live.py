@@ -88,7 +88,7 @@ class Broker:
         return RabbitmqTarget("to", [self.address], {"queue": Address(exchange, routing_key)})
 
     def control(self, *arguments: str) -> str:
-        """What rabbitmqctl answers in the broker's container."""
+        """Run rabbitmqctl in the broker's container, and return its output."""
         found = subprocess.run(
             ["docker", "ps", "-q", "--filter", f"publish={self.port}"], capture_output=True, text=True, check=False
         ).stdout.split()
@@ -415,7 +415,7 @@ async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: 
 
 @pytest.fixture
 def other_user(broker: Broker) -> Iterator[str]:
-    """A user without any right."""
+    """Yield the name of a user without any permission."""
     name = f"hashstar-{uuid4().hex[:8]}"
     broker.control("add_user", name, "pw")
     yield name
@@ -788,7 +788,7 @@ def closed_port() -> int:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority, and certificates of a server named ``localhost`` and a client."""
+    """Make a folder with an authority, and certificates of a server named ``localhost`` and of a client."""
     folder = tmp_path_factory.mktemp("authority")
 
     def openssl(*arguments: str) -> None:

@@ -37,7 +37,7 @@ def header(size: int) -> bytes:
 
 
 def wire(frame_max: int = FRAME_MAX) -> tuple[Wire, Contents]:
-    """A wire without a socket, one channel of which is listened to."""
+    """Return a wire without a socket, with contents for one channel."""
     made = object.__new__(Wire)
     contents = Contents()
     made.contents, made.after_data, made._frame_buffer, made.heard = {1: contents}, lambda: None, b"", 0.0
