@@ -1,7 +1,7 @@
-"""What arrived of numbered messages: which are lost, which came out of order, and how many came again.
+"""The account of numbered messages: which were lost, which arrived out of order, and the number of duplicates.
 
-Message n has the key n modulo the number of keys, so each key's numbers rise, and its *first* arrivals must too. Later
-arrivals of a number are duplicates, wherever they stand: at least once allows them, and only counts them.
+Message n has the key n modulo the number of keys. So the numbers of each key rise, and its *first* arrivals must rise,
+too. Later arrivals of a number are duplicates, in any order: they are only counted, as delivery is at least once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Account", "key_of"]
 
 NEVER = -1
 AROUND = 2
-"""So many neighbours of the same key are shown on each side of a number that is wrong."""
+"""Number of neighbours of the same key that are shown on each side of a wrong number."""
 
 
 def key_of(number: int, keys: int) -> str:
@@ -21,7 +21,7 @@ def key_of(number: int, keys: int) -> str:
 
 
 class Account:
-    """The account of one run, given arrivals in their order."""
+    """The account of one run, from its arrivals in their order."""
 
     def __init__(self, messages: int, keys: int) -> None:
         self.messages = messages
@@ -29,14 +29,14 @@ class Account:
         self.arrivals = 0
         self.duplicates = 0
         self.out_of_order: list[int] = []
-        """Numbers that first arrived behind a later one of their key."""
+        """Numbers that first arrived after a higher one of their key."""
         self.strange: list[tuple[str, bytes]] = []
-        """Key and body of what nobody sent."""
+        """Keys and bodies that were never sent."""
         self._first = [NEVER] * messages
         self._last = [NEVER] * keys
 
     def take(self, arrivals: Iterable[tuple[str, bytes]]) -> None:
-        """Take in keys and bodies, in the order in which they arrived; only that of equal keys counts."""
+        """Add arrivals, keys with bodies, in their order; only the order within each key matters."""
         for key, body in arrivals:
             self.arrivals += 1
             number = int(body) if body.isdigit() else NEVER
@@ -56,7 +56,7 @@ class Account:
         """Numbers that never arrived."""
         return [number for number, arrival in enumerate(self._first) if arrival == NEVER]
 
-    def complaints(self, bound: int, *, finished: bool = True, most: int = 10) -> Iterator[str]:
+    def problems(self, bound: int, *, finished: bool = True, most: int = 10) -> Iterator[str]:
         """Yield the problems and their positions; of each kind at most ``most``.
 
         ``bound`` duplicates are allowed. After a run that is not ``finished``, no message counts as lost.
@@ -72,7 +72,7 @@ class Account:
             yield f"duplicates: {self.duplicates:,}, and at most {bound:,} were promised"
 
     def _around(self, number: int) -> str:
-        """When the neighbours of a number first arrived."""
+        """Describe when the neighbours of a number first arrived."""
         reach = AROUND * self.keys
         near = range(number - reach, number + reach + 1, self.keys)
         return ", ".join([

@@ -1,8 +1,8 @@
-"""Which faults a run suffers, and after how many messages: a value made of a seed, so that it can be had again.
+"""The plan of a run: its faults, and after how many messages each comes; made from a seed, so that it can be repeated.
 
-Faults are spread evenly over the messages, each somewhere in its share of them; the order of their kinds is random.
-Some strike while the one before is not over: a bridge is killed while its connection is stalled, and the next one
-comes while the broker still believes in the first.
+Faults are spread evenly over the messages, each at a random position in its share of them; the order of their kinds is
+random. Some come before the last one is over: for instance, a bridge is killed while its connection is stalled, and
+started again while the broker still has the old connection.
 """
 
 from __future__ import annotations
@@ -18,48 +18,49 @@ __all__ = ["RELAYED", "Fault", "Kind", "plan"]
 
 
 class Kind(Enum):
-    """What is done."""
+    """A kind of fault."""
 
     KILL = "kill"
     """The bridge is ended with SIGKILL, and started again."""
     RESTART = "restart"
-    """A broker is told to stop, and started again."""
+    """A broker is ended with SIGTERM, and started again."""
     BROKER_KILL = "broker kill"
     """A broker is ended with SIGKILL, and started again."""
     CUT = "cut"
     """Connections of one side are ended."""
     STALL = "stall"
-    """Nothing passes the connections of one side for a while, and they stay; a long stall spares new connections."""
+    """For a while, nothing passes the connections of one side, which stay open; a long stall spares new ones."""
     SLOW = "slow"
-    """Little passes them for a while."""
+    """For a while, little passes through the connections of one side."""
 
 
 RELAYED: Final = (Kind.CUT, Kind.STALL, Kind.SLOW)
 ENDED_BY_TIME: Final = (Kind.STALL, Kind.SLOW)
 
-SOME: Final = (0.1, 1.5)
-"""Seconds that most stalls and slow times take."""
+SHORT: Final = (0.1, 1.5)
+"""Minimum and maximum duration of most stalls and slow times, in seconds."""
 LONG: Final = (6.5, 8.0)
-"""And some: longer than the heartbeats of `tests.chaos.places` endure."""
-HOW_MANY_LONG: Final = 0.15
+"""The same of long stalls, which outlast the heartbeats of `tests.chaos.places`."""
+LONG_SHARE: Final = 0.15
+"""Share of the stalls that are long."""
 TOGETHER: Final = 0.3
-"""How many of the faults behind one that takes time come while it lasts."""
+"""Share of the faults after a lasting one that come while it lasts."""
 RATES: Final = (20e3, 200e3)
-"""Bytes a second of slow connections."""
+"""Minimum and maximum rate of slow connections, in bytes per second."""
 
 
 class Fault(NamedTuple):
-    """One of them."""
+    """One fault of a plan."""
 
     at: int
-    """When so many messages were read."""
+    """Number of messages that were read before it."""
     kind: Kind
     side: int = 0
-    """Of which connections, or which broker: an index into the sides of a pair that have one."""
+    """The broker or its connections, as an index into the sides of a pair that have a broker."""
     seconds: float = 0.0
-    """How long it lasts; of a kill, until the next bridge is started."""
+    """Its duration; for a kill, the time until the bridge is started again."""
     rate: float = 0.0
-    """Bytes a second, of slow connections."""
+    """Rate of slow connections, in bytes per second."""
 
     @property
     def is_long(self) -> bool:
@@ -68,7 +69,7 @@ class Fault(NamedTuple):
 
 
 def plan(messages: int, counts: Mapping[Kind, int], cuts: int, sides: int, random: Random) -> Sequence[Fault]:
-    """So many faults of each kind, in their order; ``cuts`` are cut, stalled and slow connections in equal parts."""
+    """Return ``counts`` faults of each kind, in order; ``cuts`` are cuts, stalls and slow times in equal parts."""
     kinds = [*Counter(counts).elements(), *islice(cycle(RELAYED), cuts)]
     random.shuffle(kinds)
     turns = {kind: random.randrange(sides) for kind in Kind}
@@ -78,7 +79,7 @@ def plan(messages: int, counts: Mapping[Kind, int], cuts: int, sides: int, rando
         before = faults[-1] if faults else None
         if before and before.kind in ENDED_BY_TIME and kind not in ENDED_BY_TIME and random.random() < TOGETHER:
             at = before.at
-        turns[kind] += 1  # each kind strikes all sides in turn
+        turns[kind] += 1  # each kind takes the sides in turn
         faults.append(Fault(at, kind, turns[kind] % sides, _seconds(kind, random), random.uniform(*RATES)))
     return faults
 
@@ -88,4 +89,4 @@ def _seconds(kind: Kind, random: Random) -> float:
         return random.uniform(0.0, 0.3)
     if kind not in ENDED_BY_TIME:
         return 0.0
-    return random.uniform(*(LONG if kind is Kind.STALL and random.random() < HOW_MANY_LONG else SOME))
+    return random.uniform(*(LONG if kind is Kind.STALL and random.random() < LONG_SHARE else SHORT))

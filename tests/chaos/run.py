@@ -1,8 +1,8 @@
-"""One run: numbered messages through one pair, faults while they move, and what of them arrived.
+"""One run: numbered messages through one pair, faults while they move, and the account of what arrived.
 
-A fault strikes when as many messages were read as the plan says *and* the bridge has some on the way, as it tells on
-``/status``; so no fault hits an idle bridge. The source is filled only some windows ahead of the next fault. Should the
-bridge be through with that before anyone looked, its connections are slowed while it gets a few more.
+A fault comes when as many messages were read as the plan says *and* ``/status`` shows that the bridge has some on the
+way, so no fault hits an idle bridge. The source is filled only some windows ahead of the next fault. If the bridge has
+moved all of them before that was noticed, its connections are slowed down while it gets a few more.
 """
 
 from __future__ import annotations
@@ -28,92 +28,93 @@ from tests.support.bridge.relay import Relay
 __all__ = ["Amount", "GaveUp", "Outcome", "run"]
 
 LOOK: Final = 0.003
-"""Seconds between looks at how far it is."""
+"""Seconds between looks at the progress."""
 
 AHEAD: Final = 2
-"""So many windows behind the next fault the source is filled."""
+"""Number of windows after the next fault up to which the source is filled."""
 LEFT: Final = 3
-"""And so many windows of messages are left when the last fault strikes."""
+"""Number of windows that are left when the last fault comes."""
 SLOWLY: Final = 20e3
+"""Rate of the connections after the bridge was finished before the next fault, in bytes per second."""
 SLOW_SECONDS: Final = 3.0
-"""Bytes a second, and for how long, when the bridge was through before the next fault."""
+"""Duration of that."""
 
 QUIET: Final = 2.0
-"""Seconds without anything to do after which all is done."""
+"""Seconds without any work left after which a run is finished."""
 
 STUCK: Final = 90.0
-"""Seconds without progress after which a run is given up; a broker's restart and a group's waiting take some."""
+"""Seconds without progress after which a run is given up; longer than the restart of a broker and a rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of everything."""
+    """The size of a run: its messages and faults."""
 
     messages: int = 200_000
     keys: int = 1_000
     kills: int = 20
     restarts: int = 5
-    """Of brokers, that are told to stop."""
+    """Restarts of brokers, with SIGTERM."""
     broker_kills: int = 5
     cuts: int = 50
     window: int = 1_000
-    """The bridge's, in messages: as many may come again for each fault, and twice as many for a killed broker."""
+    """Window of the bridge, in messages: each fault may cause as many duplicates, a killed broker twice as many."""
 
     @property
-    def struck(self) -> int:
-        """Faults come among so many of the messages: the last of them, too, must find some on the way."""
+    def last_fault(self) -> int:
+        """Maximum number of messages before the last fault, so that some are left for it."""
         return max(1, self.messages - LEFT * self.window)
 
     @property
-    def ended(self) -> Mapping[Kind, int]:
-        """Faults that end a process, of each kind."""
+    def process_faults(self) -> Mapping[Kind, int]:
+        """Number of faults of each kind that ends a process."""
         return {Kind.KILL: self.kills, Kind.RESTART: self.restarts, Kind.BROKER_KILL: self.broker_kills}
 
     @property
     def faults(self) -> int:
-        """Of all kinds."""
+        """Number of all faults."""
         return self.kills + self.restarts + self.broker_kills + self.cuts
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     pair: str
     amount: Amount
     began: datetime
     folder: Path
-    """Where its logs are."""
+    """Folder of its logs."""
     exactly_once: bool = False
     """Whether the bridge promises that nothing arrives twice."""
     faults: Counter[Kind] = field(default_factory=Counter)
     account: Account | None = None
-    """None: it did not come so far."""
+    """The account of the messages; None if the run ended before."""
     seconds: float = 0.0
     in_flight: list[int] = field(default_factory=list)
-    """At each fault: how many messages were read and not settled."""
+    """Number of messages that were read and not settled, at each fault."""
     finished: bool = False
-    """Whether all messages were through and settled in the end: else what is missing is not lost."""
+    """Whether all messages were moved and settled in the end; if not, missing messages do not count as lost."""
     problems: list[str] = field(default_factory=list)
-    """Broken promises, and why the run is no proof."""
+    """Broken promises, or the reason why the run proves nothing."""
 
     @property
     def bound(self) -> int:
-        """So many duplicates are allowed; more for a killed broker, as it forgets what was acknowledged last, too."""
+        """Maximum number of duplicates; more for a killed broker, as it forgets the last acknowledgements, too."""
         if self.exactly_once:
             return 0
         return self.amount.window * (self.faults.total() + self.faults[Kind.BROKER_KILL])
 
 
 class GaveUp(Exception):
-    """The run cannot be brought to its end; the message says why."""
+    """The run cannot be finished; the message has the reason."""
 
 
 def run(
     pair: Pair, amount: Amount, seed: int, brokers: Brokers, folder: Path, progress: Callable[[str], None]
 ) -> Outcome:
-    """Run, and account for it; ``progress`` is told what happens, as a short line."""
-    folder.mkdir(parents=True, exist_ok=True)  # of no other run
+    """Run a pair with faults, and return the result; ``progress`` is called with a short line for each event."""
+    folder.mkdir(parents=True, exist_ok=True)
     outcome = Outcome(pair.name, amount, datetime.now(UTC), folder, pair.exactly_once)
     with ExitStack() as stack:
         source, target = pair.source(brokers, "source", folder), pair.target(brokers, "target", folder)
@@ -122,7 +123,7 @@ def run(
         daemon = Daemon(folder, source.table(), target.table(), amount.window)
         stack.callback(daemon.kill)
         places = [place for place in (source, target) if place.broker is not None]
-        faults = plan(amount.struck, amount.ended, amount.cuts, len(places), Random(f"{seed} {pair.name}"))
+        faults = plan(amount.last_fault, amount.process_faults, amount.cuts, len(places), Random(f"{seed} {pair.name}"))
         run = stack.enter_context(_Run(outcome, source, places, daemon, progress))
         began = time.monotonic()
         try:
@@ -135,12 +136,12 @@ def run(
         progress("accounting")
         outcome.account = Account(amount.messages, amount.keys)
         outcome.account.take(target.arrivals())
-        outcome.problems += outcome.account.complaints(outcome.bound, finished=outcome.finished)
+        outcome.problems += outcome.account.problems(outcome.bound, finished=outcome.finished)
     return outcome
 
 
 class _Run:
-    """A bridge at work, and the faults that it suffers."""
+    """A running bridge, and its faults."""
 
     def __init__(
         self,
@@ -174,11 +175,11 @@ class _Run:
         return [place.broker.relays[place.side] for place in self._places if place.broker is not None]
 
     def run(self, faults: Sequence[Fault]) -> None:
-        """Until all messages are through. Raises GaveUp."""
+        """Run until all messages are moved and settled. Raises GaveUp."""
         self._daemon.start()
         for fault in faults:
             read, in_flight = self._wait_for(fault)
-            self._tell(f"{read:,} read, {in_flight:,} on the way: {fault.kind.value} ({fault})")
+            self._log_event(f"{read:,} read, {in_flight:,} on the way: {fault.kind.value} ({fault})")
             self._inflict(fault)
             self._grew = time.monotonic()
             self._outcome.faults[fault.kind] += 1
@@ -186,8 +187,8 @@ class _Run:
         self._feed(self._outcome.amount.messages)
         for timer in self._timers:
             timer.join()
-        # A source that is cut off has nothing unsettled either, and what a broker holds for a connection that it has
-        # not missed yet does not count as left: it must stay so.
+        # Wait until it stays so: a source without connection has nothing unsettled, either, and messages that a broker
+        # holds for a connection whose loss it has not noticed yet do not count as left.
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < QUIET:
             if self._read() < self._sent or self._daemon.unsettled() != 0 or not self._daemon.is_ready:
@@ -197,19 +198,19 @@ class _Run:
         if code != 0:
             raise GaveUp(f"the bridge did not drain in the end: exit code {code}")
 
-    def _tell(self, line: str) -> None:
+    def _log_event(self, line: str) -> None:
         print(datetime.now(UTC).isoformat(timespec="milliseconds"), line, file=self._log, flush=True)
         self._progress(line)
 
     def _feed(self, up_to: int) -> None:
-        """Have so many messages in the source, counted from the first."""
+        """Fill the source up to a number of messages, counted from the first one."""
         up_to, keys = min(up_to, self._outcome.amount.messages), self._outcome.amount.keys
         if up_to > self._sent:
             self._source.put((key_of(n, keys), b"%d" % n) for n in range(self._sent, up_to))
             self._sent = up_to
 
     def _read(self) -> int:
-        """How many messages were read; 0 while nobody can tell. Raises GaveUp."""
+        """Return the number of messages that were read; 0 while it is unknown. Raises GaveUp."""
         if self._daemon.code is not None:
             raise GaveUp(f"the bridge ended by itself: exit code {self._daemon.code}")
         left, now = self._source.left(), time.monotonic()
@@ -224,7 +225,7 @@ class _Run:
         return read
 
     def _wait_for(self, fault: Fault) -> tuple[int, int]:
-        """Wait until this fault may strike; how many messages were read by then, and how many it strikes."""
+        """Wait until a fault can come; return the number of messages that were read, and of those on the way."""
         messages, window = self._outcome.amount.messages, self._outcome.amount.window
         self._feed(min(fault.at + AHEAD * window, messages - window))
         while True:
@@ -242,7 +243,7 @@ class _Run:
             time.sleep(LOOK)
 
     def _can_strike(self, fault: Fault) -> bool:
-        """Whether there is something to strike."""
+        """Return whether there is a process or a connection for a fault."""
         return fault.kind not in RELAYED or self._relay(fault).connected
 
     def _relay(self, fault: Fault) -> Relay:

@@ -1,4 +1,4 @@
-"""What runs came to, as a table and as complaints."""
+"""The results of runs and trials, as a table and a list of problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.plan import Kind
 from tests.chaos.run import Outcome
 from tests.chaos.trial import TrialResult
 
-__all__ = ["told", "trial_lines"]
+__all__ = ["outcome_lines", "trial_lines"]
 
 HEAD: Final = (
     "pair", "messages", *[f"{kind.value}s" for kind in Kind], "lost", "out of order", "duplicates", "per fault",
@@ -23,7 +23,7 @@ TRIAL_HEAD: Final = (
 )  # fmt: skip
 
 
-def told(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def outcome_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield the lines of a table, then the problems. ``in flight``: median of the messages that faults met."""
     yield from _table([HEAD, *[_row(outcome) for outcome in outcomes]])
     for outcome in outcomes:
@@ -48,7 +48,7 @@ def trial_lines(results: Sequence[TrialResult]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Rows as Markdown, the first being the head; so many columns are set to the left."""
+    """Yield rows as Markdown, the first as the head; the first ``left`` columns are aligned to the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for n, row in enumerate(rows):
         cells = [
@@ -74,17 +74,17 @@ def _trial_row(result: TrialResult) -> Sequence[str]:
 
 def _row(outcome: Outcome) -> Sequence[str]:
     account, faults = outcome.account, outcome.faults.total()
-    met = sorted(outcome.in_flight)
-    found: Sequence[str] = ("?",) * 4
+    in_flight = sorted(outcome.in_flight)
+    results: Sequence[str] = ("?",) * 4
     if account is not None:
-        found = (
+        results = (
             f"{len(account.lost):,}" if outcome.finished else "?",
             f"{len(account.out_of_order):,}",
             f"{account.duplicates:,}",
             f"{account.duplicates / max(1, faults):,.0f}",
         )
     return (
-        outcome.pair, f"{outcome.amount.messages:,}", *[f"{outcome.faults[kind]:,}" for kind in Kind], *found,
-        f"{outcome.bound:,}", f"{met[len(met) // 2]:,}" if met else "-", f"{outcome.began:%Y-%m-%d %H:%M}",
-        f"{outcome.seconds:,.0f}",
+        outcome.pair, f"{outcome.amount.messages:,}", *[f"{outcome.faults[kind]:,}" for kind in Kind], *results,
+        f"{outcome.bound:,}", f"{in_flight[len(in_flight) // 2]:,}" if in_flight else "-",
+        f"{outcome.began:%Y-%m-%d %H:%M}", f"{outcome.seconds:,.0f}",
     )  # fmt: skip

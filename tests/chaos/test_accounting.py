@@ -24,16 +24,16 @@ def test_messages_that_arrive_once_and_in_order_are_no_problem() -> None:
     assert not account.lost
     assert not account.out_of_order
     assert not account.duplicates
-    assert not [*account.complaints(0)]
+    assert not [*account.problems(0)]
 
 
 @given(st.integers(0, MESSAGES - 1))
 def test_a_lost_message_is_found(missing: int) -> None:
     account = account_of([n for n in range(MESSAGES) if n != missing])
     assert account.lost == [missing]
-    [complaint] = account.complaints(0)
-    assert complaint.startswith(f"lost: key.{missing % KEYS} number {missing}; ")
-    assert f"{missing} never" in complaint
+    [problem] = account.problems(0)
+    assert problem.startswith(f"lost: key.{missing % KEYS} number {missing}; ")
+    assert f"{missing} never" in problem
 
 
 @given(st.integers(0, MESSAGES - KEYS - 1))
@@ -43,15 +43,15 @@ def test_a_swapped_pair_is_found(first: int) -> None:
     account = account_of(numbers)
     assert account.out_of_order == [first]
     assert not account.lost
-    [complaint] = account.complaints(0)
-    assert complaint.startswith(f"out of order: key.{first % KEYS} number {first}; ")
-    assert f"{first} as arrival {first + KEYS + 1}, {first + KEYS} as arrival {first + 1}" in complaint
+    [problem] = account.problems(0)
+    assert problem.startswith(f"out of order: key.{first % KEYS} number {first}; ")
+    assert f"{first} as arrival {first + KEYS + 1}, {first + KEYS} as arrival {first + 1}" in problem
 
 
 @given(st.permutations(range(KEYS)))
 def test_keys_may_overtake_each_other(keys: Sequence[int]) -> None:
     account = account_of([n for key in keys for n in range(key, MESSAGES, KEYS)])
-    assert not [*account.complaints(0)]
+    assert not [*account.problems(0)]
 
 
 @given(st.integers(0, MESSAGES - 1), st.integers(0, MESSAGES))
@@ -61,8 +61,8 @@ def test_a_duplicate_is_counted_wherever_it_comes_after_the_first(twice: int, be
     account = account_of(numbers)
     assert account.duplicates == 1
     assert not account.out_of_order
-    assert not [*account.complaints(1)]
-    assert [*account.complaints(0)] == ["duplicates: 1, and at most 0 were promised"]
+    assert not [*account.problems(1)]
+    assert [*account.problems(0)] == ["duplicates: 1, and at most 0 were promised"]
 
 
 def test_a_duplicate_does_not_excuse_that_its_first_arrival_was_late() -> None:
@@ -76,15 +76,15 @@ def test_an_unknown_message_is_reported_as_strange() -> None:
     account.take([("key.0", b"1"), ("key.0", b"30"), ("key.0", b"-3"), ("key.0", b""), ("other", b"0")])
     assert len(account.strange) == 5
     assert not account.duplicates
-    assert next(account.complaints(0)) == "strange: nobody sent b'1' with the key 'key.0'"
+    assert next(account.problems(0)) == "strange: nobody sent b'1' with the key 'key.0'"
 
 
 def test_of_many_problems_some_are_listed_with_the_number_of_the_others() -> None:
-    told = [*account_of([]).complaints(0, most=4)]
-    assert len(told) == 5
-    assert told[-1] == "lost: and 26 more"
+    problems = [*account_of([]).problems(0, most=4)]
+    assert len(problems) == 5
+    assert problems[-1] == "lost: and 26 more"
 
 
 def test_after_a_run_that_was_given_up_no_message_counts_as_lost() -> None:
     account = account_of([3, 0])
-    assert [each.partition(":")[0] for each in account.complaints(0, finished=False)] == ["out of order"]
+    assert [each.partition(":")[0] for each in account.problems(0, finished=False)] == ["out of order"]

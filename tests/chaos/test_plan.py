@@ -32,7 +32,7 @@ def test_the_plan_has_as_many_faults_as_asked_for_in_order(
 
 @given(st.integers())
 def test_each_tenth_of_the_run_and_each_side_has_its_share_of_faults(seed: int) -> None:
-    faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
+    faults = plan(200_000, Amount().process_faults, 50, 2, Random(seed))
     tenths = Counter(fault.at * 10 // 200_000 for fault in faults)
     assert all(7 <= tenths[tenth] <= 9 for tenth in range(10))
     for kind in Kind:
@@ -42,7 +42,7 @@ def test_each_tenth_of_the_run_and_each_side_has_its_share_of_faults(seed: int) 
 
 @given(st.integers())
 def test_faults_come_together_only_where_one_lasts(seed: int) -> None:
-    faults = plan(200_000, Amount().ended, 50, 2, Random(seed))
+    faults = plan(200_000, Amount().process_faults, 50, 2, Random(seed))
     for before, fault in pairwise(faults):
         if fault.at == before.at:
             assert before.kind in ENDED_BY_TIME

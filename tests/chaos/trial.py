@@ -340,7 +340,7 @@ class Trial:
         arrivals = "".join([f"{key} {body!r}\n" for key, body in self.arrived])
         (self.folder / "arrivals.txt").write_text(arrivals)
         bound = self.window * self.faults if self.bound is None else self.bound
-        result.problems += account.complaints(bound, most=PROBLEMS)
+        result.problems += account.problems(bound, most=PROBLEMS)
         result.lost, result.out_of_order = len(account.lost), len(account.out_of_order)
         result.duplicates = account.duplicates
         dead = self.dead_letters()

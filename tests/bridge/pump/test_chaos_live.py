@@ -16,7 +16,7 @@ import pytest
 from tests.chaos.brokers import Brokers
 from tests.chaos.places import PAIRS
 from tests.chaos.run import Amount, Outcome, run
-from tests.chaos.table import told
+from tests.chaos.table import outcome_lines
 from tests.support.servers import Unavailable, missing
 
 pytestmark = pytest.mark.live
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 SHORT = Amount(messages=8_000, keys=80, kills=2, restarts=1, broker_kills=0, cuts=3, window=200)
 HARD = replace(SHORT, restarts=0, broker_kills=1)
 AMOUNTS = dict(zip(PAIRS, cycle((SHORT, HARD))))
-"""A broker's start takes long: each pair sees one, of a broker that was told to stop or of one that was killed."""
+"""A broker's start takes long: each pair sees one, of a broker that was stopped or of one that was killed."""
 SEED = 6
 
 
@@ -62,11 +62,11 @@ def test_whatever_fails_no_message_is_lost_or_out_of_order_and_few_are_duplicate
         outcome = outcomes[name].result()
     except Unavailable as reason:
         missing(str(reason))
-    print("\n".join(told([outcome])))
+    print("\n".join(outcome_lines([outcome])))
     assert not outcome.problems
     amount = AMOUNTS[name]
     assert outcome.faults.total() == amount.faults
-    assert {kind: outcome.faults[kind] for kind in amount.ended} == amount.ended
+    assert {kind: outcome.faults[kind] for kind in amount.process_faults} == amount.process_faults
     assert min(outcome.in_flight) > 0
     assert outcome.account is not None
     assert outcome.account.arrivals == amount.messages + outcome.account.duplicates
