@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from exchange.partition.partitioning.specification import Partitioning
 from tests.bridge.daemon.test_daemon import checked, running, waited
-from tests.bridge.daemon.test_examples import DOCS, EXAMPLES
+from tests.bridge.daemon.test_examples import EXAMPLES, GUIDE
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
 
@@ -42,7 +42,7 @@ class Guest:
         manage(server, "PUT", f"vhosts/{name}")
         manage(server, "PUT", f"permissions/{name}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
         manage(server, "PUT", f"users/{name}", {"password": "hush", "tags": ""})
-        command = re.search(r"rabbitmqctl set_permissions\s+bridge\s+'(.*?)'\s+'(.*?)'\s+'(.*?)'", DOCS.read_text())
+        command = re.search(r"rabbitmqctl set_permissions\s+bridge\s+'(.*?)'\s+'(.*?)'\s+'(.*?)'", GUIDE.read_text())
         assert command is not None
         rights = dict(zip(("configure", "write", "read"), command.groups(), strict=True))
         manage(server, "PUT", f"permissions/{name}/{name}", rights)
@@ -124,7 +124,7 @@ def guide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """Return the guide's configuration for these brokers."""
-    block = re.search(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    block = re.search(r"```toml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert block is not None
     text = block[1]
     server = urlsplit(rabbitmq.url)

@@ -1,4 +1,4 @@
-"""What is in examples/bridge is right: it is read, run, and names what there is; so does docs/bridge.md."""
+"""What is in examples/bridge is right: it is read, run, and names what there is; so do the pages of the bridge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from tests.bridge.daemon.test_metrics import Family, parsed
 from tests.bridge.endpoints.archive.test_archive import bodies_in, parts_in, write_part
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
-DOCS = Path(__file__).parents[3] / "docs" / "bridge.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "bridge.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "bridge-configuration.md"
+OPERATIONS = Path(__file__).parents[3] / "docs" / "bridge-operations.md"
 ENVIRONMENT = {
     "BRIDGE_RABBITMQ_PASSWORD": "hush",
     "BRIDGE_KAFKA_PASSWORD": "hush",
@@ -146,20 +148,20 @@ def test_each_alert_says_what_it_is_and_what_to_do() -> None:
         aggregated = re.search(r"by \(([^)]*)\)", rule["expr"])
         if aggregated:
             assert named <= {each.strip() for each in aggregated[1].split(",")}
-    alerts = {*re.findall(r"^\| `(Hashstar\w+)`", DOCS.read_text(), re.MULTILINE)}
+    alerts = {*re.findall(r"^\| `(Hashstar\w+)`", OPERATIONS.read_text(), re.MULTILINE)}
     assert alerts == {rule["alert"] for rule in rules()}
 
 
 def test_the_guide_names_every_metric_and_every_kind_of_condition() -> None:
-    text = DOCS.read_text()
+    text = OPERATIONS.read_text()
     documented = {*re.findall(r"`((?:hashstar|process)_\w+)", text)}
     assert documented == every_metric().keys()
-    assert {*re.findall(r"^\| `([a-z-]+)` \|", section_of(text, "**Conditions.**"), re.MULTILINE)} == {*KINDS}
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", section_of(text, "## Conditions\n"), re.MULTILINE)} == {*KINDS}
 
 
 def section_of(text: str, head: str) -> str:
-    """Return the section of the guide from a bold head to the next one."""
-    return re.split(r"^\*\*", text.partition(head)[2], maxsplit=1, flags=re.MULTILINE)[0]
+    """Return the part of a page from a heading to the next one."""
+    return re.split(r"^## ", text.partition(head)[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def test_the_series_of_a_configuration_are_there_from_the_start() -> None:
@@ -229,7 +231,7 @@ def documented_keys() -> dict[str, set[str]]:
     """Heading of the reference -> the keys in its table."""
     found: dict[str, set[str]] = {}
     heading = ""
-    for line in DOCS.read_text().splitlines():
+    for line in REFERENCE.read_text().splitlines():
         if line.startswith("#"):
             heading = line.strip("# ")
         elif match := re.match(r"\| `(\w+)`", line):
