@@ -21,7 +21,7 @@ from exchange.partition import picture
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
 from exchange.partition.partitioner import Appended, Choice, Producer
 from exchange.partition.partitioning.key_source import KeySource
-from exchange.partition.partitioning.specification import key_from, partitioner_from, partitions_from
+from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import STRATEGIES, find_strategy
 
 __all__ = ["partition_command"]
@@ -82,7 +82,7 @@ def partition_command(
     """
     try:
         before = _parse_distribution(partitioner, partitions)
-        source = key_from(by) if by is not None else None
+        source = parse_key_source(by) if by is not None else None
         lines = _read(file, source)
         if changes and seed is not None:
             raise InputError("--seed and --to cannot be combined: --to compares only what keys decide")
@@ -97,7 +97,9 @@ def partition_command(
 def _parse_distribution(strategy: str, partitions: str) -> _Described:
     name = strategy.split("(", 1)[0].strip()
     find_strategy(name)
-    return _Described(strategy, partitions, Distribution(partitioner_from(strategy), partitions_from(partitions, name)))
+    return _Described(
+        strategy, partitions, Distribution(parse_partitioner(strategy), parse_partitions(partitions, name))
+    )
 
 
 def _apply_changes(before: _Described, changes: tuple[str, ...]) -> _Described:
@@ -186,7 +188,7 @@ def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None
                 now = _number(fields, "time", now)
                 choice = producer.choose("", key, distribution.partitions)
                 if "size" in fields:
-                    producer.tell("", Appended(_number(fields, "size", 0)), distribution.partitions)
+                    producer.handle("", Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
         out.write(json_line(fields | _answer(choice, distribution)))

@@ -1,7 +1,7 @@
-"""Which partition a message goes to: chosen as the named client, in the named version, would have chosen.
+"""Choose the partition of a message as the named client, in the named version, would have chosen it.
 
-A partitioner is a value; the hash is apart from the strategy; time, chance and what a producer remembers come from
-outside. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) names them all.
+A partitioner is a value. Hashes are apart from strategies. Time, random numbers and the memory of a producer come from
+outside. ``STRATEGIES`` (in `exchange.partition.partitioning.strategies`) lists all strategies.
 """
 
 from exchange.partition.partitioner import (

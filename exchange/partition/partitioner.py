@@ -1,8 +1,8 @@
-"""What a partitioner is: a value that chooses as a named client and version would.
+"""The base class of partitioners: values that choose partitions as a named client and version does.
 
-Choosing never reads a clock, draws a random number or remembers: `Inputs` bring the first two, and what a client's
-producer remembers of a topic goes in and comes out as a frozen value. So any run can be replayed, and `Producer`, which
-keeps those memories between records, is the only thing here that changes.
+Choosing never reads a clock, draws a random number or keeps state. `Inputs` supply time and random numbers, and the
+memory of a client's producer goes in and comes out as a frozen value. So any run can be replayed. Only `Producer`,
+which keeps the memories between records, changes.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ Key = Any
 """None, str, bytes, bool, int, float, or a `Typed` of these; `partition.hashing.keys` serialises it as clients do."""
 
 Draw = Callable[[int], int]
-"""Given n, an integer from 0 to n - 1. ``draw(2**31)`` stands for Java's ``toPositive(random.nextInt())``."""
+"""n -> a random integer from 0 to n - 1. ``draw(2**31)`` stands for Java's ``toPositive(random.nextInt())``."""
 
 
 class Choice(NamedTuple):
-    """A partition, and what led to it."""
+    """A choice of a partition, with its reason."""
 
     partition: int | None
-    """The id; None when the key does not decide, and what the producer did before, time or chance does."""
+    """Id of the partition; None if the key does not decide it, but earlier records, time or chance do."""
     hash: int | None = None
-    """Of the key, as the client computes it: a signed 32-bit integer in Java."""
+    """Hash of the key, as the client computes it: a signed 32-bit integer in Java."""
     rule: str = ""
-    """How one follows from the other, ``toPositive(hash) % 12``; what else decides where no hash does."""
+    """How the partition follows from the hash, ``toPositive(hash) % 12``; without a hash, what decides."""
 
 
 class Inputs(NamedTuple):
-    """What comes from outside: the time and chance."""
+    """The inputs of a choice from outside: random numbers and the time."""
 
     draw: Draw
     now: int = 0
-    """Milliseconds, of a clock that does not go back."""
+    """Milliseconds of a monotonic clock."""
 
 
 class NewBatch(NamedTuple):
-    """A producer has to begin a new batch for ``partition`` (`Partitioner.onNewBatch`, Kafka 2.4-3.9).
+    """The event that a producer must begin a new batch for ``partition`` (`Partitioner.onNewBatch`, Kafka 2.4-3.9).
 
-    It then asks again for the same record.
+    The producer then asks again for a partition for the same record.
     """
 
     partition: int
 
 
 class Appended(NamedTuple):
-    """A record without a key was appended to the chosen partition (`BuiltInPartitioner.updatePartitionInfo`).
+    """The event that a record without key was appended (`BuiltInPartitioner.updatePartitionInfo`).
 
-    With size 0: the partition's last batch was sent, is full, or has no room for the next record.
+    With size 0: the last batch of the partition was sent, is full, or has no room for the next record.
     """
 
     size: int
-    """The bytes by which the batch's estimated size grew, its header included when it is new."""
+    """Number of bytes by which the estimated size of the batch grew, with the header of a new one."""
     batches_full: bool = True
     """Whether all batches of that partition are full (`enableSwitch`)."""
 
 
 class LoadStats(NamedTuple):
-    """How many batches wait for each partition that is fit to be used (`updatePartitionLoadStats`)."""
+    """The event that the numbers of batches waiting for usable partitions are known (`updatePartitionLoadStats`)."""
 
     queue_sizes: tuple[int, ...]
     partition_ids: tuple[int, ...]
@@ -74,33 +74,33 @@ Event = NewBatch | Appended | LoadStats
 class Partitioner:
     """A strategy with its parameters; subclasses are frozen dataclasses.
 
-    ``choose`` tells what the key alone decides. ``choose_next`` is the whole strategy: by default the same.
+    ``choose`` returns what the key alone decides. ``choose_next`` is the whole strategy; by default it is the same.
     """
 
     one_memory: ClassVar[bool] = False
-    """Whether a producer remembers one thing for all its topics, and not one for each."""
+    """Whether a producer has one memory for all topics, and not one for each."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        """The partition for this key, or a choice without one. Raises InputError for a key the client cannot take."""
+        """Return what the key alone decides. Raises InputError for a key that the client cannot take."""
         raise NotImplementedError
 
     def memory(self, inputs: Inputs) -> Any:
-        """What a producer remembers before the first record: a frozen value; None where there is nothing."""
+        """Return the memory of a producer before the first record, a frozen value; None if it needs none."""
         return None
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
-        """The partition for the next record, and what the producer remembers afterwards."""
+        """Return the choice for the next record, and the memory after it."""
         return self.choose(key, partitions), memory
 
     def after(self, event: Event, partitions: Partitions, memory: Any, inputs: Inputs) -> Any:
-        """What the producer remembers after the event; events that mean nothing to a strategy leave it as it is."""
+        """Return the memory after the event; an event that means nothing to the strategy leaves it unchanged."""
         return memory
 
 
 class Producer:
-    """One producer's choices: it keeps what its partitioner remembers of each topic from record to record.
+    """A producer: it keeps the memory of its partitioner, for each topic, from record to record.
 
-    ``draw`` and ``clock`` (milliseconds) bring chance and time. Not safe to share between threads.
+    ``draw`` and ``clock`` (milliseconds) supply random numbers and the time. Not safe to share between threads.
     """
 
     def __init__(self, partitioner: Partitioner, draw: Draw, clock: Callable[[], int] = lambda: 0) -> None:
@@ -110,22 +110,20 @@ class Producer:
         self._memories: Final[dict[str, Any]] = {}
 
     def choose(self, topic: str, key: Key, partitions: Partitions) -> Choice:
-        """The partition for the next record of this topic."""
-        place, inputs = self._place(topic), Inputs(self._draw, self._clock())
-        choice, self._memories[place] = self.partitioner.choose_next(
-            key, partitions, self._remembered(place, inputs), inputs
-        )
+        """Return the choice for the next record of this topic."""
+        name, inputs = self._memory_name(topic), Inputs(self._draw, self._clock())
+        choice, self._memories[name] = self.partitioner.choose_next(key, partitions, self._recall(name, inputs), inputs)
         return choice
 
-    def tell(self, topic: str, event: Event, partitions: Partitions) -> None:
-        """What happened to this topic's batches."""
-        place, inputs = self._place(topic), Inputs(self._draw, self._clock())
-        self._memories[place] = self.partitioner.after(event, partitions, self._remembered(place, inputs), inputs)
+    def handle(self, topic: str, event: Event, partitions: Partitions) -> None:
+        """Handle an event about a batch of this topic."""
+        name, inputs = self._memory_name(topic), Inputs(self._draw, self._clock())
+        self._memories[name] = self.partitioner.after(event, partitions, self._recall(name, inputs), inputs)
 
-    def _place(self, topic: str) -> str:
+    def _memory_name(self, topic: str) -> str:
         return "" if self.partitioner.one_memory else topic
 
-    def _remembered(self, place: str, inputs: Inputs) -> Any:
-        if place not in self._memories:
-            self._memories[place] = self.partitioner.memory(inputs)
-        return self._memories[place]
+    def _recall(self, name: str, inputs: Inputs) -> Any:
+        if name not in self._memories:
+            self._memories[name] = self.partitioner.memory(inputs)
+        return self._memories[name]

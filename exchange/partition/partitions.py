@@ -1,7 +1,7 @@
 """The partitions of one destination, as a producer knows them at one moment.
 
-Their order is the one the cluster's metadata (Kafka), the publish queue list (RocketMQ) or the exchange (super streams)
-gives, and is part of the value: strategies that go round go round in it. Ids are unique; so are names.
+Their order is that of the cluster's metadata (Kafka), the publish queue list (RocketMQ) or the exchange (super
+streams). It is part of the value: round-robin strategies follow it. Ids are unique, and so are names.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ class Broker(NamedTuple):
     """A server that leads partitions."""
 
     name: str
-    """RocketMQ's brokerName, Kafka's node id as text."""
+    """Name of the broker in RocketMQ, node id as text in Kafka."""
     host: str = ""
     rack: str | None = None
 
 
 ANY_BROKER: Final = Broker("")
-"""The leader of a partition of which nothing more is known than that it has one."""
+"""The leader of a partition that is known to have one, but not which one."""
 
 
 class Partition(NamedTuple):
     """One partition of a destination."""
 
     id: int
-    """Kafka's partition number; in RocketMQ the position in the publish queue list, in a super stream likewise."""
+    """Partition number in Kafka; position in RocketMQ's publish queue list, or among the streams of a super stream."""
     leader: Broker | None = ANY_BROKER
-    """None while it has none: Kafka's producers call it unavailable."""
+    """The leader; None while there is none: then Kafka's producers call the partition unavailable."""
     name: str = ""
-    """What its system calls it: ``3``, ``broker-a:1`` (brokerName and queueId), the name of a stream."""
+    """Name in its system: ``3``, ``broker-a:1`` (broker name and queue id), the name of a stream."""
 
 
 class Partitions:
@@ -51,43 +51,46 @@ class Partitions:
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self.all: Final = tuple([p if p.name else p._replace(name=str(p.id)) for p in partitions])
         self.available: Final = tuple([p for p in self.all if p.leader is not None])
-        """Those with a leader, in the same order."""
+        """Partitions with a leader, in the same order."""
         self._by_id: Final[Mapping[int, Partition]] = {p.id: p for p in self.all}
-        self.count: Final = _bounded(len(self.all))  # the last one: with it, `__getattr__` fills what is empty
+        self.count: Final = _check_count(len(self.all))  # set last: from then on `__getattr__` fills empty slots
         if len(self._by_id) < self.count or len({p.name for p in self.all}) < self.count:
             raise ValueError("two partitions of one destination have the same id or name")
 
     @classmethod
     def of(cls, count: int) -> Partitions:
-        """Partitions 0 to ``count`` - 1, each with a leader."""
-        return _of(_bounded(count))
+        """Return the partitions 0 to ``count`` - 1, each with a leader."""
+        return _of(_check_count(count))
 
     @classmethod
     def queues(cls, brokers: Mapping[str, int]) -> Partitions:
-        """RocketMQ's queue list: so many on each broker, ``broker-a:0``, ``broker-a:1`` ..., in the order given."""
-        _bounded(sum(brokers.values()))
+        """Return RocketMQ's queue list of these numbers of queues by broker: ``broker-a:0``, ``broker-a:1`` ..."""
+        _check_count(sum(brokers.values()))
         names = [(name, queue_id) for name, count in brokers.items() for queue_id in range(count)]
         return cls([Partition(at, Broker(name), f"{name}:{queue_id}") for at, (name, queue_id) in enumerate(names)])
 
     @classmethod
     def led_by(cls, brokers: Mapping[Broker, int]) -> Partitions:
-        """Numbered partitions of which each broker leads so many, by turns: as Kafka spreads a new topic's leaders."""
-        _bounded(sum(brokers.values()))
+        """Return numbered partitions, led in turns by these brokers, as those of a new topic of Kafka.
+
+        ``brokers`` maps each broker to the number of partitions that it leads.
+        """
+        _check_count(sum(brokers.values()))
         turns = [(turn, at) for at, count in enumerate(brokers.values()) for turn in range(count)]
         names = tuple(brokers)
         return cls([Partition(number, names[at]) for number, (_, at) in enumerate(sorted(turns))])
 
     @classmethod
     def named(cls, names: Iterable[str]) -> Partitions:
-        """Partitions with these names, numbered in this order: the streams of a super stream."""
+        """Return partitions of these names, numbered in this order: the streams of a super stream."""
         return cls([Partition(at, ANY_BROKER, name) for at, name in enumerate(names)])
 
     def without_leader(self, broker: str) -> Partitions:
-        """The same partitions, those that this broker led without a leader: Kafka, until another one takes over."""
+        """Return the partitions while this broker's have no leader: in Kafka, until another broker leads them."""
         return Partitions([p._replace(leader=None) if p.leader and p.leader.name == broker else p for p in self.all])
 
     def without_queues(self, broker: str) -> Partitions:
-        """The list without this broker's queues: RocketMQ, when it lost its master."""
+        """Return the list without this broker's queues, numbered again: in RocketMQ, when it lost its master."""
         left = [p for p in self.all if p.leader is None or p.leader.name != broker]
         return Partitions([p._replace(id=at) for at, p in enumerate(left)])
 
@@ -109,10 +112,10 @@ class Partitions:
         return self is other or (self.count == other.count and self.all == other.all)
 
     def __hash__(self) -> int:
-        return hash(self.count)  # which needs no partition to be built
+        return hash(self.count)  # so that no partition need be built
 
     def __getattr__(self, name: str) -> Any:
-        # A slot that is empty, of partitions that are only numbered: they are built when the first is asked for.
+        # Called for an empty slot. `_of` fills only ``count``; the partitions are built when one of them is read.
         if name not in ("_by_id", "all", "available"):
             raise AttributeError(name)
         built = tuple([Partition(at, ANY_BROKER, str(at)) for at in range(object.__getattribute__(self, "count"))])
@@ -135,12 +138,12 @@ class Partitions:
 
 @lru_cache(maxsize=64)
 def _of(count: int) -> Partitions:
-    numbered = object.__new__(Partitions)
-    object.__setattr__(numbered, "count", count)
-    return numbered
+    partitions = object.__new__(Partitions)
+    object.__setattr__(partitions, "count", count)  # all other slots stay empty: see `Partitions.__getattr__`
+    return partitions
 
 
-def _bounded(count: int) -> int:
+def _check_count(count: int) -> int:
     """Return a number of partitions. Raises ValueError if there are none, or more than any system has."""
     if count < 1:
         raise ValueError("a destination has at least one partition")

@@ -1,4 +1,4 @@
-"""What moves, as text a person reads in a terminal: a table and a plot; and as JSON."""
+"""Write what moves as text for a terminal, a table and a plot; and as JSON."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from exchange.partition.moves import Moves, Skew
 __all__ = ["describe", "to_json"]
 
 WIDTH: Final = 32
-"""Of the longest bar, in characters."""
+"""Width of the longest bar, in characters."""
 
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 ROWS: Final = 48
-"""More partitions than this are shown in groups of neighbours."""
+"""Maximum number of rows of the plot; more partitions are shown in groups of neighbours."""
 
 FLOWS: Final = 10
+"""Maximum number of moves from one partition to another that are listed."""
 
 
 def describe(moves: Moves, before: str, after: str) -> str:
-    """The report as lines; ``before`` and ``after`` name the two ways."""
+    """Return the report as lines of text; ``before`` and ``after`` describe the two distributions."""
     return "\n".join(map(escape_line, _lines(moves, before, after)))
 
 
 def to_json(moves: Moves, before: str, after: str) -> dict[str, Any]:
-    """The same numbers as JSON values."""
+    """Return the same numbers as JSON values."""
     return {
         "before": before,
         "after": after,
@@ -88,7 +89,7 @@ def _row(name: str, count: int, moved: int) -> str:
 
 
 def _plot(moves: Moves) -> Iterator[str]:
-    """A row a partition, the bar before above the bar after, all on one scale."""
+    """Yield a row for each partition, the bar before above the bar after, all on one scale."""
     names = list(dict.fromkeys([*moves.before.messages, *moves.after.messages]))
     step = -(-len(names) // ROWS)
     groups = [names[at : at + step] for at in range(0, len(names), step)]

@@ -1,4 +1,4 @@
-"""What is told of a strategy beside the code that does it: a row of the table `exchange.partition.STRATEGIES`."""
+"""The description of a strategy, apart from its code: a row of the table of strategies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["Strategy"]
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A partitioner one can name: ``kafka.murmur2``."""
+    """A named strategy, such as ``kafka.murmur2``."""
 
     name: str
     make: Callable[..., Partitioner]
-    """Its class, or what makes one of it; parameters are keyword arguments."""
+    """Class of the partitioner, or a function that makes one; parameters are keyword arguments."""
     mirrors: str
-    """Whose choice it is: client, class and versions."""
+    """Client, class and versions whose choice it mirrors."""
     promise: str
     """What a user may rely on."""
     cost: str
-    """What it asks for that: what moves, what gets uneven."""
+    """Price of the promise: what moves, what becomes uneven."""
     lists_queues: bool = False
-    """Whether its partitions are a queue list of RocketMQ's: a lost broker's queues are not in it.
+    """Whether its partitions are a queue list of RocketMQ, from which the queues of a lost broker disappear.
 
-    Elsewhere partitions have numbers, and those of a lost broker stay where they are, without a leader.
+    Elsewhere partitions have numbers, and those of a lost broker remain, without a leader.
     """
     parameters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    """Parameter of ``make`` -> what reads its text, raising ValueError: ``kafka.nearest(rack=eu-1)``."""
+    """Parameter of ``make`` -> function that parses its text, raising ValueError: ``kafka.nearest(rack=eu-1)``."""

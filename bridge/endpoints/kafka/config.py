@@ -23,7 +23,7 @@ from bridge.endpoints.kafka.producer.writer import Destination
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.errors import HashstarError
-from exchange.partition.partitioning.specification import key_from
+from exchange.partition.partitioning.specification import parse_key_source
 
 __all__ = ["Destination", "KafkaSource", "KafkaTarget", "TransactionalTarget", "dead_letter_target", "source", "target"]
 
@@ -83,6 +83,6 @@ def parse_destination(value: Any) -> Destination:
     if not all(isinstance(each, str) for each in value.values()):
         raise ValueError("each of them must be a text")
     try:
-        return Destination(value["topic"], key_from(value["key"]) if "key" in value else None)
+        return Destination(value["topic"], parse_key_source(value["key"]) if "key" in value else None)
     except HashstarError as error:
         raise ValueError(str(error)) from None

@@ -24,7 +24,7 @@ from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError
-from exchange.partition.partitioning.specification import key_from
+from exchange.partition.partitioning.specification import parse_key_source
 from exchange.selector import Selector
 
 __all__ = ["Destination", "RocketmqSource", "RocketmqTarget", "dead_letter_target", "source", "target"]
@@ -110,7 +110,7 @@ def destination_of(value: Any) -> Destination:
     if not all(isinstance(each, str) for each in told.values()):
         raise ValueError("each of them must be a text")
     try:
-        key, tag = (key_from(told[part]) if part in told else None for part in ("key", "tag"))
+        key, tag = (parse_key_source(told[part]) if part in told else None for part in ("key", "tag"))
         return Destination(topic_of(told["topic"]), key, tag)
     except HashstarError as error:
         raise ValueError(str(error)) from None

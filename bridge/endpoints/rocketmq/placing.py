@@ -23,7 +23,7 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.message_queue import MessageQueue
 from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues
-from exchange.partition.hashing.keys import serialized
+from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
@@ -124,7 +124,7 @@ class Writer:
         message = outgoing.message
         placement = outgoing.placement
         key = (destination.key or ROUTING_KEY).of(message) if placement is None else placement.key
-        tag = None if destination.tag is None else serialized(destination.tag.of(message))
+        tag = None if destination.tag is None else serialize_key(destination.tag.of(message))
         marked, hops = mark_message(message, outgoing.delivery.identity)
         made = to_rocketmq(marked, destination.topic, _bytes_of(key), tag)
         made.properties[HOPS] = str(hops)  # type: ignore[index]  # a dict that was made for this message
@@ -156,4 +156,4 @@ def _bytes_of(key: Any) -> bytes | None:
         return key.encode("utf-8", "surrogateescape")
     if isinstance(key, int) and not isinstance(key, bool):
         return b"%d" % key
-    return serialized(key)
+    return serialize_key(key)

@@ -1,4 +1,4 @@
-"""Whole columns of keys at once. Needs numpy (the extra ``batch``), which no other module of the engine imports."""
+"""Partitions for whole columns of keys. Needs numpy (extra ``batch``), which no other module of the engine imports."""
 
 from exchange.partition.batch.rules import UNDECIDED, PartitionArray, partition_batch
 

@@ -1,7 +1,7 @@
-"""A column of keys as arrays: the bytes of all keys one after another, and where each begins.
+"""A column of keys as arrays: the bytes of all keys one after another, and the offset of each.
 
-Columns come in pieces, so that a hash needs memory for one piece at a time, however long the column is. Arrow's arrays
-are read through their buffers: no key becomes a Python object. This module and the two that build on it need numpy.
+A column is processed in pieces, so a hash needs memory for one piece at a time, however long the column is. Arrow
+arrays are read through their buffers: no key becomes a Python object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from exchange.errors import InputError
 from exchange.partition.partitioner import Key
 
-__all__ = ["Bytes", "Column", "Keys", "Offsets", "column_of", "length_of", "pieces"]
+__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "length_of", "split_column"]
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -27,10 +27,10 @@ and n + 1 offsets of n keys, the first from offsets[0] to offsets[1]; or a seque
 
 PIECE_KEYS: Final = 1 << 16
 PIECE_BYTES: Final = 1 << 22
-"""The most that a piece has, unless it is one key."""
+"""Maximum number of keys and of bytes of a piece; a single key may have more bytes."""
 
 ARROW_OFFSETS: Final = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
-"""Arrow type -> what its offsets are."""
+"""Arrow type -> numpy type of its offsets."""
 
 
 class Column(NamedTuple):
@@ -38,67 +38,67 @@ class Column(NamedTuple):
 
     data: Bytes
     offsets: Offsets
-    """One more than there are keys; the first need not be 0."""
+    """n + 1 offsets of n keys; the first need not be 0."""
     valid: npt.NDArray[np.bool_] | None = None
-    """Which keys there are, the others being null; None where all are there."""
+    """Whether each key is present, not null; None if all are."""
     text: bool = False
     """Whether the keys are texts, in UTF-8, and not bytes."""
 
     @property
     def size(self) -> int:
-        """How many keys."""
+        """Number of keys."""
         return len(self.offsets) - 1
 
     @property
     def lengths(self) -> Offsets:
-        """Of each key, in bytes."""
+        """Length of each key, in bytes."""
         return self.offsets[1:] - self.offsets[:-1]
 
     def objects(self) -> list[str | bytes | None]:
-        """The keys as Python objects. Raises InputError for a text that is not UTF-8."""
+        """Return the keys as Python objects. Raises InputError for a text that is not UTF-8."""
         first = int(self.offsets[0])
         data = self.data[first : self.offsets[-1]].tobytes()
         ends = (self.offsets - first).tolist()
-        there = [True] * self.size if self.valid is None else self.valid.tolist()
-        spans = zip(there, ends, ends[1:], strict=False)
+        valid = [True] * self.size if self.valid is None else self.valid.tolist()
+        spans = zip(valid, ends, ends[1:], strict=False)
         if not self.text:
-            return [data[start:end] if is_there else None for is_there, start, end in spans]
+            return [data[start:end] if is_valid else None for is_valid, start, end in spans]
         try:
-            return [data[start:end].decode() if is_there else None for is_there, start, end in spans]
+            return [data[start:end].decode() if is_valid else None for is_valid, start, end in spans]
         except UnicodeDecodeError as error:
             raise InputError(f"a column of texts has one that is not UTF-8: {error}") from None
 
 
 def length_of(keys: Keys) -> int:
-    """How many keys a column has."""
+    """Return the number of keys of a column."""
     return max(len(keys[1]) - 1, 0) if _is_pair(keys) else len(keys)
 
 
-def pieces(keys: Keys) -> Iterator[Column | list[Key]]:
-    """The column, bit by bit and in its order.
+def split_column(keys: Keys) -> Iterator[Column | list[Key]]:
+    """Yield a column in pieces, in its order.
 
-    A bit of a sequence that is not all str, bytes or None, or has a str that UTF-8 has no place for, comes as a list.
-    Raises InputError for Arrow arrays of other types and for offsets that lead out of the data.
+    A piece with keys that are not str, bytes or None, or with a str that UTF-8 cannot encode, is a list of the keys.
+    Raises InputError for Arrow arrays of other types, and for offsets beyond the data.
     """
     if type(keys).__module__.partition(".")[0] == "pyarrow":
         for array in getattr(keys, "chunks", [keys]):
-            yield from _pieces(_of_arrow(array))
+            yield from _split(_read_arrow(array))
     elif _is_pair(keys):
         data, offsets = keys
-        yield from _pieces(_checked(Column(np.frombuffer(data, np.uint8), np.asarray(offsets, np.int64))))
+        yield from _split(_check_offsets(Column(np.frombuffer(data, np.uint8), np.asarray(offsets, np.int64))))
     else:
         for start in range(0, len(keys), PIECE_KEYS):
             piece = keys[start : start + PIECE_KEYS]
-            listed = piece.tolist() if isinstance(piece, np.ndarray) else list(piece)
-            column = column_of(listed)
+            objects = piece.tolist() if isinstance(piece, np.ndarray) else list(piece)
+            column = build_column(objects)
             if column is None:
-                yield listed
+                yield objects
             else:
-                yield from _pieces(column)
+                yield from _split(column)
 
 
-def column_of(keys: Sequence[Key]) -> Column | None:
-    """Strings, bytes and None as a column; None if there is something else among them."""
+def build_column(keys: Sequence[Key]) -> Column | None:
+    """Build a column of strings, bytes and None; return None if there is anything else among the keys."""
     types = set(map(type, keys))
     if not types <= {str, bytes, type(None)}:
         return None
@@ -106,10 +106,10 @@ def column_of(keys: Sequence[Key]) -> Column | None:
     try:
         if types == {str} and (joined := "".join(keys)).isascii():
             return Column(np.frombuffer(joined.encode(), np.uint8), _offsets(keys), valid, text=True)
-        written = [key.encode() if type(key) is str else key or b"" for key in keys]
+        encoded = [key.encode() if type(key) is str else key or b"" for key in keys]
     except UnicodeEncodeError:
         return None
-    return Column(np.frombuffer(b"".join(written), np.uint8), _offsets(written), valid, text=bytes not in types)
+    return Column(np.frombuffer(b"".join(encoded), np.uint8), _offsets(encoded), valid, text=bytes not in types)
 
 
 def _is_pair(keys: Keys) -> bool:
@@ -122,7 +122,7 @@ def _offsets(keys: Sequence[str | bytes]) -> Offsets:
     return offsets
 
 
-def _of_arrow(array: Any) -> Column:
+def _read_arrow(array: Any) -> Column:
     name = str(array.type)
     if name not in ARROW_OFFSETS:
         raise InputError(f"keys of Arrow type {name}: cast them to {', '.join(ARROW_OFFSETS)}")
@@ -136,18 +136,18 @@ def _of_arrow(array: Any) -> Column:
     if array.null_count:
         bits = np.frombuffer(mask, np.uint8, end + 7 >> 3)[begin >> 3 :]
         valid = np.unpackbits(bits, bitorder="little")[begin & 7 :][: len(array)].view(np.bool_)
-    return _checked(Column(np.frombuffer(data or b"", np.uint8), offsets, valid, text))
+    return _check_offsets(Column(np.frombuffer(data or b"", np.uint8), offsets, valid, text))
 
 
-def _checked(column: Column) -> Column:
-    """What comes from outside is read at these offsets without another look."""
+def _check_offsets(column: Column) -> Column:
+    """Return the column. Raises InputError if its offsets could lead out of the data: they are not checked again."""
     offsets = column.offsets
     if not len(offsets) or offsets[0] < 0 or offsets[-1] > len(column.data) or (column.lengths < 0).any():
         raise InputError("the offsets of a column of keys do not rise within its data")
     return column
 
 
-def _pieces(column: Column) -> Iterator[Column]:
+def _split(column: Column) -> Iterator[Column]:
     offsets, start = column.offsets, 0
     while start < column.size:
         most = int(np.searchsorted(offsets, offsets[start] + PIECE_BYTES, "right")) - 1

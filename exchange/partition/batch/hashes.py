@@ -1,9 +1,9 @@
-"""The hashes of `exchange.partition.hashing` for all keys of a column at once, one operation on arrays for each step.
+"""The hashes of `exchange.partition.hashing` for all keys of a column at once, with one array operation for each step.
 
-A hash goes over a key unit by unit: a word of four bytes, a byte, a code unit. Keys are taken in blocks of similar
-length, longest first, so that the keys that still have a unit at step i are the first ones of their block: step i is
-one operation on these. A block of a few keys, such as one that is a thousand times as long as all others, is left to
-the functions for single keys, each of which says the same.
+A hash processes a key unit by unit: a word of four bytes, a byte, or a code unit. Keys are processed in blocks of
+similar length, longest first. So the keys that still have a unit at step i are the first ones of their block, and step
+i is one operation on these. A block of only a few keys, such as one a thousand times as long as all others, is left to
+the functions for single keys, which compute the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from exchange.errors import InputError
-from exchange.partition.batch.columns import Bytes, Column, Keys, Offsets, length_of, pieces
+from exchange.partition.batch.columns import Bytes, Column, Keys, Offsets, length_of, split_column
 from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 
@@ -27,20 +27,20 @@ HashArray = npt.NDArray[np.uint32]
 U32 = np.uint32
 
 FEW: Final = 16
-"""Below so many keys a block is faster key by key."""
+"""Number of keys of a block below which hashing them one by one is faster."""
 
 LONG_CRC32: Final = 64
-"""Bytes."""
+"""Mean length of keys, in bytes, above which zlib is faster key by key."""
 
 
 def all_hashes(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
-    """One of the hashes below for each key, as unsigned integers; what it is for null means nothing.
+    """Return one of the hashes below for each key, as unsigned integers; the hash of null has no meaning.
 
-    Raises InputError for keys that are not bytes, text that UTF-8 has a place for, or None.
+    Raises InputError for keys that are not bytes, text that UTF-8 can encode, or None.
     """
     result = np.zeros(length_of(keys), U32)
     start = 0
-    for piece in pieces(keys):
+    for piece in split_column(keys):
         if not isinstance(piece, Column):
             raise InputError("a key is not bytes, text that UTF-8 has a place for, or None")
         result[start : start + piece.size] = hash_of(piece)
@@ -49,71 +49,71 @@ def all_hashes(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
 
 
 def murmur2(column: Column) -> HashArray:
-    """`exchange.partition.hashing.hashes.murmur2` of each key."""
-    return _hashed(column.data, column.offsets[:-1], column.lengths, MURMUR2, hashes.murmur2)
+    """Hash each key with `exchange.partition.hashing.hashes.murmur2`."""
+    return _hash(column.data, column.offsets[:-1], column.lengths, MURMUR2, hashes.murmur2)
 
 
 def murmur3(column: Column, seed: int) -> HashArray:
-    """`exchange.partition.hashing.hashes.murmur3` of each key."""
+    """Hash each key with `exchange.partition.hashing.hashes.murmur3`."""
     steps = MURMUR3._replace(begin=lambda lengths: np.full(len(lengths), seed, U32))
-    return _hashed(column.data, column.offsets[:-1], column.lengths, steps, lambda key: hashes.murmur3(key, seed))
+    return _hash(column.data, column.offsets[:-1], column.lengths, steps, lambda key: hashes.murmur3(key, seed))
 
 
 def fnv1a(column: Column) -> HashArray:
-    """`exchange.partition.hashing.hashes.fnv1a` of each key."""
-    return _hashed(column.data, column.offsets[:-1], column.lengths, FNV1A, hashes.fnv1a)
+    """Hash each key with `exchange.partition.hashing.hashes.fnv1a`."""
+    return _hash(column.data, column.offsets[:-1], column.lengths, FNV1A, hashes.fnv1a)
 
 
 def crc32(column: Column) -> HashArray:
-    """``zlib.crc32`` of each key.
+    """Hash each key with ``zlib.crc32``.
 
-    A step looks into a table for each byte, which zlib does not: it is called key by key where keys are long.
+    A step here looks up each byte in a table, which zlib does not: for long keys, zlib is called key by key.
     """
     starts, lengths = column.offsets[:-1], column.lengths
     if column.size and lengths.mean() <= LONG_CRC32:
-        return _hashed(column.data, starts, lengths, CRC32, zlib.crc32)
+        return _hash(column.data, starts, lengths, CRC32, zlib.crc32)
     spans = zip(starts.tolist(), column.offsets[1:].tolist(), strict=True)
     data = column.data.data
     return np.fromiter((zlib.crc32(data[start:end]) for start, end in spans), U32, column.size)
 
 
 def java_string_hash(column: Column) -> HashArray:
-    """Java's ``String.hashCode`` of each key, as unsigned integers. Raises InputError for keys that are not UTF-8."""
+    """Hash each key with Java's ``String.hashCode``, unsigned. Raises InputError for keys that are not UTF-8."""
     first, last = column.offsets[0], column.offsets[-1]
     data = column.data[first:last]
     offsets = column.offsets - first
     if not (data & 0x80).any():
-        return _hashed(data, offsets[:-1], column.lengths, JAVA_ASCII, lambda key: string_hash(key.decode()))
+        return _hash(data, offsets[:-1], column.lengths, JAVA_ASCII, lambda key: string_hash(key.decode()))
     try:
         units = np.frombuffer(data.tobytes().decode().encode("utf-16-le"), np.uint8)
-    except UnicodeDecodeError:  # it may be in what lies behind a null
+    except UnicodeDecodeError:  # the invalid bytes may belong to a null
         texts = column._replace(text=True).objects()
         return np.array([string_hash(str(text)) & hashes.MASK for text in texts], U32)
-    # Each character has a byte that begins it, and a second code unit if it has four bytes.
+    # Each character has one first byte, which counts 1, and a second code unit if it has four bytes.
     before = np.zeros(len(data) + 1, np.int64)
     np.cumsum((data & 0xC0 != 0x80).view(np.int8) + (data >= 0xF0).view(np.int8), out=before[1:])
     offsets = before[offsets]
     lengths = offsets[1:] - offsets[:-1]
-    return _hashed(units, 2 * offsets[:-1], 2 * lengths, JAVA, lambda key: string_hash(key.decode("utf-16-le")))
+    return _hash(units, 2 * offsets[:-1], 2 * lengths, JAVA, lambda key: string_hash(key.decode("utf-16-le")))
 
 
 class Steps(NamedTuple):
-    """How a hash goes over a key; all work on the arrays they get, in place."""
+    """The steps of a hash. The functions change the arrays that they get in place."""
 
     unit: int
-    """Bytes of a unit."""
+    """Length of a unit in bytes."""
     begin: Callable[[Offsets], HashArray]
-    """The keys' lengths -> the hashes before the first unit."""
+    """Lengths of the keys -> hashes before the first unit."""
     mix: Callable[[HashArray], None]
-    """What is done with units before the hashes meet them."""
+    """Prepares the units, before they are combined with the hashes."""
     step: Callable[[HashArray, HashArray], None]
-    """What the hashes become, given the next unit of each."""
+    """Combines the hashes with the next unit of each key."""
     end: Callable[[HashArray, HashArray, Offsets], None]
-    """What they become at the end, given the bytes that fill no unit, as an integer, and the lengths."""
+    """Finishes the hashes, given the bytes that fill no unit, as an integer, and the lengths."""
 
 
-def _hashed(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone: Callable[[bytes], int]) -> HashArray:
-    """Hashes of the keys of these lengths at these places; ``alone`` is the same for a single key."""
+def _hash(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone: Callable[[bytes], int]) -> HashArray:
+    """Hash the keys of these lengths at these offsets; ``alone`` is the same hash for a single key."""
     result = steps.begin(lengths)
     counts = lengths // steps.unit
     few: list[int] = []
@@ -137,7 +137,10 @@ def _hashed(data: Bytes, starts: Offsets, lengths: Offsets, steps: Steps, alone:
 
 
 def _blocks(counts: Offsets) -> Iterator[npt.NDArray[np.intp]]:
-    """The places of keys with 1 unit and more, longest first; in one block the shortest has 3/4 of the longest."""
+    """Yield blocks of the indexes of keys of at least one unit, longest first.
+
+    The shortest key of a block has more than 3/4 of the units of the longest one.
+    """
     small = counts.astype(np.min_scalar_type(counts.max(initial=0)))  # integers of up to 16 bits have a fast sort
     order = np.argsort(small, kind="stable")
     ascending = small[order]
@@ -149,16 +152,16 @@ def _blocks(counts: Offsets) -> Iterator[npt.NDArray[np.intp]]:
 
 
 def _read(data: Bytes, starts: Offsets, units: int, unit: int) -> HashArray:
-    """So many units from each of these places on: an array for each unit, of all keys. Past the data it reads 0."""
+    """Read a number of units from each offset on, 0 beyond the data; return an array for each unit, of all keys."""
     size = units * unit
     missing = int(starts.max()) + size - len(data)
     if missing > 0:
         first = int(starts.min())
         data, starts = np.pad(data[first:], (0, missing)), starts - first
-    # An item of this array is what lies from one byte on: to take some is one memory copy a key.
+    # Item i of this array is the ``size`` bytes from byte i on, so that indexing copies each key's bytes at once.
     windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
-    found = windows[starts].view(f"<u{unit}").reshape(len(starts), units)
-    return np.ascontiguousarray(found.T).astype(U32, copy=False)
+    rows = windows[starts].view(f"<u{unit}").reshape(len(starts), units)
+    return np.ascontiguousarray(rows.T).astype(U32, copy=False)
 
 
 def _tails(data: Bytes, starts: Offsets, lengths: Offsets, unit: int) -> HashArray:
@@ -213,7 +216,7 @@ def _step_murmur3(h: HashArray, k: HashArray) -> None:
 
 
 def _end_murmur3(h: HashArray, tails: HashArray, lengths: Offsets) -> None:
-    _mix_murmur3(tails)  # of 0, where there is none, it makes 0
+    _mix_murmur3(tails)  # a key without a tail has 0 there, which stays 0
     h ^= tails
     h ^= lengths.astype(U32)
     h ^= h >> U32(16)
@@ -249,11 +252,11 @@ def _as_is(*_: Any) -> None:
 
 
 def _crc32_of_bytes() -> HashArray:
-    """What dividing by the reversed polynomial 0xEDB88320 leaves of each byte."""
-    left = np.arange(256, dtype=U32)
+    """Return the remainder of each byte divided by the reversed polynomial 0xEDB88320."""
+    remainders = np.arange(256, dtype=U32)
     for _ in range(8):
-        left = left >> U32(1) ^ (left & U32(1)) * U32(0xEDB88320)
-    return left
+        remainders = remainders >> U32(1) ^ (remainders & U32(1)) * U32(0xEDB88320)
+    return remainders
 
 
 CRC32_OF_BYTE: Final = _crc32_of_bytes()

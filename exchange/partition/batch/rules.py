@@ -1,7 +1,8 @@
-"""The partitions of a whole column of keys: what `Partitioner.choose` says of each, at a fraction of its cost.
+"""Compute the partitions of a whole column of keys: what `Partitioner.choose` returns, at a fraction of its cost.
 
-``RULES`` names the strategies whose keys are hashed all at once, and how. What no key and the empty key mean differs by
-client, so the partitioner itself is asked, once a piece. Every other strategy is asked for each distinct key.
+``RULES`` lists the strategies whose keys are hashed all at once. What a missing and an empty key mean differs by
+client, so the partitioner itself is asked about these, once for each piece. Every other strategy is asked about each
+distinct key.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.partition.batch.columns import Column, Keys, length_of, pieces
+from exchange.partition.batch.columns import Column, Keys, length_of, split_column
 from exchange.partition.batch.hashes import HashArray, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.clients.go import FranzGo, Sarama
 from exchange.partition.clients.kafka import Keyed, KeyedOneCounter, Scala
@@ -23,7 +24,7 @@ from exchange.partition.clients.librdkafka import ROWS, Librdkafka
 from exchange.partition.clients.rabbitmq import SEED, SuperStream
 from exchange.partition.clients.rocketmq.selectors import ByHash, ByHash40, GoHash
 from exchange.partition.partitioner import Key, Partitioner
-from exchange.partition.partitioning.specification import partitioner_from
+from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitions import Partitions
 
 __all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
@@ -31,49 +32,49 @@ __all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
 PartitionArray = npt.NDArray[np.int32]
 
 UNDECIDED: Final = -1
-"""In the place of a partition: the key does not decide."""
+"""In place of a partition id: the key does not decide."""
 
 
 def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Partitions | int) -> PartitionArray:
-    """The id of the partition for each key, ``UNDECIDED`` where the key does not decide.
+    """Return the id of the partition for each key, ``UNDECIDED`` where the key does not decide.
 
-    ``partitioner`` is one, or the text of one, ``librdkafka.consistent_random``; ``keys`` is what
-    `exchange.partition.batch.columns` calls a column. Raises InputError if the client cannot take one of the keys.
+    ``partitioner`` is a partitioner or its text, ``librdkafka.consistent_random``; ``keys`` is a column, see
+    `exchange.partition.batch.columns.Keys`. Raises InputError if the client cannot take one of the keys.
     """
     if isinstance(partitioner, str):
-        partitioner = partitioner_from(partitioner)
+        partitioner = parse_partitioner(partitioner)
     if isinstance(partitions, int):
         partitions = Partitions.of(partitions)
     rule_of = RULES.get(type(partitioner))
     rule = rule_of(partitioner) if rule_of else None
     result = np.empty(length_of(keys), np.int32)
     start = 0
-    for piece in pieces(keys):
+    for piece in split_column(keys):
         chosen: PartitionArray | list[int] | None = None
         if isinstance(piece, Column):
             if rule and (piece.text or not rule.texts_only):
-                chosen = _by_rule(rule, partitioner, piece, partitions)
+                chosen = _apply_rule(rule, partitioner, piece, partitions)
             if chosen is None:
-                chosen = _one_by_one(partitioner, piece.objects(), partitions)
+                chosen = _choose_one_by_one(partitioner, piece.objects(), partitions)
         else:
-            chosen = _one_by_one(partitioner, piece, partitions)
+            chosen = _choose_one_by_one(partitioner, piece, partitions)
         result[start : start + len(chosen)] = chosen
         start += len(chosen)
     return result
 
 
 class Rule(NamedTuple):
-    """From a key that is there and not empty to its partition."""
+    """How the partition of a key that is neither null nor empty is computed."""
 
     hash: Callable[[Column], HashArray]
     to_index: Callable[[HashArray], HashArray]
-    """The index is to_index(hash) % count."""
+    """Function of the hash; the index is to_index(hash) % count."""
     texts_only: bool = False
-    """Whether a key as bytes means something else, or nothing."""
-    by_place: bool = False
-    """Whether the index is a place in the order of the partitions, and not a partition's id."""
-    asked: int | None = None
-    """A hash of which the client makes something else: where a piece has it, the partitioner is asked for each key."""
+    """Whether the rule holds for texts only: a key of bytes means something else, or nothing."""
+    by_position: bool = False
+    """Whether the index is a position in the order of the partitions, and not the id of a partition."""
+    exception: int | None = None
+    """Hash that the client treats in another way: if a piece has it, the partitioner is asked about each key."""
 
 
 def _unsigned(values: HashArray) -> HashArray:
@@ -85,12 +86,12 @@ def _positive(values: HashArray) -> HashArray:
 
 
 def _absolute(values: HashArray) -> HashArray:
-    """Of the least int, 2147483648."""
+    """Return the absolute values of ints; of the least int, 2147483648."""
     return np.abs(values.view(np.int32)).view(np.uint32)
 
 
 def _scala_absolute(values: HashArray) -> HashArray:
-    """Of the least int, 0 (`kafka.utils.Utils.abs`)."""
+    """Return the absolute values of ints; of the least int, 0 (`kafka.utils.Utils.abs`)."""
     return _absolute(values) & np.uint32(0x7FFFFFFF)
 
 
@@ -109,44 +110,44 @@ RULES: Final[Mapping[type[Partitioner], Callable[[Any], Rule | None]]] = Mapping
     Librdkafka: lambda partitioner: KEY_HASHES.get(ROWS[partitioner.partitioner].other),
     Sarama: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
     FranzGo: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
-    SuperStream: lambda _: Rule(partial(murmur3, seed=SEED), _unsigned, by_place=True),
-    # abs(hash % count), by Java's %, is abs(hash) % count with an abs that gives 2147483648.
-    ByHash: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_place=True),
-    ByHash40: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_place=True, asked=0x8000_0000),
-    GoHash: lambda _: Rule(fnv1a, _unsigned, texts_only=True, by_place=True),
+    SuperStream: lambda _: Rule(partial(murmur3, seed=SEED), _unsigned, by_position=True),
+    # With Java's %, abs(hash % count) equals abs(hash) % count if the abs of the least int is 2147483648.
+    ByHash: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True),
+    ByHash40: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True, exception=0x8000_0000),
+    GoHash: lambda _: Rule(fnv1a, _unsigned, texts_only=True, by_position=True),
 })  # fmt: skip
-"""Class of a partitioner -> its rule; None where a partitioner of that class has no hash that is here."""
+"""Class of a partitioner -> function that returns a partitioner's rule, None if its hash is not in this module."""
 
 
-def _by_rule(rule: Rule, partitioner: Partitioner, column: Column, partitions: Partitions) -> PartitionArray | None:
+def _apply_rule(rule: Rule, partitioner: Partitioner, column: Column, partitions: Partitions) -> PartitionArray | None:
     hashes = rule.hash(column)
-    if rule.asked is not None and (hashes == rule.asked).any():
+    if rule.exception is not None and (hashes == rule.exception).any():
         return None
     chosen = (rule.to_index(hashes) % np.uint32(partitions.count)).astype(np.int32)
-    if rule.by_place:
+    if rule.by_position:
         chosen = np.array([partition.id for partition in partitions], np.int32)[chosen]
     empty = column.lengths == 0
     if empty.any():
-        chosen[empty] = _id(partitioner, "" if column.text else b"", partitions)
+        chosen[empty] = _choose_id(partitioner, "" if column.text else b"", partitions)
     if column.valid is not None and not column.valid.all():
-        chosen[~column.valid] = _id(partitioner, None, partitions)
+        chosen[~column.valid] = _choose_id(partitioner, None, partitions)
     return chosen
 
 
-def _one_by_one(partitioner: Partitioner, keys: Sequence[Key], partitions: Partitions) -> list[int]:
+def _choose_one_by_one(partitioner: Partitioner, keys: Sequence[Key], partitions: Partitions) -> list[int]:
     known: dict[Key, int] = {}
     chosen = []
     for key in keys:
         if type(key) not in (str, bytes):  # 1, 1.0 and True are equal, and different keys
-            chosen.append(_id(partitioner, key, partitions))
+            chosen.append(_choose_id(partitioner, key, partitions))
             continue
-        found = known.get(key)
-        if found is None:
-            found = known[key] = _id(partitioner, key, partitions)
-        chosen.append(found)
+        partition = known.get(key)
+        if partition is None:
+            partition = known[key] = _choose_id(partitioner, key, partitions)
+        chosen.append(partition)
     return chosen
 
 
-def _id(partitioner: Partitioner, key: Key, partitions: Partitions) -> int:
+def _choose_id(partitioner: Partitioner, key: Key, partitions: Partitions) -> int:
     partition = partitioner.choose(key, partitions).partition
     return UNDECIDED if partition is None else partition

@@ -1,7 +1,7 @@
-"""The partitioners of Kafka's Go clients, Sarama and franz-go: a hash of the key, and chance for records without one.
+"""The partitioners of Kafka's Go clients, Sarama and franz-go: a hash of the key, a random choice without a key.
 
-A key's partition is one of all, without a key it is drawn among those with a leader; the empty key is a key. What
-differs is the hash, a row each. (confluent-kafka-go is librdkafka.)
+The partition of a key is one of all partitions; without a key, one with a leader is drawn. The empty key is a key. The
+hashes differ: each is a row of a table. (confluent-kafka-go is librdkafka.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.clients.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, POSITIVE_FNV1A, UNSIGNED_FNV1A, KeyHash
-from exchange.partition.hashing.keys import serialized
+from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
@@ -40,12 +40,12 @@ FRANZ_GO: Final[Mapping[str, KeyHash]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class _Keyed(Partitioner):
-    """What both clients do with a key."""
+    """The choice for a key, which is the same in both clients."""
 
     key_hash: KeyHash
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        data = serialized(key)
+        data = serialize_key(key)
         if data is None:
             return Choice(None, None, "a random partition with a leader")
         return self.key_hash.choose(data, partitions.count)
@@ -55,8 +55,8 @@ class _Keyed(Partitioner):
 class Sarama(_Keyed):
     """Sarama's `hashPartitioner` and `murmur2Partitioner`.
 
-    Without a key each record goes to a random partition with a leader; InputError where there is none, as Sarama's
-    ErrLeaderNotAvailable.
+    Each record without a key goes to a random partition with a leader. If there is none, it raises InputError, as
+    Sarama returns ErrLeaderNotAvailable.
     """
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
@@ -70,7 +70,7 @@ class Sarama(_Keyed):
 
 
 class Stuck(NamedTuple):
-    """The position, among the partitions with a leader, that records without a key go to, and the one before it."""
+    """The partition that records without a key go to, as a position among those with a leader, and the one before."""
 
     at: int | None = None
     before: int | None = None
@@ -80,8 +80,8 @@ class Stuck(NamedTuple):
 class FranzGo(_Keyed):
     """franz-go's `StickyKeyPartitioner`; its default, UniformBytesPartitioner, treats keys as ``murmur2`` does.
 
-    Without a key records go to one partition until a new batch; then one is drawn, and if it is the last one again the
-    next is taken. Partitions without a leader are left out, unless all are.
+    Records without a key go to one partition until a new batch. Then another one is drawn; if it is the same again, the
+    next one is taken. Partitions without a leader are left out, unless no partition has one.
     """
 
     def memory(self, inputs: Inputs) -> Stuck:
@@ -104,7 +104,7 @@ class FranzGo(_Keyed):
 
 
 def _ids(partitions: tuple[Any, ...]) -> list[int]:
-    """Both clients keep a topic's partitions by number, whatever the order of the metadata."""
+    """Return the ids in ascending order: both clients ignore the order of the metadata."""
     return sorted([partition.id for partition in partitions])
 
 

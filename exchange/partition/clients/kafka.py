@@ -1,8 +1,8 @@
-"""Kafka's Java producer, from 0.8 on: what a key decides, and what decides without one in each era.
+"""Kafka's Java producer, from 0.8 on: the partitions of records with and without a key.
 
-A key decides by its bytes alone, in every version of the Java client alike, over all partitions, with a leader or not.
-What the eras change is where records without a key go: those are strategies of their own, and `Keyed` puts the two
-together. The strategies look at partitions in the order of the cluster's metadata, which is not that of their numbers.
+A key decides by its bytes alone, in the same way in every version of the Java client, over all partitions, with or
+without a leader. Versions differ in where records without a key go: these are strategies of their own, and `Keyed`
+combines both. The strategies see partitions in the order of the cluster's metadata, which is not that of their numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exchange.field_values import INTEGER_TYPES
 from exchange.partition.clients.kafka_builtin import BuiltIn, pick
 from exchange.partition.hashing.hashes import murmur2, positive, signed
 from exchange.partition.hashing.java import string_hash
-from exchange.partition.hashing.keys import describe_key, kind_and_value, serialized
+from exchange.partition.hashing.keys import describe_key, kind_and_value, serialize_key
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Keyed(Partitioner):
-    """``toPositive(murmur2(key)) % count``; `keyless` decides for records without a key, and only for these.
+    """``toPositive(murmur2(key)) % count`` for records with a key; `keyless` decides about those without.
 
     An empty key is a key (`BuiltInPartitioner.partitionForKey`, before 3.3 `DefaultPartitioner.partition`).
     """
@@ -37,7 +37,7 @@ class Keyed(Partitioner):
     keyless: Partitioner
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        data = serialized(key)
+        data = serialize_key(key)
         if data is None:
             return self.keyless.choose(None, partitions)
         value = murmur2(data)
@@ -57,22 +57,22 @@ class Keyed(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class KeyedOneCounter(Keyed):
-    """`DefaultPartitioner` of 0.9 to 0.10.1: what it counts, it counts over all topics."""
+    """`DefaultPartitioner` of 0.9 to 0.10.1: it has one counter for all topics."""
 
     one_memory: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class Counter(Partitioner):
-    """The available partitions in turn, by a counter that every call moves; it looks at no key.
+    """The available partitions in turn, by a counter that every call increments; it ignores keys.
 
-    Java's counter is an int that wraps around, ``toPositive`` clears its sign: so it is remembered as 31 bits. A
-    record for which `RoundRobinPartitioner` of 2.4 to 3.9.1 is called twice, before and after a `NewBatch`, moves it
-    by two: choose for it twice.
+    Java's counter is an int that wraps around, and ``toPositive`` clears its sign: so 31 bits are kept.
+    `RoundRobinPartitioner` of 2.4 to 3.9.1 is called twice for a record that needs a new batch, before and after the
+    `NewBatch`, and so increments it twice: call it twice for such a record.
     """
 
     start: int | None = None
-    """What the counter begins with; None, any number."""
+    """First value of the counter; None for a random one."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         return Choice(None, None, "the available partitions in turn, by the producer's counter")
@@ -85,18 +85,18 @@ class Counter(Partitioner):
 
 
 class Turn(NamedTuple):
-    """What `RoundRobin` remembers."""
+    """The memory of `RoundRobin`."""
 
     counter: int = 0
     again: int | None = None
-    """The partition for which a new batch was begun: the same record is about to be asked for again."""
+    """Partition for which a new batch was begun: the next call is for the same record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Partitioner):
-    """`RoundRobinPartitioner` from 3.9.2 on: asked again after a `NewBatch`, it says the same partition again.
+    """`RoundRobinPartitioner` from 3.9.2 on: after a `NewBatch` it chooses the same partition again.
 
-    Producers from 4.0 on never ask again, so that there need be no `NewBatch`.
+    Producers from 4.0 on never call it twice for a record, so they need no `NewBatch`.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -120,9 +120,9 @@ COUNTER: Final = Counter(0)
 
 @dataclass(frozen=True, slots=True)
 class Sticky(Partitioner):
-    """One available partition until a batch of it is full, then another (KIP-480, `StickyPartitionCache`).
+    """One available partition until a batch of it is full, then another one (KIP-480, `StickyPartitionCache`).
 
-    A `NewBatch` comes before the record that needs it is chosen for again, records with a key included.
+    Each record that needs a new batch, also one with a key, must be preceded by a `NewBatch`.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
@@ -132,26 +132,26 @@ class Sticky(Partitioner):
         self, key: Key, partitions: Partitions, memory: int | None, inputs: Inputs
     ) -> tuple[Choice, int | None]:
         kept = memory is not None
-        partition = memory if kept else self._drawn(partitions, None, inputs)
+        partition = memory if kept else self._draw(partitions, None, inputs)
         return Choice(partition, None, "kept until it needs a new batch" if kept else "drawn at random"), partition
 
     def after(self, event: Event, partitions: Partitions, memory: int | None, inputs: Inputs) -> int | None:
         if isinstance(event, NewBatch) and memory in (None, event.partition):
-            return self._drawn(partitions, memory, inputs)
+            return self._draw(partitions, memory, inputs)
         return memory
 
-    def _drawn(self, partitions: Partitions, old: int | None, inputs: Inputs) -> int:
-        """`StickyPartitionCache.nextPartition`."""
+    def _draw(self, partitions: Partitions, old: int | None, inputs: Inputs) -> int:
+        """Draw another partition, as `StickyPartitionCache.nextPartition`."""
         if len(partitions.available) == 1:
             return partitions.available[0].id
         while (new := pick(partitions, inputs.draw(2**31))) == old and partitions.available:
-            pass  # until it is another one
+            pass  # draw until it is another partition
         return new
 
 
 @dataclass(frozen=True, slots=True)
 class Random(Partitioner):
-    """A partition drawn anew for each record; it looks at no key.
+    """A random partition for each record; it ignores keys.
 
     The Java producer does so with ``partitioner.ignore.keys``, ``batch.size`` 0 and no adaptive partitioning.
     """
@@ -165,7 +165,7 @@ class Random(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class Explicit(Partitioner):
-    """The key is the partition's number: what `ProducerRecord` takes for ``partition``."""
+    """The key is the number of the partition: the argument ``partition`` of `ProducerRecord`."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         try:
@@ -174,22 +174,22 @@ class Explicit(Partitioner):
             kind, number = "", None
         if kind not in INTEGER_TYPES:
             raise InputError(f"the key is to be the partition's number, an integer, not {describe_key(key)}")
-        return Choice(_usable(number, partitions), None, "the key is the partition's number")
+        return Choice(_check_number(number, partitions), None, "the key is the partition's number")
 
 
 @dataclass(frozen=True, slots=True)
 class Custom(Partitioner):
-    """A partitioner of one's own: a function of the key's bytes (None, no key) and the partitions (`Partitioner`)."""
+    """A partitioner of your own: a function of the key's bytes (None for no key) and the partitions (`Partitioner`)."""
 
     function: Callable[[bytes | None, Partitions], int]
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         name = getattr(self.function, "__name__", repr(self.function))
-        return Choice(_usable(self.function(serialized(key), partitions), partitions), None, name)
+        return Choice(_check_number(self.function(serialize_key(key), partitions), partitions), None, name)
 
 
-def _usable(number: int, partitions: Partitions) -> int:
-    """A number that someone else chose, as far as the Java producer takes it (`KafkaProducer.partition`)."""
+def _check_number(number: int, partitions: Partitions) -> int:
+    """Return a partition number that a user chose. Raises InputError where `KafkaProducer.partition` throws."""
     if number < 0:
         raise InputError(f"{describe_key(number)} is no partition: the Java producer throws IllegalArgumentException")
     if number >= partitions.count:
@@ -201,24 +201,24 @@ def _usable(number: int, partitions: Partitions) -> int:
 
 
 class Kept(NamedTuple):
-    """What `Scala` remembers."""
+    """The memory of `Scala`."""
 
     since: int
-    """Milliseconds: when the metadata was last refreshed."""
+    """Time of the last refresh of the metadata, in milliseconds."""
     partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scala(Partitioner):
-    """The Scala producer that went with 0.8: `kafka.producer.DefaultPartitioner` with keys that are strings.
+    """The Scala producer of 0.8: `kafka.producer.DefaultPartitioner` with keys that are strings.
 
     Records without a key go to one partition until the metadata is refreshed (`DefaultEventHandler.getPartition`). The
-    refresh is one for all topics, and comes too when a send is retried: this sees the time since the topic's first
-    record only.
+    producer refreshes the metadata of all topics at once, and also when it retries; this class only knows the time
+    since the first record of the topic.
     """
 
     refresh_ms: int = 600_000
-    """``topic.metadata.refresh.interval.ms``; negative, never."""
+    """``topic.metadata.refresh.interval.ms``; negative for never."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
         if key is None:
@@ -246,12 +246,12 @@ class Scala(Partitioner):
 
 
 def _absolute(value: int) -> int:
-    """`kafka.utils.Utils.abs`, which makes 0 of the least int."""
+    """Return the absolute value as `kafka.utils.Utils.abs`: 0 for the least int."""
     return 0 if value == -0x8000_0000 else abs(value)
 
 
 def default_3_3(batch_size: int = 16_384, adaptive: bool = True, ignore_keys: bool = False) -> Partitioner:
-    """The default since 3.3; parameters as ``partitioner.ignore.keys`` and, with defaults, as `BuiltIn` has them."""
+    """Build the default partitioner since 3.3, from ``partitioner.ignore.keys`` and parameters of `BuiltIn`."""
     keyless = BuiltIn(batch_size, adaptive)
     return keyless if ignore_keys else Keyed(keyless)
 
@@ -263,14 +263,14 @@ def nearest(
     adaptive: bool = True,
     ignore_keys: bool = False,
 ) -> Partitioner:
-    """The default of 4.4 with ``partitioner.rack.aware``: without a key, to leaders in this rack, or on this host."""
+    """Build the default of 4.4 with ``partitioner.rack.aware``: without a key, records go to leaders near by."""
     if rack is None and host is None:
         raise InputError("kafka.nearest needs a rack, a host or both: kafka.nearest(rack=eu-1)")
     keyless = BuiltIn(batch_size, adaptive, rack, host)
     return keyless if ignore_keys else Keyed(keyless)
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
     return text.lower() == "true"
@@ -278,8 +278,8 @@ def _boolean(text: str) -> bool:
 
 BUILT_IN: Final[Mapping[str, Callable[[str], Any]]] = {
     "batch_size": int,
-    "adaptive": _boolean,
-    "ignore_keys": _boolean,
+    "adaptive": _parse_boolean,
+    "ignore_keys": _parse_boolean,
 }
 
 SAME_KEY: Final = "a key goes to one partition, whatever the client's version"

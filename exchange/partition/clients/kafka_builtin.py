@@ -1,7 +1,8 @@
-"""Where Kafka's Java producer puts records without a key since 3.3 (KIP-794), and near leaders since 4.4 (KIP-1123).
+"""Kafka's Java producer since 3.3: partitions of records without key (KIP-794), near leaders since 4.4 (KIP-1123).
 
-It fills one partition with about ``batch.size`` bytes, then draws the next. The draw is even until more batches wait
-for some partitions than for others; then shorter queues are drawn more often. All a producer knows is in `Memory`.
+It fills one partition with about ``batch.size`` bytes, then draws the next one. All are equally likely, until more
+batches wait for some partitions than for others: then those with shorter queues are more likely. The state of a
+producer is a `Memory`.
 """
 
 from __future__ import annotations
@@ -21,53 +22,60 @@ __all__ = ["BuiltIn", "Latency", "Memory", "Weights", "load_stats", "pick"]
 
 
 class Weights(NamedTuple):
-    """How likely each partition is to be drawn next (`BuiltInPartitioner.PartitionLoadStats`)."""
+    """The weights of the partitions in the next draw (`BuiltInPartitioner.PartitionLoadStats`)."""
 
     cumulated: tuple[int, ...]
-    """The running sum of the weights; the last one is how many draws there are."""
+    """Running sum of the weights; a draw is a number below the last one."""
     partition_ids: tuple[int, ...]
 
     def partition(self, number: int) -> int:
-        """The partition of a number drawn: the first whose running sum is greater."""
+        """Return the partition of a drawn number: the first one whose running sum is greater."""
         return self.partition_ids[bisect_right(self.cumulated, number % self.cumulated[-1])]
 
     @classmethod
     def of(cls, waiting: Iterable[tuple[int, int]]) -> Weights:
-        """Of pairs (batches that wait, partition id): the longest queue weighs 1, a shorter one as many more."""
+        """Compute the weights from pairs (number of waiting batches, partition id).
+
+        The longest queue has the weight 1; a shorter one has 1 more for each batch by which it is shorter.
+        """
         sizes, ids = zip(*waiting, strict=True)
         longest = max(sizes)
         return cls(tuple(accumulate(longest + 1 - size for size in sizes)), ids)
 
 
 class Memory(NamedTuple):
-    """What a producer remembers of one topic."""
+    """The memory of a producer for one topic."""
 
     partition: int | None = None
-    """Where records go now; None before the first one."""
+    """Partition that records go to now; None before the first record."""
     produced: int = 0
-    """Bytes appended there since it was drawn."""
+    """Number of bytes appended to the partition since it was drawn."""
     weights: Weights | None = None
-    """None while every available partition is as likely as any other."""
+    """Weights of the next draw; None while all available partitions are equally likely."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn(Partitioner):
-    """`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`: records without a key; it looks at none.
+    """`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`, for records without key; it ignores keys.
 
-    It is to be told what happens to them: `Appended` after each; with size 0, before the next is chosen, once the last
-    batch of the partition was sent or is full (`RecordAccumulator.partitionChanged`), and again, after which the same
-    record is chosen for anew, when it turns out that the batch has no room for it;
-    `LoadStats` whenever the sender looks for batches that are ready. Untold, it stays where it is.
+    It needs these events; without them it never leaves its partition:
+
+    - `Appended` after each record;
+    - `Appended` of size 0 before the next choice, if the partition's last batch was sent or is full
+      (`RecordAccumulator.partitionChanged`); and when it turns out that the batch has no room for the record, which is
+      then chosen for again;
+    - `LoadStats` whenever the sender looks for batches that are ready.
     """
 
     batch_size: int = 16_384
-    """Bytes: ``batch.size``."""
+    """``batch.size``, in bytes."""
     adaptive: bool = True
-    """``partitioner.adaptive.partitioning.enable``; off, LoadStats mean nothing."""
+    """``partitioner.adaptive.partitioning.enable``; if off, LoadStats are ignored."""
     rack: str | None = None
-    """``client.rack`` with ``partitioner.rack.aware``: where partitions have a leader there, only they are drawn."""
+    """``client.rack`` with ``partitioner.rack.aware``: only partitions with a leader there are drawn, if there are any.
+    """
     host: str | None = None
-    """The same of the leader's host, or its name where no host is told; Kafka has no such setting."""
+    """The same for the leader's host, or its name if it has no host; Kafka has no such setting."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 0:
@@ -82,7 +90,7 @@ class BuiltIn(Partitioner):
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Memory, inputs: Inputs) -> tuple[Choice, Memory]:
         if memory.partition is None:
-            memory = Memory(self._drawn(partitions, memory.weights, inputs), 0, memory.weights)
+            memory = Memory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
         rule = f"kept for {self.batch_size} bytes, {memory.produced} so far"
         return Choice(memory.partition, None, rule), memory
 
@@ -91,14 +99,15 @@ class BuiltIn(Partitioner):
             return memory._replace(weights=self._weights(event, partitions))
         if isinstance(event, Appended) and memory.partition is not None:
             produced, enough = memory.produced + event.size, max(self.batch_size, 1)
-            # Leaving a batch that is not full would send it small, but not for ever: keyed records may keep it so.
+            # Leaving a batch that is not full would send it small. But do not wait for ever: records with keys may keep
+            # a batch from being full.
             if produced >= (enough if event.batches_full else 2 * enough):
-                return Memory(self._drawn(partitions, memory.weights, inputs), 0, memory.weights)
+                return Memory(self._draw(partitions, memory.weights, inputs), 0, memory.weights)
             return memory._replace(produced=produced)
         return memory
 
-    def _drawn(self, partitions: Partitions, weights: Weights | None, inputs: Inputs) -> int:
-        """`BuiltInPartitioner.nextPartition`."""
+    def _draw(self, partitions: Partitions, weights: Weights | None, inputs: Inputs) -> int:
+        """Draw the next partition, as `BuiltInPartitioner.nextPartition`."""
         number = inputs.draw(2**31)
         if weights is not None:
             return weights.partition(number)
@@ -106,11 +115,11 @@ class BuiltIn(Partitioner):
         return pick(partitions, number, near)
 
     def _weights(self, stats: LoadStats, partitions: Partitions) -> Weights | None:
-        """`BuiltInPartitioner.updatePartitionLoadStats`."""
+        """Return the new weights, as `BuiltInPartitioner.updatePartitionLoadStats`."""
         if not stats.queue_sizes or partitions.count < 2:
             return None
         if len(stats.queue_sizes) == partitions.count and len(set(stats.queue_sizes)) == 1:
-            return None  # left out are those without a leader or that do not answer: without them, it is not even
+            return None  # even; but if some have no leader or do not answer, weights are needed to leave them out
         waiting = list(zip(stats.queue_sizes, stats.partition_ids, strict=True))
         near = [(size, id_) for size, id_ in waiting if id_ in partitions and self._is_near(partitions[id_].leader)]
         return Weights.of(near or waiting)
@@ -124,21 +133,22 @@ class BuiltIn(Partitioner):
 
 
 def pick(partitions: Partitions, number: int, among: tuple[Partition, ...] | list[Partition] = ()) -> int:
-    """What all of the Java producer's strategies make of a number, not negative: a partition's own number.
+    """Return the id of the partition for a number that is not negative, as all strategies of the Java producer do.
 
-    One of ``among``, else of those available, in the order of the metadata; where none is available, any number below
+    One of ``among``, else of the available ones, in the order of the metadata; if none is available, any number below
     the count.
     """
-    places = among or partitions.available
-    return places[number % len(places)].id if places else number % partitions.count
+    candidates = among or partitions.available
+    return candidates[number % len(candidates)].id if candidates else number % partitions.count
 
 
 class Latency(NamedTuple):
-    """When a producer last had batches for a broker, in milliseconds (`RecordAccumulator.NodeLatencyStats`)."""
+    """Times of a broker, in milliseconds (`RecordAccumulator.NodeLatencyStats`)."""
 
     ready: int
+    """When the producer last had batches for the broker."""
     drained: int
-    """And when the broker last took some."""
+    """When the broker last took some."""
 
 
 NO_LATENCIES: Final[Mapping[str, Latency]] = MappingProxyType({})
@@ -150,10 +160,10 @@ def load_stats(
     latencies: Mapping[str, Latency] = NO_LATENCIES,
     availability_timeout: int = 0,
 ) -> LoadStats:
-    """What the sender tells of the load (`RecordAccumulator.partitionReady`); nothing until each partition had a batch.
+    """Build the event of the load, as `RecordAccumulator.partitionReady`; empty until each partition had a batch.
 
-    ``queues`` are the batches that wait, by partition id, 0 where all were sent; ``latencies`` go by brokers' names.
-    ``availability_timeout`` is ``partitioner.availability.timeout.ms``; 0 leaves no broker out.
+    ``queues`` maps partition ids to numbers of waiting batches, 0 if all were sent; ``latencies`` maps names of
+    brokers. ``availability_timeout`` is ``partitioner.availability.timeout.ms``; 0 leaves no broker out.
     """
     if len(queues) < partitions.count:
         return LoadStats((), ())
@@ -167,6 +177,6 @@ def load_stats(
             sizes[filled] = size
             latency = latencies.get(leader.name)
             if availability_timeout > 0 and latency and latency.ready - latency.drained > availability_timeout:
-                continue  # the next takes the place, and this one's size if itself has no batch: it is Java's array
+                continue  # as in Java's array: the next one takes the slot, and this size if it has no batch itself
         filled += 1
     return LoadStats(tuple(sizes[:filled]), tuple(ids[:filled]))

@@ -1,4 +1,4 @@
-"""How Kafka's clients outside Java make a partition of a key: a hash, and a way to make an index of its 32 bits."""
+"""The partition of a key in Kafka's clients outside Java: a hash, and how its 32 bits become an index."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["ABSOLUTE_FNV1A", "CRC32", "MURMUR2", "POSITIVE_FNV1A", "UNSIGNED_FNV
 
 
 class KeyHash(NamedTuple):
-    """The partition of a key is to_index(hash(key)) % their number."""
+    """A hash of keys: the partition is to_index(hash(key)) % number of partitions."""
 
     hash: Callable[[bytes], int]
     to_index: Callable[[int], int]
     rule: str
-    """The same in the words of C and Go; ``{}`` is the number."""
+    """The same as an expression of C or Go; ``{}`` stands for the number of partitions."""
 
     def choose(self, key: bytes, count: int) -> Choice:
-        """The partition out of ``count``."""
+        """Return the choice among ``count`` partitions."""
         hashed = self.hash(key)
         return Choice(self.to_index(hashed) % count, hashed, self.rule.format(count))
 
@@ -32,9 +32,9 @@ def _signed_fnv1a(key: bytes) -> int:
 
 CRC32: Final = KeyHash(zlib.crc32, abs, "hash % {}")
 MURMUR2: Final = KeyHash(murmur2, positive, "(hash & 0x7fffffff) % {}")
-"""What Kafka's Java producer chooses."""
-# Of the least integer too: librdkafka negates the hash, where C leaves that one open and compilers make 2^31 of it;
-# Sarama negates the remainder.
+"""The hash of Kafka's Java producer."""
+# abs(-2**31) is 2**31 here, as in both clients: librdkafka negates the hash, which is undefined in C for this one, but
+# compilers return 2**31; Sarama negates the remainder.
 ABSOLUTE_FNV1A: Final = KeyHash(_signed_fnv1a, abs, "abs(hash) % {}")
 POSITIVE_FNV1A: Final = KeyHash(_signed_fnv1a, positive, "(hash & 0x7fffffff) % {}")
 UNSIGNED_FNV1A: Final = KeyHash(fnv1a, abs, "hash % {}")

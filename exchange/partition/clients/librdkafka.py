@@ -1,10 +1,11 @@
 """librdkafka's partitioners, and so those of confluent-kafka in Python, Go and .NET, and of rdkafka in Rust and PHP.
 
-A partitioner here is a row that says what becomes of no key, of the empty key and of all others (`rdkafka_msg.c` and
-`rdkafka_topic.c`, librdkafka 1.6-2.16). Most send records without a key to a *sticky* partition: one drawn at random
-serves a topic for some milliseconds. Time decides when to draw anew, never the bytes sent as in Kafka's own producer.
+A partitioner is a row that defines what is done with no key, the empty key and all other keys (`rdkafka_msg.c` and
+`rdkafka_topic.c`, librdkafka 1.6-2.16). Most send records without a key to a *sticky* partition: one that is drawn at
+random and serves a topic for some milliseconds. Time decides about the next draw, not the bytes sent as in Kafka's own
+producer.
 
-The partition of a key counts all partitions, whether they have a leader or not.
+The partition of a key is one of all partitions, with or without a leader.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from exchange.errors import InputError
 from exchange.partition.clients.key_hash import ABSOLUTE_FNV1A, CRC32, MURMUR2, KeyHash
-from exchange.partition.hashing.keys import serialized
+from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioner import Choice, Draw, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.partition.strategy import Strategy
@@ -27,14 +28,14 @@ __all__ = ["STRATEGIES", "Librdkafka", "Sticky"]
 
 
 class Chance(Enum):
-    """What decides where no hash does, in words."""
+    """What decides where no hash does, with its description."""
 
     STICKY = "the topic's sticky partition"
     RANDOM = "a random partition, drawn once more if it has no leader"
 
 
 class Row(NamedTuple):
-    """What a partitioner does with the three kinds of keys; a hash takes no key for the empty one."""
+    """What decides for the three kinds of keys; a hash treats no key as the empty one."""
 
     null: KeyHash | Chance
     empty: KeyHash | Chance
@@ -53,11 +54,11 @@ ROWS: Final[Mapping[str, Row]] = MappingProxyType({
     "fnv1a": Row(ABSOLUTE_FNV1A, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
     "fnv1a_random": Row(STICKY, ABSOLUTE_FNV1A, ABSOLUTE_FNV1A),
 })  # fmt: skip
-"""The topic property ``partitioner`` -> what it does."""
+"""Value of the topic property ``partitioner`` -> what decides."""
 
 
 class Sticky(NamedTuple):
-    """The partition that a topic's records without a key go to, and when it was drawn, in milliseconds."""
+    """The partition that a topic's records without key go to, and the time when it was drawn, in milliseconds."""
 
     partition: int
     since: int
@@ -65,10 +66,10 @@ class Sticky(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Librdkafka(Partitioner):
-    """The one of ``ROWS`` that the topic property ``partitioner`` names.
+    """The partitioner of ``ROWS`` that the topic property ``partitioner`` selects.
 
     The other parameter is the property ``sticky.partitioning.linger.ms``, by default twice ``linger.ms`` (5 ms); with 0
-    what is sticky is drawn for each record instead. Raises InputError for values that librdkafka refuses.
+    a partition is drawn for each record instead. Raises InputError for values that librdkafka refuses.
     """
 
     partitioner: str = "consistent_random"
@@ -83,20 +84,20 @@ class Librdkafka(Partitioner):
             )
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        data = serialized(key)
+        data = serialize_key(key)
         decides = self._decides(data)
         if isinstance(decides, Chance):
             return Choice(None, None, decides.value)
         return decides.choose(data or b"", partitions.count)
 
     def choose_next(self, key: Key, partitions: Partitions, memory: Any, inputs: Inputs) -> tuple[Choice, Any]:
-        decides = self._decides(serialized(key))
+        decides = self._decides(serialize_key(key))
         if decides is STICKY:
             if self._is_over(memory, partitions, inputs.now):
-                memory = Sticky(_drawn(partitions, inputs.draw), inputs.now)
+                memory = Sticky(_draw_partition(partitions, inputs.draw), inputs.now)
             return Choice(memory.partition, None, decides.value), memory
         if decides is RANDOM:
-            return Choice(_drawn(partitions, inputs.draw), None, decides.value), memory
+            return Choice(_draw_partition(partitions, inputs.draw), None, decides.value), memory
         return self.choose(key, partitions), memory
 
     def _decides(self, key: bytes | None) -> KeyHash | Chance:
@@ -105,7 +106,7 @@ class Librdkafka(Partitioner):
         return RANDOM if decides is STICKY and self.sticky_partitioning_linger_ms == 0 else decides
 
     def _is_over(self, sticky: Sticky | None, partitions: Partitions, now: int) -> bool:
-        """Whether it is time for another sticky partition (`rd_kafka_msg_sticky_partition`)."""
+        """Return whether to draw another sticky partition (`rd_kafka_msg_sticky_partition`)."""
         if sticky is None or not _is_available(partitions, sticky.partition):
             return True
         return now - sticky.since > self.sticky_partitioning_linger_ms
@@ -115,10 +116,10 @@ def _is_available(partitions: Partitions, partition: int) -> bool:
     return partition in partitions and partitions[partition].leader is not None
 
 
-def _drawn(partitions: Partitions, draw: Draw) -> int:
-    """A second draw is final, leader or not (`rd_kafka_msg_partitioner_random`)."""
-    drawn = draw(partitions.count)
-    return drawn if _is_available(partitions, drawn) else draw(partitions.count)
+def _draw_partition(partitions: Partitions, draw: Draw) -> int:
+    """Draw a partition; a second draw is final, with or without a leader (`rd_kafka_msg_partitioner_random`)."""
+    first = draw(partitions.count)
+    return first if _is_available(partitions, first) else draw(partitions.count)
 
 
 KEYED: Final = "a key has one partition as long as their number stays"

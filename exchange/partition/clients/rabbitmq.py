@@ -1,8 +1,8 @@
-"""RabbitMQ's partitioners: the Java stream client's for super streams, and the two exchange types that hash.
+"""RabbitMQ's partitioners: that of the Java stream client for super streams, and the two exchange types that hash.
 
-An exchange is what spreads messages over queues in RabbitMQ, so `exchange.kinds` has the exchange types themselves,
-with bindings, weights and the differences between releases. Here the same arithmetic is for partitions that are given
-as such. All of them take the key as bytes of UTF-8 where it is text.
+In RabbitMQ, exchanges distribute messages to queues: `exchange.kinds` has these exchange types, with bindings, weights
+and the differences between releases. Here the same arithmetic is applied to a list of partitions. All of them take a
+key that is a text as its bytes in UTF-8.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from exchange.partition.strategy import Strategy
 __all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
 
 SEED: Final = 104729
-"""Of the stream clients' murmur3: Java's and those that follow it (`HashUtils.MURMUR3`)."""
+"""Seed of murmur3 in the Java stream client and those that follow it (`HashUtils.MURMUR3`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuperStream(Partitioner):
-    """`com.rabbitmq.stream.impl.HashRoutingStrategy`: murmur3 over the streams in the order their exchange gives them.
+    """`com.rabbitmq.stream.impl.HashRoutingStrategy`: murmur3 over the streams in the order of their exchange.
 
-    The client asks the broker for that order, which is the one of the bindings' argument ``x-stream-partition-order``.
+    The client asks the broker for this order, which the bindings' argument ``x-stream-partition-order`` defines.
     """
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        """The stream for a routing key, a text. Raises InputError for anything else, None included."""
-        # String.getBytes replaces a lone surrogate, which UTF-8 has no place for, with a question mark.
+        """Return the stream of a routing key, a text. Raises InputError for anything else, None included."""
+        # String.getBytes replaces a lone surrogate, which UTF-8 cannot encode, by a question mark.
         h = murmur3(key.encode("utf-8", "replace") if isinstance(key, str) else _text(key), SEED)
         return Choice(
             partitions.all[h % partitions.count].id, signed(h), f"remainderUnsigned(hash, {partitions.count})"
@@ -46,14 +46,14 @@ class ConsistentHash(Partitioner):
     """x-consistent-hash with each partition bound in turn, with the same weight (RabbitMQ 3.13 and later)."""
 
     weight: int = 1
-    """The binding key of each; more of it makes the partitions' shares more equal."""
+    """Binding key of each partition; a larger one makes the partitions' shares more equal."""
 
     def __post_init__(self) -> None:
         if self.weight < 1:
             raise ValueError(f"a weight is at least 1, not {self.weight}")
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        """The partition for a routing key or for the value of a hash header; None is a header that is not there."""
+        """Return the partition of a routing key or of the value of a hash header; None stands for a missing header."""
         count = partitions.count * self.weight
         seed = jump_key(_value(key))
         rule = f"jump(hash, {count})" + (f" // {self.weight}" if self.weight > 1 else "")
@@ -65,7 +65,7 @@ class ModulusHash(Partitioner):
     """x-modulus-hash over partitions in the order of their names, as the broker sorts them since 4.3."""
 
     def choose(self, key: Key, partitions: Partitions) -> Choice:
-        """The partition for a routing key, a text. Raises InputError for anything else, None included."""
+        """Return the partition of a routing key, a text. Raises InputError for anything else, None included."""
         h = phash2([_text(key)])
         return Choice(partitions.all[h % partitions.count].id, h, f"hash % {partitions.count}")
 

@@ -1,7 +1,7 @@
-"""Erlang's hash of a term, its old random numbers, and the jump that RabbitMQ makes of them, bit for bit.
+"""Erlang's hash of a term, its old random numbers, and the jump hash that RabbitMQ computes from them, bit for bit.
 
-Terms are Python values: bytes are binaries, bool and `Atom` atoms, tuple and list what they are called there. Lists of
-small integers, which Erlang hashes as texts, are not among what AMQP can say, and left out.
+Terms are Python values: bytes are binaries, bool and `Atom` are atoms, tuples and lists are those of Erlang. Lists of
+small integers, which Erlang hashes as texts, cannot come from AMQP and are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["UNDEFINED", "Atom", "field_term", "jump", "jump_key", "phash2"]
 MASK: Final = 0xFFFFFFFF
 MASK_64: Final = 0xFFFFFFFFFFFFFFFF
 GOLDEN: Final = 0x9E3779B9
-"""HCONST in ERTS, of which each kind of term has its own multiple."""
+"""HCONST in ERTS; each kind of term uses its own multiple."""
 NIL_ALONE: Final = 3468870702
 
 
@@ -34,7 +34,7 @@ UNDEFINED: Final = Atom("undefined")
 
 
 def field_term(kind: str, value: Any) -> Any:
-    """An AMQP field value as RabbitMQ holds it, from what `exchange.field_values.type_and_value` gives."""
+    """Return a field value as a term, as RabbitMQ holds it, from the result of `type_and_value`."""
     if kind == "void":
         return UNDEFINED
     if kind == "array":
@@ -45,7 +45,7 @@ def field_term(kind: str, value: Any) -> Any:
 
 
 def phash2(term: Any, limit: int = 1 << 27) -> int:
-    """``erlang:phash2(Term, Range)``: from 0 to ``limit`` - 1. The same in every release of Erlang/OTP."""
+    """Return ``erlang:phash2(Term, Range)``, from 0 to ``limit`` - 1; it is the same in all releases of Erlang/OTP."""
     h = 0
     pending = [term]
     while pending:
@@ -76,11 +76,10 @@ def phash2(term: Any, limit: int = 1 << 27) -> int:
 
 
 def jump(key: int, buckets: int) -> int:
-    """The bucket, from 0 to ``buckets`` - 1, of a key (`rabbit_exchange_type_consistent_hash:jump_consistent_hash/2`).
+    """Return a key's bucket below ``buckets`` (`rabbit_exchange_type_consistent_hash:jump_consistent_hash/2`).
 
-    Lamping's and Veach's jump consistent hash, with ``rand:uniform_s`` of the algorithm exs1024, seeded with the key
-    three times, where their paper has a generator of its own. The time it takes grows with the logarithm of
-    ``buckets``.
+    The jump consistent hash of Lamping and Veach, with the generator ``rand:uniform_s`` of the algorithm exs1024,
+    seeded three times with the key. The time grows with the logarithm of ``buckets``.
     """
     bucket, after = -1, 0
     numbers = _exs1024(key)
@@ -91,12 +90,12 @@ def jump(key: int, buckets: int) -> int:
 
 
 def jump_key(term: Any) -> int:
-    """The key that RabbitMQ makes of a term: an integer is one itself, of other terms it is their phash2."""
+    """Return the key that RabbitMQ uses for a term: an integer itself, the phash2 of any other term."""
     return term if type(term) is int else phash2(term)
 
 
 def _exs1024(key: int) -> Iterator[int]:
-    """The integers that ``rand:uniform_s`` divides by 2^64, after ``rand:seed_s(exs1024, {Key, Key, Key})``."""
+    """Yield the integers that ``rand:uniform_s`` divides by 2^64, after ``rand:seed_s(exs1024, {Key, Key, Key})``."""
     low, middle, high = ((key + 1) * factor & 0x1FFFFF for factor in (2097143, 2097133, 2097131))
     x = high << 43 | middle << 22 | low << 1 | 1
     state = []
@@ -106,9 +105,9 @@ def _exs1024(key: int) -> Iterator[int]:
         x ^= x >> 27
         state.append(x * 0x2545F4914F6CDD1D & MASK_64)
     state.reverse()
-    for place in cycle(range(16)):  # xorshift1024*
-        after = (place + 1) % 16
-        s0, s1 = state[place], state[after]
+    for index in cycle(range(16)):  # xorshift1024*
+        after = (index + 1) % 16
+        s0, s1 = state[index], state[after]
         s1 ^= s1 << 31 & MASK_64
         s1 ^= s1 >> 11 ^ s0 ^ s0 >> 30
         state[after] = s1
@@ -128,7 +127,7 @@ def _integer(value: int, h: int) -> int:
 
 
 def _atom(name: str) -> int:
-    """The hash of an atom's name (hashpjw), of characters up to U+00FF."""
+    """Return the hash of an atom's name (hashpjw), of characters up to U+00FF."""
     h = 0
     for character in name.encode("latin-1"):
         h = (h << 4) + character
@@ -138,7 +137,7 @@ def _atom(name: str) -> int:
 
 
 def _block(data: bytes, c: int) -> int:
-    """Bob Jenkins's lookup2 (`block_hash` in ERTS), which leaves no bytes at all as they are."""
+    """Return Bob Jenkins's lookup2 of bytes (`block_hash` in ERTS); of no bytes it is ``c``."""
     length = len(data)
     if not length:
         return c
@@ -147,7 +146,7 @@ def _block(data: bytes, c: int) -> int:
     words = unpack(f"<{(length - rest) >> 2}I", data[: length - rest])
     for x, y, z in zip(words[::3], words[1::3], words[2::3], strict=True):
         a, b, c = _mix(a + x & MASK, b + y & MASK, c + z & MASK)
-    # The lowest byte of the last word stands for the length.
+    # The lowest byte of the last word is reserved for the length.
     last = data[length - rest :].ljust(8, b"\0")
     x, y = unpack("<II", last[:8])
     z = int.from_bytes(last[8:], "little") << 8

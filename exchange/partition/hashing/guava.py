@@ -1,4 +1,4 @@
-"""Two hashes of Guava's that RocketMQ's gRPC side uses: the jump to a bucket, and SipHash."""
+"""Two hashes of Guava that RocketMQ's gRPC side uses: the jump consistent hash, and SipHash."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def consistent_hash(value: int, buckets: int) -> int:
-    """``Hashing.consistentHash(value, buckets)`` of a 64-bit integer: one more bucket moves 1/n of the values.
+    """Return ``Hashing.consistentHash(value, buckets)`` of a 64-bit integer: a new bucket moves 1/n of the values.
 
-    The jumps of Lamping and Veach with a generator of Guava's own, so that other libraries' jumps differ.
+    The jump consistent hash of Lamping and Veach, with Guava's own generator: other libraries have other results.
     """
     state = value & MASK
     candidate = 0
     while True:
         state = state * 2862933555777941757 + 1 & MASK
-        # The sum is Java's int: after the greatest it is the least, the quotient is negative, and the jumps end.
+        # The sum is a Java int. After the greatest it wraps to the least: the quotient is negative, and the loop ends.
         following = int((candidate + 1) / (signed((state >> 33) + 1) / (1 << 31)))
         if not 0 <= following < buckets:
             return candidate
@@ -29,7 +29,7 @@ def consistent_hash(value: int, buckets: int) -> int:
 
 
 def sip_hash_24(data: bytes) -> int:
-    """``Hashing.sipHash24().hashBytes(data).asLong()``: signed, 64 bits, with Guava's key, the bytes 0 to 15."""
+    """Return ``Hashing.sipHash24().hashBytes(data).asLong()``: signed, 64 bits, with Guava's key, the bytes 0 to 15."""
     k0, k1 = 0x0706050403020100, 0x0F0E0D0C0B0A0908
     v = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
     padded = data + bytes(-(len(data) + 1) % 8) + bytes([len(data) & 0xFF])
@@ -45,16 +45,16 @@ def _round(v: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     v0, v1, v2, v3 = v
     v0 = v0 + v1 & MASK
     v2 = v2 + v3 & MASK
-    v1 = _rotated(v1, 13) ^ v0
-    v3 = _rotated(v3, 16) ^ v2
-    v0 = _rotated(v0, 32)
+    v1 = _rotate(v1, 13) ^ v0
+    v3 = _rotate(v3, 16) ^ v2
+    v0 = _rotate(v0, 32)
     v2 = v2 + v1 & MASK
     v0 = v0 + v3 & MASK
-    v1 = _rotated(v1, 17) ^ v2
-    v3 = _rotated(v3, 21) ^ v0
-    v2 = _rotated(v2, 32)
+    v1 = _rotate(v1, 17) ^ v2
+    v3 = _rotate(v3, 21) ^ v0
+    v2 = _rotate(v2, 32)
     return v0, v1, v2, v3
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> 64 - bits) & MASK

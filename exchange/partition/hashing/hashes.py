@@ -1,6 +1,6 @@
-"""The hashes of bytes that partitioners use, as unsigned 32-bit integers, and Java's ways to make an index of one.
+"""The hashes of bytes that partitioners use, as unsigned 32-bit integers, and how Java turns one into an index.
 
-What hashes other things than bytes is with its system: Java's hashCode, Erlang's phash2.
+Hashes of other values are in the module of their system: Java's hashCode, Erlang's phash2.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 with Kafka's seed (`org.apache.kafka.common.utils.Utils.murmur2`)."""
+    """Return MurmurHash2 with Kafka's seed (`org.apache.kafka.common.utils.Utils.murmur2`)."""
     length = len(data)
     h = 0x9747B28C ^ length
     body = length & ~3
     for word in unpack(f"<{length >> 2}I", data[:body]):
         k = word * 0x5BD1E995 & MASK
-        h = (h * 0x5BD1E995 ^ (k ^ k >> 24) * 0x5BD1E995) & MASK  # what is above 32 bits never comes down again
+        h = (h * 0x5BD1E995 ^ (k ^ k >> 24) * 0x5BD1E995) & MASK  # one mask: bits above 32 never affect lower ones
     if length > body:
         h = (h ^ int.from_bytes(data[body:], "little")) * 0x5BD1E995 & MASK
     h = (h ^ h >> 13) * 0x5BD1E995 & MASK
@@ -28,7 +28,7 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur3(data: bytes, seed: int) -> int:
-    """MurmurHash3, the x86 variant with 32 bits."""
+    """Return MurmurHash3, the x86 variant with 32 bits."""
     length = len(data)
     h = seed
     body = length & ~3
@@ -46,7 +46,7 @@ def murmur3(data: bytes, seed: int) -> int:
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a, 32 bits."""
+    """Return FNV-1a with 32 bits."""
     h = 0x811C9DC5
     for byte in data:
         h = (h ^ byte) * 0x01000193 & MASK
@@ -54,16 +54,16 @@ def fnv1a(data: bytes) -> int:
 
 
 def signed(value: int) -> int:
-    """The 32 bits as Java's int has them."""
+    """Return the 32 bits as a signed integer, Java's int."""
     value &= MASK
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
 def positive(value: int) -> int:
-    """Kafka's ``Utils.toPositive``: the sign bit cleared, so that -1 is 2147483647."""
+    """Clear the sign bit, as Kafka's ``Utils.toPositive``: -1 becomes 2147483647."""
     return value & 0x7FFFFFFF
 
 
 def absolute(value: int) -> int:
-    """Java's ``Math.abs``: of the least int, that int itself, which is negative."""
+    """Return the absolute value as Java's ``Math.abs``: for the least int, that int itself, which is negative."""
     return value if value == -0x8000_0000 else abs(value)

@@ -1,4 +1,4 @@
-"""How the messages of a queue are partitioned, as it is written in configuration and ``.bindings`` files."""
+"""The partitioning of a queue, as written in configuration and ``.bindings`` files."""
 
 from exchange.partition.partitioning.specification import Partitioning
 

@@ -1,4 +1,4 @@
-"""Where in a message a partitioner's key is."""
+"""The part of a message that is a partitioner's key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ROUTING_KEY", "KeySource"]
 
 
 INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
-"""Of an element of an array, in a JSON Pointer."""
+"""Index of an element of an array, in a JSON Pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class KeySource:
 
     part: Literal["routing_key", "word", "header", "property", "body"] = "routing_key"
     name: str = ""
-    """Of the header or the property; of the field, a JSON Pointer (RFC 6901), ``/customer/id``."""
+    """Name of the header or property; for a field of the body a JSON Pointer (RFC 6901), ``/customer/id``."""
     word: int = 0
-    """1 is the first word of the routing key, -1 the last one."""
+    """Position of the word in the routing key: 1 is the first, -1 the last one."""
 
     def __post_init__(self) -> None:
         if self.part == "property" and self.name not in BASIC_PROPERTIES:
@@ -36,10 +36,10 @@ class KeySource:
             raise InputError(f"{self.name!r} is no JSON Pointer: write /customer/id")
 
     def of(self, message: Message) -> Any:
-        """The key: a field value, JSON's integers as ``int`` and floats as ``float``; None where the part is not there.
+        """Return the key: a field value, with JSON's integers as ``int`` and floats as ``float``; None for no key.
 
-        JSON null, too, is no key, nor is a body that is nested too deeply or has a number of thousands of digits; an
-        object or an array is its JSON text, without white space and in its order.
+        There is no key if the part is missing or JSON null, or if the body is nested too deeply or has a number of
+        thousands of digits. The key of an object or array is its JSON text, without white space, in its order.
         """
         if self.part == "routing_key":
             return message.routing_key
@@ -48,12 +48,12 @@ class KeySource:
             at = self.word - 1 if self.word > 0 else self.word
             return words[at] if -len(words) <= at < len(words) else None
         if self.part == "body":
-            return _field(message.body, self.name)
+            return _read_field(message.body, self.name)
         return (message.headers if self.part == "header" else message.properties).get(self.name)
 
     @property
     def by_routing_key(self) -> bool:
-        """Whether messages with one routing key have one key."""
+        """Whether messages of equal routing keys have equal keys."""
         return self.part in ("routing_key", "word")
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class KeySource:
 ROUTING_KEY: Final = KeySource()
 
 
-def _field(body: bytes, pointer: str) -> Any:
+def _read_field(body: bytes, pointer: str) -> Any:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError, MemoryError):

@@ -1,6 +1,6 @@
-"""How a queue is partitioned: the strategy, the partitions and where the key comes from; and its text form.
+"""A partitioning as a value and as text: strategy, partitions and key source.
 
-The text is a line in a Lark grammar, ``kafka.murmur2 over 12 by header "tenant"``; it and the value say the same.
+The text is a line in a Lark grammar, ``kafka.murmur2 over 12 by header "tenant"``. Text and value are equivalent.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from exchange.partition.partitions import Broker, Partitions
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-__all__ = ["Partitioning", "key_from", "partitioner_from", "partitions_from"]
+__all__ = ["Partitioning", "parse_key_source", "parse_partitioner", "parse_partitions"]
 
 NAMED: Final = Partitioner()
 STREAMS: Final = "rabbitmq."
-"""How the names of strategies begin whose partitions have names."""
+"""Prefix of the names of strategies whose partitions have names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How messages are spread over the partitions of one destination.
+    """The distribution of messages to the partitions of one destination.
 
     >>> from exchange import Message
     >>> Partitioning.parse("kafka.murmur2 over 12 by word 2").choose(Message("", "order.eu.created")).partition
@@ -39,76 +39,74 @@ class Partitioning:
     """
 
     strategy: str
-    """A strategy's name and parameters, ``kafka.nearest(rack=eu-1)``; any name for a partitioner of one's own."""
+    """Name and parameters of a strategy, ``kafka.nearest(rack=eu-1)``; any name for a partitioner of your own."""
     partitions: Partitions
     key: KeySource = ROUTING_KEY
     partitioner: Partitioner = field(default=NAMED)
-    """To be given for one's own only: by default the one that ``strategy`` names."""
+    """The partitioner; by default that of ``strategy``, so give only one of your own."""
 
     def __post_init__(self) -> None:
         if self.partitioner is NAMED:
-            object.__setattr__(self, "partitioner", partitioner_from(self.strategy))
+            object.__setattr__(self, "partitioner", parse_partitioner(self.strategy))
 
     @classmethod
     def parse(cls, text: str) -> Partitioning:
-        """Read ``STRATEGY over PARTITIONS by KEY``. Raises TextError; InputError for a name there is not."""
-        tree = _parsed(text, "start")
+        """Parse ``STRATEGY over PARTITIONS by KEY``. Raises TextError; InputError for an unknown name."""
+        tree = _parse(text, "start")
         strategy, partitions, *key = cast("list[Tree[Token]]", tree.children)
         span = slice(strategy.meta.start_pos, strategy.meta.end_pos)
         return cls(
             text[span],
-            _partitions(partitions, str(strategy.children[0])),
-            _key(key[0], text) if key else ROUTING_KEY,
-            _partitioner(strategy),
+            _build_partitions(partitions, str(strategy.children[0])),
+            _build_key_source(key[0], text) if key else ROUTING_KEY,
+            _build_partitioner(strategy),
         )
 
     def choose(self, message: Message) -> Choice:
-        """The partition that the message's key decides, or a choice without one that tells what else does."""
+        """Return the choice for a message: the partition that its key decides, or none and the rule that decides."""
         return self.choose_for(self.key.of(message))
 
     def choose_for(self, key: Any) -> Choice:
-        """The same, of a key that was taken from a message; one that the client cannot take decides nothing."""
+        """Return the choice for a message's key; a key that the client cannot take decides nothing."""
         try:
             return self.partitioner.choose(key, self.partitions)
         except InputError as error:
             return Choice(None, None, str(error))
 
     def __str__(self) -> str:
-        return f"{self.strategy} over {_text_of(self.partitions)} by {self.key}"
+        return f"{self.strategy} over {_format_partitions(self.partitions)} by {self.key}"
 
 
-def partitioner_from(text: str) -> Partitioner:
-    """The partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError."""
-    return _partitioner(_parsed(text, "strategy"))
+def parse_partitioner(text: str) -> Partitioner:
+    """Build the partitioner of a text ``NAME`` or ``NAME(parameter=value, ...)``. Raises TextError, InputError."""
+    return _build_partitioner(_parse(text, "strategy"))
 
 
-def partitions_from(text: str, strategy: str) -> Partitions:
-    """The partitions of a text, as the strategy of this name has them. Raises TextError, InputError.
+def parse_partitions(text: str, strategy: str) -> Partitions:
+    """Build the partitions of a text for the strategy of this name. Raises TextError, InputError.
 
-    ``12`` is so many; ``broker-a:4,broker-b@rack-2:4`` is so many on each of these brokers; ``eu,us`` are streams.
+    ``12`` is a number of partitions, ``broker-a:4,broker-b@rack-2:4`` are numbers by broker, ``eu,us`` are streams.
     """
-    return _partitions(_parsed(text, "partitions"), strategy)
+    return _build_partitions(_parse(text, "partitions"), strategy)
 
 
-def key_from(text: str) -> KeySource:
-    """The key source of a text: ``word 2``, ``header "tenant"`` ... Raises TextError, InputError."""
-    return _key(_parsed(text, "key"), text)
+def parse_key_source(text: str) -> KeySource:
+    """Build the key source of a text: ``word 2``, ``header "tenant"`` ... Raises TextError, InputError."""
+    return _build_key_source(_parse(text, "key"), text)
 
 
-def _partitioner(tree: Tree[Token]) -> Partitioner:
+def _build_partitioner(tree: Tree[Token]) -> Partitioner:
     name, *rest = tree.children
     parameters = {}
     for parameter in cast("list[Tree[Token]]", rest[0].children if rest else []):  # type: ignore[union-attr]
         key, value = parameter.children
         parameters[str(key)] = _value(cast("Token", value))
-    from exchange.partition.partitioning.strategies import (
-        partitioner_named,  # all clients' modules, for those who name one
-    )
+    from exchange.partition.partitioning.strategies import build_partitioner  # not at the top: it imports all clients
 
-    return partitioner_named(str(name), **parameters)
+    return build_partitioner(str(name), **parameters)
 
 
-def _partitions(tree: Tree[Token], strategy: str) -> Partitions:
+def _build_partitions(tree: Tree[Token], strategy: str) -> Partitions:
     from exchange.partition.partitioning.strategies import find_strategy
 
     items = [[_value(cast("Token", part)) for part in cast("Tree[Token]", item).children] for item in tree.children]
@@ -147,7 +145,7 @@ def _broker(text: str) -> Broker:
     return Broker(name, name, rack or None)
 
 
-def _key(tree: Tree[Token], text: str) -> KeySource:
+def _build_key_source(tree: Tree[Token], text: str) -> KeySource:
     part, *rest = [_value(cast("Token", child)) for child in tree.children]
     span = (tree.meta.start_pos, tree.meta.end_pos)
     if part == "routing_key" and not rest:
@@ -166,7 +164,7 @@ def _value(token: Token) -> str:
 PLAIN: Final = re.compile(r'[^\s(),:="]+')
 
 
-def _text_of(partitions: Partitions) -> str:
+def _format_partitions(partitions: Partitions) -> str:
     if partitions == Partitions.of(partitions.count):
         return str(partitions.count)
     brokers = Counter([partition.leader for partition in partitions if partition.leader is not None])
@@ -186,7 +184,7 @@ def _plain(name: str) -> str:
 def _grammar() -> Lark:
     from importlib.resources import files  # not by path: the package may be in a zip, as Spark ships it
 
-    from lark import Lark  # only those who write one in text need it
+    from lark import Lark  # not at the top: only texts need it
 
     return Lark(
         files("exchange.partition.partitioning").joinpath("partitioning.lark").read_text("utf-8"),
@@ -198,7 +196,7 @@ def _grammar() -> Lark:
     )
 
 
-def _parsed(text: str, start: str) -> Tree[Token]:
+def _parse(text: str, start: str) -> Tree[Token]:
     from lark import UnexpectedInput
 
     try:
@@ -210,7 +208,7 @@ def _parsed(text: str, start: str) -> Tree[Token]:
     for token in tree.scan_values(lambda token: cast("Token", token).type == "STRING"):
         try:
             json.loads(token)
-        except ValueError as error:  # an escape that JSON has not, or a control character
+        except ValueError as error:  # an escape that JSON does not have, or a control character
             span = (token.start_pos or 0, token.end_pos or 0)
             raise TextError(f"not a text in quotes as JSON has them: {error}", text, span) from None
     return tree

@@ -1,4 +1,4 @@
-"""Every strategy there is, by name."""
+"""The table of all strategies."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from exchange.partition.clients.rocketmq import selectors as rocketmq
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.strategy import Strategy
 
-__all__ = ["STRATEGIES", "partitioner_named", "find_strategy"]
+__all__ = ["STRATEGIES", "build_partitioner", "find_strategy"]
 
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
     strategy.name: strategy for module in (kafka, librdkafka, go, rocketmq, rabbitmq) for strategy in module.STRATEGIES
 })  # fmt: skip
-"""Name -> strategy; the names say whom they mirror and, where clients changed, from which version."""
+"""Name -> strategy. A name has the client that it mirrors, and the version from which on if clients changed."""
 
 
 def find_strategy(name: str) -> Strategy:
-    """The strategy of this name, ``kafka.murmur2``. Raises InputError, with what there is, for others."""
+    """Return the strategy of a name, ``kafka.murmur2``. Raises InputError, which lists or suggests names."""
     strategy = STRATEGIES.get(name)
     if strategy is None:
         near = get_close_matches(name, STRATEGIES, n=3, cutoff=0.5)
@@ -31,17 +31,17 @@ def find_strategy(name: str) -> Strategy:
     return strategy
 
 
-def partitioner_named(name: str, **parameters: str) -> Partitioner:
-    """Its partitioner, with parameters as texts. Raises InputError for a parameter it does not take."""
+def build_partitioner(name: str, **parameters: str) -> Partitioner:
+    """Build the partitioner of a strategy; parameters are texts. Raises InputError for one that it does not take."""
     strategy = find_strategy(name)
-    values = {key: _read(strategy, key, text) for key, text in parameters.items()}
+    values = {key: _parse_parameter(strategy, key, text) for key, text in parameters.items()}
     try:
         return strategy.make(**values)
     except ValueError as error:
         raise InputError(f"{name}: {error}") from None
 
 
-def _read(strategy: Strategy, parameter: str, text: str) -> Any:
+def _parse_parameter(strategy: Strategy, parameter: str, text: str) -> Any:
     read = strategy.parameters.get(parameter)
     if read is None:
         takes = f"takes {', '.join(strategy.parameters)}" if strategy.parameters else "takes none"

@@ -20,7 +20,7 @@ from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.columnar.classes.words import NO_WORD, Vocabulary, split
 from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
-from exchange.partition.batch.columns import column_of
+from exchange.partition.batch.columns import build_column
 from tests.support import topologies
 
 PROFILE = st.sampled_from(list(PROFILES.values()))
@@ -171,7 +171,7 @@ def compare_topics(seed: int, states: int) -> None:
 @given(TEXTS, st.integers(0, 3))
 def test_words_are_those_between_dots(texts: list[str], cut: int) -> None:
     """And the empty key has none; in any part of a column."""
-    column = column_of([key.encode() for key in texts])
+    column = build_column([key.encode() for key in texts])
     assert column is not None
     cut = min(cut, len(texts))
     words = split(column._replace(offsets=column.offsets[cut:]))
@@ -190,7 +190,7 @@ def test_words_are_those_between_dots(texts: list[str], cut: int) -> None:
 def test_equal_words_have_equal_numbers_and_unnamed_ones_none(texts: list[str], named: set[str]) -> None:
     vocabulary = Vocabulary()
     vocabulary.add_each([word.encode() for word in sorted(named)])
-    column = column_of([key.encode() for key in texts])
+    column = build_column([key.encode() for key in texts])
     assert column is not None
     words = split(column)
     numbers = vocabulary.numbers(words)

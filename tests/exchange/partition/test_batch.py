@@ -21,7 +21,7 @@ from exchange.field_values import Typed
 from exchange.partition import Partitions
 from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.batch import columns as batch_columns
-from exchange.partition.batch.columns import Column, pieces
+from exchange.partition.batch.columns import Column, split_column
 from exchange.partition.batch.hashes import FEW, HashArray, all_hashes, crc32, fnv1a, java_string_hash, murmur2, murmur3
 from exchange.partition.batch.rules import RULES
 from exchange.partition.clients.go import Sarama
@@ -176,7 +176,7 @@ def test_an_arrow_array_is_read_through_its_buffers(
     array = pa.array(keys, pa.string()).cast(arrow)
     part = array.slice(begin, length)
     wanted = keys[begin : begin + length]
-    found = [key for piece in pieces(part) if isinstance(piece, Column) for key in piece.objects()]
+    found = [key for piece in split_column(part) if isinstance(piece, Column) for key in piece.objects()]
     assert [key.decode() if isinstance(key, bytes) else key for key in found] == wanted
     chunked = pa.chunked_array([part, array, part[:0]], arrow)
     assert partition_batch("kafka.murmur2", chunked, 12).tolist() == _kafka(wanted) + _kafka(keys)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from exchange.partition import Partitions
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
-from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.partition.picture import describe, to_json
 
 keys = st.lists(st.none() | st.text("ab", max_size=3) | st.binary(max_size=1) | st.integers(0, 2) | st.booleans())
 ways = st.builds(
     Distribution,
-    st.sampled_from(["kafka.murmur2", "librdkafka.consistent", "sarama.hash"]).map(partitioner_named),
+    st.sampled_from(["kafka.murmur2", "librdkafka.consistent", "sarama.hash"]).map(build_partitioner),
     st.integers(1, 9).map(Partitions.of),
 )
 
@@ -73,13 +73,13 @@ def test_a_lost_broker_moves_keys_where_the_list_shrinks() -> None:
     for number in range(1000):
         counts.add(f"key-{number}", 2)
     queues = Partitions.queues({"a": 4, "b": 4})
-    hashed = partitioner_named("rocketmq.hash")
+    hashed = build_partitioner("rocketmq.hash")
     lost = compare_distributions(counts, Distribution(hashed, queues), Distribution(hashed, queues.without_queues("b")))
     # Half of the keys were on b; the others' hash is even more often on the same queue: (h % 8) == (h % 4) for half.
     assert lost.after.messages.keys() == {"a:0", "a:1", "a:2", "a:3"}
     assert {old for old, _ in lost.flows} == {"b:0", "b:1", "b:2", "b:3"}
     assert lost.keys_at_risk == lost.keys_moved
-    kafka = partitioner_named("kafka.murmur2")
+    kafka = build_partitioner("kafka.murmur2")
     stay = compare_distributions(
         counts, Distribution(kafka, Partitions.of(8)), Distribution(kafka, Partitions.of(8).without_leader(""))
     )
@@ -91,7 +91,7 @@ def test_skew_is_the_fullest_over_the_mean() -> None:
     counts = KeyCounts()
     counts.add("hot", 90)
     counts.add("cold", 10)
-    distribution = Distribution(partitioner_named("kafka.murmur2"), Partitions.of(100))
+    distribution = Distribution(build_partitioner("kafka.murmur2"), Partitions.of(100))
     skew = compare_distributions(counts, distribution, distribution).before
     assert (skew.hottest_key, skew.hottest_messages, skew.empty) == ("hot", 90, 98)
     assert skew.ratio == 90.0

@@ -19,10 +19,10 @@ from exchange import Binding, Exchange, HashstarError, InputError, Message, Queu
 from exchange.field_values import RANGES
 from exchange.partition import Partitions
 from exchange.partition.batch import partition_batch
-from exchange.partition.hashing.keys import describe_key, serialized
+from exchange.partition.hashing.keys import describe_key, serialize_key
 from exchange.partition.partitioner import Partitioner, Producer
 from exchange.partition.partitioning.key_source import KeySource
-from exchange.partition.partitioning.specification import Partitioning, partitioner_from
+from exchange.partition.partitioning.specification import Partitioning, parse_partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
 
 LONG = 10**20
@@ -67,7 +67,7 @@ def partitions_for(name: str) -> Partitions:
 
 
 def partitioner_for(name: str) -> Partitioner:
-    return partitioner_from(name + PARAMETERS.get(name, ""))
+    return parse_partitioner(name + PARAMETERS.get(name, ""))
 
 
 def choose(name: str, key: Any) -> None:
@@ -96,12 +96,12 @@ def test_a_strategy_chooses_or_raises_a_hashstar_error(name: str, way: Callable[
 @pytest.mark.parametrize("key", [LONG, -LONG, 2**63, -(2**63) - 1, 10**400, pytest.param(10**5_000, id="endless")])
 def test_what_javas_long_cannot_hold_has_no_bytes(key: int) -> None:
     with pytest.raises(InputError, match="does not fit Java's long"):
-        serialized(key)
+        serialize_key(key)
 
 
 @pytest.mark.parametrize("key", [2**63 - 1, -(2**63)])
 def test_what_javas_long_just_holds_has_eight(key: int) -> None:
-    assert serialized(key) == key.to_bytes(8, signed=True)
+    assert serialize_key(key) == key.to_bytes(8, signed=True)
 
 
 def test_a_key_that_cannot_be_written_is_shown_by_its_type() -> None:

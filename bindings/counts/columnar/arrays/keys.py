@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from exchange.errors import InputError
-from exchange.partition.batch.columns import Column, column_of, pieces
+from exchange.partition.batch.columns import Column, build_column, split_column
 
 __all__ = ["CHUNK", "chunks", "column_of_bytes", "plain"]
 
@@ -23,7 +23,7 @@ def plain(keys: Any) -> pa.Array:
 
 def chunks(keys: pa.Array) -> Iterator[Column]:
     """The column, bit by bit and in its order. Raises InputError for Arrow arrays that are none of texts."""
-    for piece in pieces(keys):
+    for piece in split_column(keys):
         if not isinstance(piece, Column) or not piece.text:
             raise InputError(f"keys of Arrow type {keys.type}: they are texts")
         for low in range(0, piece.size, CHUNK):
@@ -32,7 +32,7 @@ def chunks(keys: pa.Array) -> Iterator[Column]:
 
 def column_of_bytes(texts: Sequence[bytes]) -> Column:
     """Bytes as a column."""
-    column = column_of(texts)
+    column = build_column(texts)
     if column is None:
         raise InputError("a column of bytes has something else in it")
     return column

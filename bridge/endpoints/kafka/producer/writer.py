@@ -20,7 +20,7 @@ from bridge.interop.marks import HOPS, hop_header, hops_of, mark_message
 from bridge.interop.record import routing_key_for, whole_key
 from exchange.amqp import content_of
 from exchange.message import Message, assemble_message
-from exchange.partition.hashing.keys import serialized
+from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioning.key_source import ROUTING_KEY, KeySource
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.route import Placement
@@ -92,7 +92,7 @@ class Writer:
             queue = outgoing.queue
             if spread.accepted.get(queue) is not placement.partitioning:
                 spread.accept(queue, placement.partitioning)
-            key = serialized(placement.key)
+            key = serialize_key(placement.key)
             record = _to_record(outgoing, topic, key)
             partition = placement.partition
             if record.key != key and placement.partitioning.key.by_routing_key:
@@ -103,7 +103,7 @@ class Writer:
             record = _to_record(outgoing, topic, outgoing.message.routing_key.encode("utf-8", "surrogateescape"))
             key = record.key  # its own, if the message was a record of Kafka before
         else:
-            key = serialized(key_source.of(with_whole_key(outgoing.message)))
+            key = serialize_key(key_source.of(with_whole_key(outgoing.message)))
             record = _to_record(outgoing, topic, key)
         return record, spread.partition_of(key, outgoing.number)
 
@@ -145,7 +145,7 @@ def _choose_by_own_key(
             return key, placement.partition
         whole = partitioning.key.of(changed)
     chosen = partitioning.choose_for(whole).partition
-    return serialized(whole), placement.partition if chosen is None else chosen
+    return serialize_key(whole), placement.partition if chosen is None else chosen
 
 
 def _to_record(outgoing: Outgoing, topic: str, key: bytes | None) -> Record:

@@ -14,7 +14,7 @@ from exchange.field_values import Typed
 from exchange.partition.clients.rocketmq.queues import by_broker
 from exchange.partition.hashing.guava import consistent_hash, sip_hash_24
 from exchange.partition.hashing.hashes import signed
-from exchange.partition.hashing.java import decoded, string_hash
+from exchange.partition.hashing.java import decode_string, string_hash
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
@@ -28,7 +28,7 @@ NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
 def text_of(key: Key, called: str) -> str | None:
     """The text of a key that must be one, None for none. Raises InputError for other types."""
     if isinstance(key, Typed) and key.type == "longstr":
-        key = decoded(key.value) if isinstance(key.value, bytes) else key.value
+        key = decode_string(key.value) if isinstance(key.value, bytes) else key.value
     if key is None or isinstance(key, str):
         return key
     raise InputError(f"a {called} is a string, not {describe_key(key)}")

@@ -14,7 +14,7 @@ from bridge.endpoints.kafka.topics import Topic, check_topics
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange import InputError, Message
-from exchange.partition.partitioning.specification import Partitioning, key_from
+from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.routing.route import Placement
 from tests.bridge.daemon.test_config import read
 from tests.bridge.daemon.test_daemon import running, written
@@ -151,7 +151,7 @@ def outgoing(key: str, queue: str = "all", **headers: Any) -> Outgoing:
 
 @pytest.mark.parametrize("kind", [KafkaTarget, TransactionalTarget])
 def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind: Any) -> None:
-    target = kind("to", {}, {"all": Destination("t", key_from('header "tenant"')), "some": Destination("t")})
+    target = kind("to", {}, {"all": Destination("t", parse_key_source('header "tenant"')), "some": Destination("t")})
     one = target.key_of(outgoing("a", tenant="x"))
     assert target.key_of(outgoing("b", tenant="x")) == one
     assert target.key_of(outgoing("a", tenant="y")) != one
@@ -163,7 +163,7 @@ def test_messages_are_kept_in_order_by_the_key_that_decides_their_partition(kind
 
 
 def test_of_a_partitioned_queue_the_topologys_key_decides_as_it_does_of_the_partition() -> None:
-    target = KafkaTarget("to", {}, {"all": Destination("t", key_from('header "tenant"'))})
+    target = KafkaTarget("to", {}, {"all": Destination("t", parse_key_source('header "tenant"'))})
     partitioning = Partitioning.parse("kafka.murmur2 over 3 by word 1")
 
     def placed(key: str, tenant: str) -> Outgoing:

@@ -21,8 +21,8 @@ from exchange import Binding, Exchange, Queue, Router, Topology
 from exchange.amqp import content_of
 from exchange.message import assemble_message
 from exchange.partition import Partitions
-from exchange.partition.partitioning.specification import Partitioning, key_from
-from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.partition.partitioning.specification import Partitioning, parse_key_source
+from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.routing.route import Placement
 from tests.bridge.interop.test_mapping import DEBEZIUM, kafka_headers, long_keys, parts
 
@@ -126,7 +126,7 @@ def test_a_record_keeps_the_identity_that_it_has() -> None:
 def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_chooses(
     partitioning: str | None, abroad: bool
 ) -> None:
-    murmur2 = partitioner_named("kafka.murmur2")
+    murmur2 = build_partitioner("kafka.murmur2")
     writer = Writer({"queue": Destination("copy")}, {"copy": Topic(7, None)})
     for n in range(50):
         key = DEBEZIUM % n
@@ -144,7 +144,7 @@ def test_a_long_key_is_written_whole_to_the_partition_that_the_java_producer_cho
 
 
 def test_of_long_keys_the_whole_word_is_what_is_kept_in_order() -> None:
-    target = KafkaTarget("to", {}, {"queue": Destination("copy", key_from("word 1"))})
+    target = KafkaTarget("to", {}, {"queue": Destination("copy", parse_key_source("word 1"))})
 
     def key_of(key: bytes) -> Any:
         message = message_of_record(Record("orders", key, b"v"))

@@ -16,8 +16,8 @@ from bridge.interop import IDENTITY, Record, to_amqp
 from exchange import Message
 from exchange.errors import InputError
 from exchange.partition import Partitions
-from exchange.partition.partitioning.specification import Partitioning, key_from
-from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.partition.partitioning.specification import Partitioning, parse_key_source
+from exchange.partition.partitioning.strategies import build_partitioner
 from exchange.routing.route import Placement
 from tests.support.bridge.behaviour import Told, on_a_loop, sent
 from tests.support.kafka.topics import Topics, topics_at
@@ -52,7 +52,7 @@ async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: 
     await told.answers(len(keys))
     await target.close()
     found = {int(message.value()): message for message in topics.read(topic, len(keys))}
-    murmur2 = partitioner_named("kafka.murmur2")
+    murmur2 = build_partitioner("kafka.murmur2")
     for n, key in enumerate(keys):
         raw = key.encode("utf-8", "surrogateescape")
         assert found[n].key() == raw
@@ -92,14 +92,14 @@ async def test_a_topic_with_other_partitions_than_the_topology_says_is_told_and_
 @on_a_loop
 async def test_the_configured_key_decides(topics: Topics) -> None:
     topic = topics.make(5)
-    destination = Destination(topic, key_from('header "tenant"'))
+    destination = Destination(topic, parse_key_source('header "tenant"'))
     target, told = KafkaTarget("written", topics.settings, {"queue": destination}), Told()
     await target.open(told)
     sent(target, told, [Message("", "same", {"tenant": f"t{n}"}, body=b"%d" % n) for n in range(30)], "queue")
     sent(target, told, [Message("", "same", body=b"none") for _ in range(5)], "queue", 31)
     await told.answers(35)
     await target.close()
-    murmur2 = partitioner_named("kafka.murmur2")
+    murmur2 = build_partitioner("kafka.murmur2")
     keyless = set()
     for message in topics.read(topic, 35):
         if message.key() is None:

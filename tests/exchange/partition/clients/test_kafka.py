@@ -217,7 +217,7 @@ def test_records_without_a_key_go_to_partitions_with_a_leader_if_there_is_one(
     for _ in range(20):
         partition = made.choose("t", None, known).partition
         assert partition in ids
-        made.tell("t", NewBatch(partition or 0), known)
+        made.handle("t", NewBatch(partition or 0), known)
 
 
 @given(
@@ -262,7 +262,7 @@ def test_asked_twice_for_each_record_half_of_the_partitions_get_nothing() -> Non
         made, seen = producer(partitioner), set()
         for _ in range(10):
             first = made.choose("t", None, Partitions.of(4)).partition
-            made.tell("t", NewBatch(first or 0), Partitions.of(4))
+            made.handle("t", NewBatch(first or 0), Partitions.of(4))
             seen.add(made.choose("t", None, Partitions.of(4)).partition)
         assert seen == visited
 
@@ -275,9 +275,9 @@ def test_a_sticky_partition_is_never_followed_by_itself(seed: int, count: int, l
     for _ in range(10):
         old = made.choose("t", None, known).partition
         assert old is not None
-        made.tell("t", NewBatch((old + 1) % count), known)
+        made.handle("t", NewBatch((old + 1) % count), known)
         assert made.choose("t", None, known).partition == old
-        made.tell("t", NewBatch(old), known)
+        made.handle("t", NewBatch(old), known)
         assert (made.choose("t", None, known).partition != old) >= (len(known.available) > 1)
 
 
@@ -295,7 +295,7 @@ def test_random_is_the_built_in_partitioner_with_batches_of_no_size() -> None:
     seven = Partitions.of(7)
     for key in (None, "a", b"b") * 20:
         assert built_in.choose("t", key, seven).partition == anew.choose("t", key, seven).partition
-        built_in.tell("t", Appended(68), seven)
+        built_in.handle("t", Appended(68), seven)
 
 
 @pytest.mark.parametrize("key", [3, Typed("short", 3), Typed("unsignedbyte", 3)])

@@ -125,7 +125,7 @@ def test_it_stays_for_one_to_two_batches_of_bytes(seed: int, appended: list[tupl
     for size, full in appended:
         assert made.choose("t", None, partitions).partition == numbers[-1] % 7
         before = len(numbers)
-        made.tell("t", Appended(size, full), partitions)
+        made.handle("t", Appended(size, full), partitions)
         since.append(size)
         switched = sum(since) >= 200 or (full and sum(since) >= 100)
         assert len(numbers) == before + switched
@@ -192,7 +192,7 @@ def test_records_without_a_key_go_near_where_a_leader_is_near(parameters: dict[s
     chosen = set()
     for _ in range(60):
         chosen.add(made.choose("t", None, RACKS).partition)
-        made.tell("t", Appended(10), RACKS)
+        made.handle("t", Appended(10), RACKS)
     assert chosen == expected
     assert made.choose("t", "key", RACKS) == default_3_3().choose("key", RACKS)
 

@@ -18,7 +18,7 @@ import pytest
 
 from exchange.partition import Partitions
 from exchange.partition.clients.librdkafka import Librdkafka
-from exchange.partition.partitioning.strategies import partitioner_named
+from exchange.partition.partitioning.strategies import build_partitioner
 from tests.recorders.jvm import PROGRAMS, QUICK, ask, classpath
 from tests.recorders.keys import KEYS
 from tests.support.servers import Server, missing
@@ -108,7 +108,7 @@ def produced_by_java(jars: str, server: Server, names: Sequence[str], keys: Sequ
 @cache
 def chosen_by_us(count: int) -> list[tuple[bytes, int | None]]:
     """The keys, each with the partition of so many that it is for."""
-    murmur2, partitions = partitioner_named("kafka.murmur2"), Partitions.of(count)
+    murmur2, partitions = build_partitioner("kafka.murmur2"), Partitions.of(count)
     return [(key, murmur2.choose(key, partitions).partition) for key in MANY]
 
 
@@ -133,7 +133,7 @@ def test_records_of_the_java_producer_without_a_key_stay_for_a_batch_of_bytes(ka
     with topics(kafka, COUNTS[0]) as names:
         (acknowledged,) = produced_by_java(java_client, kafka, names, [None] * count)
         assert consumed(kafka, names[0], count) == [(None, partition) for partition in acknowledged]
-    assert partitioner_named("kafka.murmur2").choose(None, Partitions.of(COUNTS[0])).partition is None
+    assert build_partitioner("kafka.murmur2").choose(None, Partitions.of(COUNTS[0])).partition is None
     changes = sum(before != after for before, after in pairwise(acknowledged))
     # A record takes its value of up to five digits and at most 21 bytes more, a batch 61 bytes.
     assert 0 < changes <= count * (5 + 21 + 61) / 16_384

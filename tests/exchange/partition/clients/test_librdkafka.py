@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exchange.errors import InputError
 from exchange.partition import Partition, Partitions, Producer
 from exchange.partition.clients.librdkafka import ROWS, STRATEGIES, Librdkafka
-from exchange.partition.partitioning.specification import partitioner_from
+from exchange.partition.partitioning.specification import parse_partitioner
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 from tests.recorders.librdkafka import LEAST_FNV1A, PARTITIONERS, SAMPLE
@@ -196,9 +196,9 @@ def test_a_choice_tells_the_hash_and_how_the_partition_follows(name: str, key: s
 def test_the_time_that_a_partition_sticks_is_a_parameter_of_those_that_have_sticky_partitions() -> None:
     """In text it is called as librdkafka's property is, with underscores for its dots."""
     off = "(sticky_partitioning_linger_ms=0)"
-    assert partitioner_from(f"librdkafka.murmur2_random{off}") == Librdkafka("murmur2_random", 0)
+    assert parse_partitioner(f"librdkafka.murmur2_random{off}") == Librdkafka("murmur2_random", 0)
     with pytest.raises(InputError, match="takes none"):
-        partitioner_from(f"librdkafka.murmur2{off}")
+        parse_partitioner(f"librdkafka.murmur2{off}")
 
 
 def test_values_that_librdkafka_refuses_are_refused() -> None:
