@@ -60,9 +60,9 @@ def test_franz_go_keeps_a_partition_until_a_new_batch() -> None:
         return [producer.choose("topic", None, LEADERLESS).partition for _ in range(2)]
 
     assert two() == [2, 2]
-    producer.tell("topic", NewBatch(2), LEADERLESS)
+    producer.handle("topic", NewBatch(2), LEADERLESS)
     assert two() == [3, 3]
-    producer.tell("topic", NewBatch(3), LEADERLESS)
+    producer.handle("topic", NewBatch(3), LEADERLESS)
     assert two() == [0, 0]
 
 
