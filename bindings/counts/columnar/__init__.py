@@ -1,4 +1,4 @@
-"""The engine over columns of messages: which are alike, found by numpy; what becomes of each sort, asked of the router.
+"""The engine over columns of messages: numpy finds messages that are alike, the router routes one of each kind.
 
-Needs numpy and pyarrow (the extra ``spark``), and is imported by nothing that can do without them.
+Needs numpy and pyarrow (the extra ``spark``); nothing that works without them imports it.
 """

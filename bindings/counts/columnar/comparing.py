@@ -1,8 +1,8 @@
 """From batches of an archive to a comparison of two topologies.
 
-Each row has a class in the one and in the other; each pair of the two is looked at once, and only rows whose pair makes
-a difference are looked at further. Rows may stand for several messages, see `bindings.counts.columnar.arrays.spans`,
-where `Comparer.by_key` allows it; then witnesses have no place.
+Each row has a class in the one and in the other. Each pair of classes is compared once, and only rows whose pair
+differs are read further. Rows may stand for several messages, see `bindings.counts.columnar.arrays.spans`, where
+`Comparer.by_key` allows it; then witnesses have no source and offset.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
-from bindings.counts.columnar.arrays.spans import Spans, counted, weights_of
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pairs
+from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import addresses_of
@@ -33,19 +33,20 @@ from exchange.topology.topology import Topology
 __all__ = ["Comparer"]
 
 WINDOW: Final = 1 << 17
-"""So many rows are compared together."""
+"""Number of rows that are compared together."""
 
 REMEMBERED: Final = 1 << 16
-"""So many shapes of keys are remembered as texts."""
+"""Maximum number of shapes whose texts are remembered."""
 
 SAME: Final = -1
-"""In the place of a change."""
+"""Mark of a pair that is no change; numbers of changes begin at 0."""
 
 MIX: Final = np.uint64(0xD6E8FEB86659FD93)
+"""Odd factor by which the two hashes of a key's shape, one of each topology, are made one."""
 
 
 class Comparer:
-    """Compares what becomes of messages in two topologies: ``add`` batches, then take the ``result``.
+    """Compares what becomes of messages in two topologies: ``add`` batches, then call ``result``.
 
     Not safe for several threads.
     """
@@ -61,9 +62,9 @@ class Comparer:
         self._pair_numbers: Final = IntTable()
         self._pairs: Final[list[Pair]] = []
         self._changes_of = np.zeros(0, np.int32)
-        """Of each pair, the number of the change, or ``SAME``."""
+        """Number of a pair -> number of its change, or ``SAME``."""
         self._gets: Final = dict.fromkeys(self._repartitioned, np.zeros(0, np.bool_))
-        """Of each queue that is partitioned otherwise, whether it gets the messages of each pair before and after."""
+        """Queue whose partitioning differs -> for each pair, whether it gets its messages before and after."""
         self._changes: Final[dict[Change, int]] = {}
         self._shape_texts: Final[dict[int, str]] = {}
         self._window: Final = Window((*self.columns, "count", "last"), WINDOW)
@@ -79,14 +80,14 @@ class Comparer:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the archive that it reads."""
+        """Columns of the archive that are read."""
         routing = [column for classifier in self._classifiers for column in classifier.columns]
         partitionings = [each for pair in self._repartitioned.values() for each in pair if each is not None]
         return tuple(dict.fromkeys((*routing, *columns_of(partitionings), "time", *COLUMNS)))
 
     @property
     def by_key(self) -> bool:
-        """Whether exchange and key decide everything, so that messages without CC and BCC may come counted."""
+        """Whether exchange and key decide everything, so that equal messages without CC and BCC may come as one row."""
         return not {"headers", "properties", "body"}.intersection(self.columns)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -95,12 +96,12 @@ class Comparer:
             self._compare(ready)
 
     def result(self) -> Comparison:
-        """What was added since the last time; begins anew."""
+        """Return the comparison of what was added since the last call, and begin anew."""
         for ready in self._window.rest():
             self._compare(ready)
         numbers = np.flatnonzero(self._pair_spans.messages)
         counts = self._pair_spans.messages[numbers].tolist()
-        found = {self._pairs[number]: count for number, count in zip(numbers.tolist(), counts, strict=True)}
+        pairs = {self._pairs[number]: count for number, count in zip(numbers.tolist(), counts, strict=True)}
         changes = list(self._changes)
         facts = {
             changes[number]: ChangeFacts(
@@ -108,7 +109,7 @@ class Comparer:
             )
             for number in np.flatnonzero(self._spans.messages).tolist()
         }
-        result = Comparison(*self._fingerprints, found, facts, self._moves)
+        result = Comparison(*self._fingerprints, pairs, facts, self._moves)
         self._begin()
         return result
 
@@ -118,8 +119,8 @@ class Comparer:
         weights = weights_of(batch)
         numbers = self._numbers(before, after)
         self._pair_spans.count(numbers, weights)
-        for queue, ways in self._repartitioned.items():
-            self._count_moves(batch, queue, ways, np.flatnonzero(self._gets[queue].take(numbers)), weights)
+        for queue in self._repartitioned:
+            self._count_moves(batch, queue, np.flatnonzero(self._gets[queue].take(numbers)), weights)
         changed = self._changes_of.take(numbers)
         rows = np.flatnonzero(changed != SAME)
         if not len(rows):
@@ -135,22 +136,25 @@ class Comparer:
         self._count_shapes(keys, changed, shapes[at] * MIX ^ others[at], weights)
 
     def _numbers(self, before: IntArray, after: IntArray) -> IntArray:
-        """The number of each row's pair, from 0 on."""
-        keys = pairs(before + np.int32(1), after)
+        """Return the number of each row's pair, from 0; new pairs are compared.
+
+        A key of a table must not be 0, nor a value, so classes of the one topology and numbers have 1 added there.
+        """
+        keys = pack_pairs(before + np.int32(1), after)
         found = self._pair_numbers.find(keys)
         if not found.all():
             new = np.unique(keys[found == 0])
             first, second = (classifier.outcomes for classifier in self._classifiers)
-            some = [Pair(first[(key >> 32) - 1], second[key & 0xFFFFFFFF]) for key in new.tolist()]
+            new_pairs = [Pair(first[(key >> 32) - 1], second[key & 0xFFFFFFFF]) for key in new.tolist()]
             begin = len(self._pairs) + 1
             self._pair_numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
-            self._pairs.extend(some)
-            changes = [change_of(*pair) for pair in some]
+            self._pairs.extend(new_pairs)
+            changes = [change_of(*pair) for pair in new_pairs]
             numbers = [SAME if each is None else self._changes.setdefault(each, len(self._changes)) for each in changes]
             self._changes_of = np.append(self._changes_of, np.array(numbers, np.int32))
             for queue, gets in self._gets.items():
-                here = [queue in old.queues and queue in new.queues for old, new in some]
-                self._gets[queue] = np.append(gets, here)
+                gets_new = [queue in old.queues and queue in new.queues for old, new in new_pairs]
+                self._gets[queue] = np.append(gets, gets_new)
             found = self._pair_numbers.find(keys)
         return found - np.int32(1)
 
@@ -158,16 +162,19 @@ class Comparer:
         self,
         batch: pa.RecordBatch,
         queue: str,
-        ways: tuple[Partitioning | None, Partitioning | None],
         rows: npt.NDArray[np.intp],
         weights: npt.NDArray[np.int64] | None,
     ) -> None:
         if not len(rows):
             return
-        nowhere = np.full(len(rows), UNDECIDED, np.int32)
-        old, new = (nowhere if way is None else partitions_of(batch, rows, way) for way in ways)
-        keys, places = np.unique(pairs(old - UNDECIDED, new - UNDECIDED), return_inverse=True)
-        counts = counted(places, None if weights is None else weights[rows])
+        undecided = np.full(len(rows), UNDECIDED, np.int32)
+        old, new = (
+            undecided if partitioning is None else partitions_of(batch, rows, partitioning)
+            for partitioning in self._repartitioned[queue]
+        )
+        # UNDECIDED is the smallest value, less than 0: subtracted, it makes both fit for a pair of a table's key.
+        keys, which = np.unique(pack_pairs(old - UNDECIDED, new - UNDECIDED), return_inverse=True)
+        counts = count_by_number(which, None if weights is None else weights[rows])
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             ids = [part + UNDECIDED for part in divmod(key, 1 << 32)]
             before, after = (None if number == UNDECIDED else number for number in ids)
@@ -177,7 +184,7 @@ class Comparer:
     def _count_shapes(
         self, keys: pa.Array, groups: IntArray, shapes: KeyArray, weights: npt.NDArray[np.int64] | None
     ) -> None:
-        """Unlike keys, shapes are few: all of them are counted, and the most frequent kept."""
+        """Count all shapes, which are few, unlike keys, and keep the most frequent ones of each group."""
         order = np.lexsort((shapes, groups))
         begins = np.flatnonzero((np.diff(groups[order], prepend=-1) != 0) | (np.diff(shapes[order], prepend=0) != 0))
         counts = np.add.reduceat(np.ones(len(order), np.int64) if weights is None else weights[order], begins)
@@ -186,14 +193,14 @@ class Comparer:
         rows, counts = rows[order], counts[order]
         starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-            # As `merge_summaries` does, but before all of them are texts.
+            # As `merge_summaries` does, but before shapes are texts.
             error = int(counts[start + FREQUENT]) if end - start > FREQUENT else 0
-            some = slice(start, min(end, start + FREQUENT))
-            texts = [unescape(key) for key in keys.take(pa.array(rows[some])).to_pylist()]
-            listed = zip(shapes[rows[some]].tolist(), texts, (counts[some] - error).tolist(), strict=True)
+            kept = slice(start, min(end, start + FREQUENT))
+            texts = [unescape(key) for key in keys.take(pa.array(rows[kept])).to_pylist()]
+            listed = zip(shapes[rows[kept]].tolist(), texts, (counts[kept] - error).tolist(), strict=True)
             items = [Item(self._shape(shape, key), count, key) for shape, key, count in listed if count]
             number = int(groups[rows[start]])
-            # A word that is ``*`` may be named: then two shapes have one text.
+            # A word of a key may itself be ``*``: then two shapes have one text, so each is a summary of its own.
             each = [Frequent((item,)) for item in items]
             self._shapes[number] = merge_summaries(self._shapes.get(number, Frequent()), *each, Frequent((), error))
 

@@ -1,13 +1,12 @@
 """From batches of an archive to a tally.
 
-Messages are counted before they are looked at, where keys repeat: what depends on a key alone is worked out once for
-each exchange and key of a window of rows, `bindings.counts.columnar.classes.key_groups`, and so are its summaries. Rows
-that turn out to be of another class than their address (by headers, CC, BCC) are rows of their own there. Where keys do
-not repeat, each row is. Times are always taken row by row. The tally is the same in each case.
+Where keys repeat, messages are counted before they are studied: what depends on the key alone is computed once for each
+address of a window of rows (`bindings.counts.columnar.classes.key_groups`), and so are the summaries. A row whose class
+differs from its address's, by headers, CC or BCC, is counted by itself. Where keys do not repeat, each row is. Times
+are always read row by row. The tally is the same in each case.
 
-Rows may have been counted before they come here, too: see `bindings.counts.columnar.arrays.spans`. Only messages of one
-slot of the whole archive's timeline may be counted together so, and only where exchange and key decide everything:
-`Counter.by_key`.
+A row may stand for several messages that were counted before: see `bindings.counts.columnar.arrays.spans`. These must
+be of one slot of the whole archive's timeline, and exchange and key must decide everything: `Counter.by_key`.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import pyarrow as pa
 
 from bindings.counts.columnar.arrays.hashing import hashes_of
 from bindings.counts.columnar.arrays.placing import columns_of, partitions_of
-from bindings.counts.columnar.arrays.spans import Spans, counted, weights_of
+from bindings.counts.columnar.arrays.spans import Spans, count_by_number, weights_of
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
 from bindings.counts.columnar.sketches.bottom_k import Samples
-from bindings.counts.columnar.sketches.heavy_hitters import Often
+from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.timeline import Timeline
 from bindings.counts.outcome import Outcome
@@ -39,13 +38,13 @@ from exchange.topology.topology import Topology
 __all__ = ["Counter"]
 
 WINDOW: Final = 1 << 17
-"""So many rows are counted together."""
+"""Number of rows that are counted together."""
 
 
 class Counter:
-    """Counts messages for one topology: ``add`` batches, then take the ``result``. Not safe for several threads.
+    """Counts messages for one topology: ``add`` batches, then call ``result``. Not safe for several threads.
 
-    ``sketches`` off leaves out what is approximate, and samples: the number of different keys and the hot ones.
+    Without ``sketches`` the tally has no numbers of distinct keys, no samples and no heavy hitters.
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES, sketches: bool = True) -> None:
@@ -64,17 +63,17 @@ class Counter:
         self._partitions: dict[tuple[str, int | None], int] = {}
         self._distinct = Registers()
         self._samples = Samples()
-        self._hot = Often(lambda key: Item(key, 0))
-        self._shapes = Often(lambda key: Item(self._shape(key), 0, key))
+        self._hot = HeavyHitters(lambda key: Item(key, 0))
+        self._shapes = HeavyHitters(lambda key: Item(self._shape(key), 0, key))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the archive that it reads."""
+        """Columns of the archive that are read."""
         return tuple(dict.fromkeys((*self._classifier.columns, "time", *columns_of(self._partitionings.values()))))
 
     @property
     def by_key(self) -> bool:
-        """Whether exchange and key decide everything, so that messages without CC and BCC may come counted."""
+        """Whether exchange and key decide everything, so that equal messages without CC and BCC may come as one row."""
         return not {"headers", "properties", "body"}.intersection(self.columns)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -86,7 +85,7 @@ class Counter:
             self._count(ready)
 
     def result(self) -> Tally:
-        """What was added since the last time; begins anew."""
+        """Return the tally of what was added since the last call, and begin anew."""
         for ready in self._window.rest():
             self._count(ready)
         facts: dict[Outcome, Facts] = {}
@@ -112,42 +111,44 @@ class Counter:
         self._timeline.add(batch, classes, weights, self._classifier.outcomes)
         if not (self._sketches or self._partitionings):
             return
-        alike = _alike(addresses, classes, weights)
+        groups = _group(addresses, classes, weights)
         for queue, partitioning in self._partitionings.items():
             gets = np.array([queue in outcome.queues for outcome in self._classifier.outcomes], np.bool_)
             if partitioning.key.by_routing_key:
-                keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[alike.classes])
+                keys, rows = pa.record_batch({"routing_key": addresses.keys}), np.flatnonzero(gets[groups.classes])
                 self._count_partitions(
-                    queue, partitions_of(keys, alike.addresses(rows), partitioning), rows, alike.weights
+                    queue, partitions_of(keys, groups.addresses(rows), partitioning), rows, groups.weights
                 )
             else:
                 rows = np.flatnonzero(gets[classes])
                 self._count_partitions(queue, partitions_of(batch, rows, partitioning), rows, weights)
         if self._sketches:
-            # Of a whole window, keys that come once are not worth their texts.
-            self._sketch(addresses.keys, alike, alike.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
+            # In a full window a key that occurs once cannot be a heavy hitter, and its text is costly.
+            self._sketch(addresses.keys, groups, groups.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
 
     def _count_partitions(
         self, queue: str, chosen: IntArray, rows: npt.NDArray[np.intp], weights: npt.NDArray[np.int64] | None
     ) -> None:
         distinct, which = np.unique(chosen, return_inverse=True)
-        counts = counted(which, None if weights is None else weights[rows])
+        counts = count_by_number(which, None if weights is None else weights[rows])
         for partition, count in zip(distinct.tolist(), counts.tolist(), strict=True):
             key = (queue, None if partition == UNDECIDED else partition)
             self._partitions[key] = self._partitions.get(key, 0) + count
 
-    def _sketch(self, keys: pa.Array, alike: _Alike, shapes: KeyArray, least: int) -> None:
+    def _sketch(self, keys: pa.Array, groups: _Groups, shapes: KeyArray, least: int) -> None:
         def keys_of(rows: npt.NDArray[np.intp]) -> pa.Array:
-            return keys.take(pa.array(alike.addresses(rows)))
+            return keys.take(pa.array(groups.addresses(rows)))
 
-        classes, weights = alike.classes, alike.weights
+        classes, weights = groups.classes, groups.weights
         outcomes = self._classifier.outcomes
-        hashes = alike.spread(hashes_of(keys))
+        hashes = groups.spread(hashes_of(keys))
         self._distinct.add(classes, hashes)
         self._samples.add(classes, hashes, keys_of, len(outcomes))
         self._hot.add(classes, hashes, weights, keys_of, least)
-        lost = np.array([outcome.routed is not True or bool(outcome.alternates) for outcome in outcomes], np.bool_)
-        at = np.flatnonzero(lost[classes])
+        has_shapes = np.array(
+            [outcome.routed is not True or bool(outcome.alternates) for outcome in outcomes], np.bool_
+        )
+        at = np.flatnonzero(has_shapes[classes])
         if len(at):
             weights = None if weights is None else weights[at]
             self._shapes.add(classes[at], shapes[at], weights, lambda rows: keys_of(at[rows]), least)
@@ -156,34 +157,40 @@ class Counter:
         return ".".join(["*" if word is None else word for word in self._classifier.shape(key)])
 
 
-class _Alike(NamedTuple):
-    """Messages that have a class and an address in common, counted; one row each, or several."""
+class _Groups(NamedTuple):
+    """Groups of messages with a common class and address, and their numbers; one or several for each such pair."""
 
     classes: IntArray
+    """Group -> class."""
     of: npt.NDArray[np.intp] | None
-    """The address; None if that is the row's number."""
+    """Group -> address; None if group n is address n."""
     weights: npt.NDArray[np.int64] | None
+    """Group -> number of messages; None if each has one."""
 
     def spread(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """From one value for each address to one for each row."""
+        """Return the value of each group from the values of addresses."""
         return values if self.of is None else values[self.of]
 
-    def addresses(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Of some rows."""
-        return rows if self.of is None else self.of[rows]
+    def addresses(self, groups: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Return the addresses of these groups."""
+        return groups if self.of is None else self.of[groups]
 
 
-def _alike(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Alike:
+def _group(addresses: Addresses, classes: IntArray, weights: npt.NDArray[np.int64] | None) -> _Groups:
+    """Group rows by address: one group for each address, with the class of one of its rows, for all rows of that class.
+
+    Each other row, which headers, CC or BCC made differ, is a group of its own behind these.
+    """
     number, of = len(addresses.keys), addresses.of
     if of is None:
-        return _Alike(classes, None, weights)
+        return _Groups(classes, None, weights)
     one = np.empty(number, np.int32)
-    one[of] = classes  # of rows with one address but different classes, one remains
+    one[of] = classes  # of the rows of an address, the class of the last one stays
     others = np.flatnonzero(one[of] != classes)
-    counts = counted(of, weights, number)
+    counts = count_by_number(of, weights, number)
     if not len(others):
-        return _Alike(one, None, counts)
+        return _Groups(one, None, counts)
     apart = np.ones(len(others), np.int64) if weights is None else weights[others]
-    counts -= counted(of[others], apart, number)
-    places: npt.NDArray[np.intp] = np.concatenate([np.arange(number), of[others].astype(np.intp)])
-    return _Alike(np.append(one, classes[others]), places, np.append(counts, apart))
+    counts -= count_by_number(of[others], apart, number)
+    group_addresses: npt.NDArray[np.intp] = np.concatenate([np.arange(number), of[others].astype(np.intp)])
+    return _Groups(np.append(one, classes[others]), group_addresses, np.append(counts, apart))

@@ -1,8 +1,8 @@
-"""The queues that a broker put each message in, as numbers: one for each list of names that there is.
+"""The queues in which a broker put each message, as one number for each distinct list of names.
 
-A list is read name by name, and each name leads from a node to a node of a tree that holds all lists met so far; so the
-numbers are exact, and no list becomes a Python object but once. A queue that the topology does not have stands in a
-list by its heading: thousands of queues with names that a broker made do not make thousands of lists.
+A list is read name by name, and each name leads from a node to a node of a tree that holds all lists met so far. So the
+numbers are exact, and each list becomes a Python object only once. A queue that the topology does not have is replaced
+by its heading: thousands of queues with names that a broker made do not make thousands of lists.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import escape, unescape
-from bindings.counts.columnar.arrays.keys import plain
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, pairs
+from bindings.counts.columnar.arrays.keys import decode_dictionary
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, pack_pairs
 from bindings.counts.verification import HEADINGS, OTHERS, heading_of
 
 __all__ = ["QueueLists"]
 
 
 class QueueLists:
-    """Lists of names of queues; those that the topology has are ``known``."""
+    """Lists of queues; ``known`` are the queues of the topology."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._names: Final = tuple(known)
@@ -34,42 +34,46 @@ class QueueLists:
 
     def clear(self) -> None:
         """Forget all lists."""
+        # Node 0 is the empty list. Every other node is the list of its parent and one more code.
         self._nodes = IntTable()
         self._parents = [0]
         self._last = [0]
 
     def __len__(self) -> int:
-        """How many there are, and beginnings of lists."""
+        """Return the number of lists, including beginnings of lists."""
         return len(self._parents)
 
     def numbers(self, lists: pa.ListArray) -> IntArray:
-        """The number of each list, none of which is null."""
+        """Return the number of each list; none may be null.
+
+        The longest lists come first, so those with a name at some position are the first ``size`` ones.
+        """
         offsets = np.asarray(lists.offsets).astype(np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
-        codes = self._codes(plain(lists.values.slice(begin, end - begin)))
+        codes = self._codes(decode_dictionary(lists.values.slice(begin, end - begin)))
         counts = np.diff(offsets)
         order = np.argsort(-counts, kind="stable")
         ascending = counts[order[::-1]]
-        places = offsets[:-1][order] - begin
+        starts = offsets[:-1][order] - begin
         now = np.zeros(len(counts), np.int32)
         for place in range(int(ascending[-1]) if len(counts) else 0):
             size = len(counts) - int(np.searchsorted(ascending, place, "right"))
-            now[:size] = self._step(now[:size], codes[places[:size] + place])
+            now[:size] = self._step(now[:size], codes[starts[:size] + place])
         result = np.empty_like(now)
         result[order] = now
         return result
 
     def others(self, lists: pa.ListArray) -> dict[str, int]:
-        """The names under the heading ``*`` in some lists, and how often each is there."""
-        names = plain(lists.flatten())
+        """Return the names under the heading ``*`` in these lists, and how often each occurs."""
+        names = decode_dictionary(lists.flatten())
         encoded = names.filter(pc.is_null(pc.index_in(names, self._known))).dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         counts: npt.NDArray[Any] = np.bincount(np.asarray(encoded.indices), minlength=len(texts))
-        found = zip([unescape(text) for text in texts], counts.tolist(), strict=True)
-        return {name: count for name, count in found if heading_of(name) == OTHERS}
+        numbers = zip([unescape(text) for text in texts], counts.tolist(), strict=True)
+        return {name: count for name, count in numbers if heading_of(name) == OTHERS}
 
     def names(self, number: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Of a list, the names that are known, and the headings of the others."""
+        """Return the known names of a list, and the headings of its other names."""
         known, unknown = set(), set()
         while number:
             code = self._last[number] - 1
@@ -81,7 +85,7 @@ class QueueLists:
         return frozenset(known), frozenset(unknown)
 
     def _codes(self, names: pa.StringArray) -> IntArray:
-        """The number of each name, or of its heading, from 1 on."""
+        """Return the number of each name, or of its heading, from 1."""
         found = pc.index_in(names, self._known)
         if not found.null_count:
             return np.asarray(found) + np.int32(1)
@@ -95,7 +99,8 @@ class QueueLists:
         return codes
 
     def _step(self, nodes: IntArray, codes: IntArray) -> IntArray:
-        keys = pairs(nodes, codes)
+        """Return the nodes that the codes lead to; new ones are added."""
+        keys = pack_pairs(nodes, codes)
         found = self._nodes.find(keys)
         if not found.all():
             new = np.unique(keys[found == 0])

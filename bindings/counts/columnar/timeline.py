@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.counts.columnar.arrays.spans import counted, microseconds
+from bindings.counts.columnar.arrays.spans import count_by_number, microseconds
 from bindings.counts.columnar.arrays.table import IntArray
 from bindings.counts.outcome import Outcome
 from bindings.counts.slots import WIDTHS, SlotCounts, width_for
@@ -22,7 +22,7 @@ DENSE: Final = 1 << 18
 """Maximum number of possible cells that are counted without sorting, in an array with an element for each."""
 
 PENDING: Final = 1 << 18
-"""Cells of batches that wait to be summed up: some megabytes."""
+"""Number of cells that may wait to be summed up; they take some megabytes."""
 
 
 class _Cells(NamedTuple):
@@ -70,9 +70,9 @@ class Timeline:
         firsts = microseconds(times)
         ends = firsts if lasts is None else microseconds(lasts)
         if times.null_count:
-            there = np.asarray(pc.is_valid(times))
-            firsts, ends, classes = firsts[there], ends[there], classes[there]
-            weights = None if weights is None else weights[there]
+            known = np.asarray(pc.is_valid(times))
+            firsts, ends, classes = firsts[known], ends[known], classes[known]
+            weights = None if weights is None else weights[known]
         if not len(firsts):
             return
         begin, end = int(firsts.min()), int(ends.max())
@@ -84,7 +84,7 @@ class Timeline:
         while lasts is not None and (slots != ends // self._width).any():
             self._width = _wider(self._width)
             slots = firsts // self._width
-        cells = self._summed(slots, self._groups(classes, outcomes), weights)
+        cells = self._sum(slots, self._groups(classes, outcomes), weights)
         self._pending.append(cells)
         self._waiting += len(cells.slots)
         if self._waiting > PENDING:
@@ -108,26 +108,26 @@ class Timeline:
             self._group_of = np.append(self._group_of, np.array(new, np.int64))
         return self._group_of[classes]
 
-    def _summed(
+    def _sum(
         self, slots: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None
     ) -> _Cells:
         """Return the cells that have messages, once each. Slots are of the present width."""
         begin, number = int(slots.min()), len(self._numbers)
-        places = (slots - begin) * number + groups
+        codes = (slots - begin) * number + groups
         if (int(slots.max()) - begin + 1) * number <= DENSE:
-            counts = counted(places, weights)
+            counts = count_by_number(codes, weights)
             distinct = np.flatnonzero(counts)
             counts = counts[distinct]
         else:
-            distinct, which = np.unique(places, return_inverse=True)
-            counts = counted(which, weights)
+            distinct, which = np.unique(codes, return_inverse=True)
+            counts = count_by_number(which, weights)
         return _Cells(self._width, distinct // number + begin, distinct % number, counts)
 
     def _sum_up(self) -> _Cells:
         """Put the cells that wait together, as one of the present width."""
         slots = np.concatenate([cells.slots // (self._width // cells.width) for cells in self._pending])
         groups = np.concatenate([cells.groups for cells in self._pending])
-        cells = self._summed(slots, groups, np.concatenate([cells.counts for cells in self._pending]))
+        cells = self._sum(slots, groups, np.concatenate([cells.counts for cells in self._pending]))
         # The sum does not count as waiting: more different cells than PENDING would be summed up with every batch.
         self._pending, self._waiting = [cells], 0
         return cells

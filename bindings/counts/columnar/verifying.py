@@ -1,7 +1,7 @@
-"""From batches of an archive that knows what the broker did to a verification.
+"""From batches of an archive that knows where the broker put messages to a verification.
 
-A message's class says what the topology makes of it, and a number where the broker put it; each pair of the two is
-judged once, and all that is left for a message is to look that up.
+A message's class stands for its outcome by the topology, and another number for the list of queues in which the broker
+put it. The verdict on each pair of the two is found once, and looked up for each message.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.spans import Spans
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, pairs
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, pack_pairs
 from bindings.counts.columnar.arrays.window import Window
 from bindings.counts.columnar.classes.classes import STATES, Classifier
 from bindings.counts.columnar.classes.key_groups import addresses_of
@@ -39,26 +39,26 @@ from exchange.topology.topology import Topology
 __all__ = ["Verifier"]
 
 WINDOW: Final = 1 << 17
-"""So many rows are compared together."""
+"""Number of rows that are compared together."""
 
 ROOM: Final = 1 << 18
-"""Of lists of queues, and of pairs that were judged: when there are more, they are forgotten, and judged again."""
+"""Maximum number of lists of queues, and of pairs with a verdict; with more, all are forgotten and found again."""
 
 DIFFERENT: Final = 8 * LIMIT
-"""Of differences: when there are more, only those are remembered that may be kept in the end."""
+"""Maximum number of differences; with more, only those are remembered that may be kept in the end."""
 
 MORE: Final = "more"
-"""In the place of a difference that will not be kept."""
+"""Verdict instead of a difference that will not be kept."""
 
 PLAIN: Final = ("agreed", "possible", "undecided", MORE)
-"""Verdicts 0 to 3; those from there on are differences."""
+"""The verdicts with the numbers 0 to 3; all later ones are differences."""
 
 
 class Verifier:
-    """Compares messages with one topology: ``add`` batches, then take the ``result``. Not safe for several threads."""
+    """Compares messages with one topology: ``add`` batches, then call ``result``. Not safe for several threads."""
 
     by_key: Final = False
-    """Where the broker put it must be known of each message."""
+    """Always False: each message has its own list of queues."""
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
         self._fingerprint: Final = fingerprint(topology)
@@ -70,7 +70,7 @@ class Verifier:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the archive that it reads."""
+        """Columns of the archive that are read."""
         return (*self._classifier.columns, "time", "routed_queues", *COLUMNS)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -79,7 +79,7 @@ class Verifier:
             self._compare(ready)
 
     def result(self) -> Verification:
-        """What was added since the last time; begins anew."""
+        """Return the verification of what was added since the last call, and begin anew."""
         for ready in self._window.rest():
             self._compare(ready)
         self._settle()
@@ -91,6 +91,7 @@ class Verifier:
         return total
 
     def _forget(self) -> None:
+        """Forget all lists, verdicts and their numbers. Counts by number must be in the total before."""
         self._lists.clear()
         self._verdict_of = IntTable()
         self._verdicts: list[Verdict | str] = [*PLAIN]
@@ -104,7 +105,7 @@ class Verifier:
         self._witnesses = Witnesses()
 
     def _settle(self) -> None:
-        """Add what was counted to the total."""
+        """Add the counts by number to the total."""
         counts = dict.fromkeys(PLAIN, 0)
         differences: dict[Difference, Evidence] = {}
         for number in np.flatnonzero(self._spans.messages).tolist():
@@ -137,15 +138,15 @@ class Verifier:
             groups = verdicts[differ]
             self._note_strangers(batch, differ, groups)
             self._spans.see(batch, differ, groups)
-            hashes = hashes_of(plain(batch.column("routing_key")).take(pa.array(differ)))
+            hashes = hashes_of(decode_dictionary(batch.column("routing_key")).take(pa.array(differ)))
             self._witnesses.add(batch, differ, groups, hashes)
         if max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:
             self._settle()
             self._forget()
 
     def _judge(self, classes: IntArray, lists: IntArray) -> IntArray:
-        """The number of the verdict on each row."""
-        keys = pairs(classes + np.int32(1), lists)
+        """Return the number of the verdict on each row. In the table, classes and numbers are greater by 1."""
+        keys = pack_pairs(classes + np.int32(1), lists)
         found = self._verdict_of.find(keys)
         if not found.all():
             new = np.unique(keys[found == 0])
@@ -164,10 +165,10 @@ class Verifier:
         return found - np.int32(1)
 
     def _note_strangers(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: IntArray) -> None:
-        """Name the unknown queues of some rows that differ, with the numbers of the verdicts on them."""
-        strange = [isinstance(verdict, Difference) and OTHERS in verdict.unknown for verdict in self._verdicts]
-        some = rows[np.array(strange, np.bool_)[groups]]
-        if len(some):
-            counts = self._lists.others(batch.column("routed_queues").take(pa.array(some)))
+        """Count the unknown queues of rows that differ; ``groups`` are the numbers of their verdicts."""
+        has_strangers = [isinstance(verdict, Difference) and OTHERS in verdict.unknown for verdict in self._verdicts]
+        selected = rows[np.array(has_strangers, np.bool_)[groups]]
+        if len(selected):
+            counts = self._lists.others(batch.column("routed_queues").take(pa.array(selected)))
             names = merge_summaries(Frequent(tuple([Item(name, count) for name, count in counts.items()])))
             self._total += Verification(self._fingerprint, strangers=names)

@@ -1,4 +1,4 @@
-"""A few witnesses for each of many groups of rows, found by hashes: rows become messages only when they are kept."""
+"""A few witnesses for each of many groups of rows, chosen by hashes: rows become messages only when they are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hashes_of
-from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.messages import messages_of
 from bindings.counts.columnar.arrays.table import KeyArray
 from bindings.counts.witness import MOST, Witness, keep_witnesses
@@ -20,34 +20,34 @@ from bindings.counts.witness import MOST, Witness, keep_witnesses
 __all__ = ["COLUMNS", "Witnesses"]
 
 COLUMNS: Final = ("source", "offset")
-"""What a witness asks for, beside what decides where the message goes."""
+"""Columns that a witness needs, beside those that decide where the message goes."""
 
 CONTENT: Final = ("exchange", "cc", "bcc", "headers", "properties", "source", "offset", "routed_queues")
-"""What is hashed for a witness's ``tie``, where a batch has it."""
+"""Columns that are hashed for a witness's ``tie``, where a batch has them."""
 
 MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 AGAIN: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 NONE: Final = np.uint64(0x94D049BB133111EB)
-"""The hash of a null."""
+"""Hash of a null."""
 
 
 class Witnesses:
-    """The witnesses of groups, which are numbered from 0 on."""
+    """The witnesses of groups, which are numbered from 0."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Witness, ...]] = {}
+        self._witnesses: dict[int, tuple[Witness, ...]] = {}
         self._limits = np.zeros(0, np.uint64)
-        """Of each group the greatest hash of a key that may still be kept."""
+        """Group -> greatest hash of a key that may still be kept."""
 
     def of(self, group: int) -> tuple[Witness, ...]:
-        """The witnesses of a group."""
-        return self._found.get(group, ())
+        """Return the witnesses of a group."""
+        return self._witnesses.get(group, ())
 
     def add(
         self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], groups: npt.NDArray[Any], hashes: KeyArray
     ) -> None:
-        """Look at some rows of a batch, whose groups these are and the hashes of whose keys these are."""
+        """Keep witnesses of these rows of a batch; the other arrays have their groups and the hashes of their keys."""
         if not len(rows):
             return
         missing = int(groups.max()) + 1 - len(self._limits)
@@ -57,13 +57,14 @@ class Witnesses:
         if not len(some):
             return
         some = some[np.lexsort((hashes[some], groups[some]))]
-        # Of each group the rows with the least hashes, as many different ones as are kept.
+        # Of each group the rows with the smallest hashes: ``rank`` numbers the distinct hashes of a group from 0.
         new_group = np.diff(groups[some], prepend=-1) != 0
         new_key = new_group.copy()
         new_key[1:] |= hashes[some[1:]] != hashes[some[:-1]]
         rank = np.cumsum(new_key)
         rank -= np.repeat(rank[new_group], np.diff(np.flatnonzero(new_group), append=len(some)))
         some = some[rank < MOST]
+        # Of rows with one key, the one with the smallest hash of its content: costly, so only of those that are left.
         ties = _hashes(batch.take(pa.array(rows[some])))
         order = np.lexsort((ties, hashes[some], groups[some]))
         some, ties = some[order], ties[order]
@@ -82,14 +83,14 @@ class Witnesses:
     ) -> None:
         better = []
         for at, (group, key, tie) in enumerate(zip(groups, hashes, ties, strict=True)):
-            known = self._found.get(group, ())
+            known = self._witnesses.get(group, ())
             if all((witness.hash, witness.tie) > (key, tie) for witness in known if witness.hash == key):
                 better.append(at)
         if not better:
             return
         part = batch.take(pa.array(rows[better]))
         names = part.schema.names
-        sources = plain(part.column("source")).to_pylist() if "source" in names else [""] * len(better)
+        sources = decode_dictionary(part.column("source")).to_pylist() if "source" in names else [""] * len(better)
         offsets = part.column("offset").to_pylist() if "offset" in names else [0] * len(better)
         routed = part.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
         columns = zip(better, messages_of(part, np.arange(len(better))), sources, offsets, routed, strict=True)
@@ -97,13 +98,13 @@ class Witnesses:
             group = groups[at]
             seen = None if queues is None else tuple([unescape(queue) for queue in queues])
             witness = Witness(hashes[at], ties[at], message, unescape(source), offset, seen)
-            kept = self._found[group] = keep_witnesses((*self._found.get(group, ()), witness))
+            kept = self._witnesses[group] = keep_witnesses((*self._witnesses.get(group, ()), witness))
             if len(kept) == MOST:
                 self._limits[group] = kept[-1].hash
 
 
 def _hashes(batch: pa.RecordBatch) -> KeyArray:
-    """A hash of each row, but for its key and times."""
+    """Return a hash of each row, without its key and times."""
     result = np.zeros(batch.num_rows, np.uint64)
     for name in CONTENT:
         if name in batch.schema.names:
@@ -131,7 +132,7 @@ def _hashes_of(values: pa.Array) -> KeyArray:
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(within, dtype=np.uint64)])
         result = _mixed((sums[offsets[1:] - begin] - sums[offsets[:-1] - begin]) ^ counts.astype(np.uint64))
     else:
-        result = hashes_of(pc.fill_null(plain(values), ""))
+        result = hashes_of(pc.fill_null(decode_dictionary(values), ""))
     if values.null_count:
         result[np.asarray(pc.is_null(values))] = NONE
     return result

@@ -17,7 +17,7 @@ from bindings.counts.columnar.arrays import keys
 from bindings.counts.columnar.arrays.table import IntTable
 from bindings.counts.columnar.classes import automaton
 from bindings.counts.columnar.classes.classes import Classifier
-from bindings.counts.columnar.classes.words import NO_WORD, Vocabulary, split
+from bindings.counts.columnar.classes.words import NO_WORD, Vocabulary, split_words
 from bindings.counts.outcome import AlternateLink, Explorer, Outcome, ordered_bindings
 from exchange import PROFILES, Binding, BrokerError, Exchange, InputError, Message, Profile, Queue, Router, Topology
 from exchange.partition.batch.columns import build_column
@@ -174,7 +174,7 @@ def test_words_are_those_between_dots(texts: list[str], cut: int) -> None:
     column = build_column([key.encode() for key in texts])
     assert column is not None
     cut = min(cut, len(texts))
-    words = split(column._replace(offsets=column.offsets[cut:]))
+    words = split_words(column._replace(offsets=column.offsets[cut:]))
     found = [
         [
             words.data[s : s + n].tobytes().decode()
@@ -192,7 +192,7 @@ def test_equal_words_have_equal_numbers_and_unnamed_ones_none(texts: list[str], 
     vocabulary.add_each([word.encode() for word in sorted(named)])
     column = build_column([key.encode() for key in texts])
     assert column is not None
-    words = split(column)
+    words = split_words(column)
     numbers = vocabulary.numbers(words)
     number_of = dict(zip(sorted(named), vocabulary.numbers_of([word.encode() for word in sorted(named)]), strict=True))
     assert len(set(number_of.values())) == len(named)

@@ -14,10 +14,11 @@ from exchange.partition.batch.columns import Column, length_of
 __all__ = ["hashes_of"]
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+"""Number of bytes -> mask of as many low bytes."""
 
 
 def hashes_of(keys: Any) -> KeyArray:
-    """The hash of each key of an Arrow column of texts."""
+    """Return the hash of each key of an Arrow column of texts."""
     result = np.empty(length_of(keys), np.uint64)
     start = 0
     for part in chunks(keys):
@@ -27,26 +28,28 @@ def hashes_of(keys: Any) -> KeyArray:
 
 
 def _hashes(column: Column) -> KeyArray:
+    # Eight bytes are read at a time, so as many follow the last key; the bytes behind a key are masked.
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
     data = np.zeros(end - begin + 8, np.uint8)
     data[: end - begin] = column.data[begin:end]
     windows = np.ndarray((len(data) - 7,), "V8", data, strides=(1,))
+    # The longest keys come first: those with a block at some offset are then the first ``size`` ones, a slice.
     lengths = column.lengths
     order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")[::-1]
     ascending, starts = lengths[order[::-1]], column.offsets[order] - begin
     descending = ascending[::-1]
-    found = np.zeros(column.size, np.uint64)
+    hashes = np.zeros(column.size, np.uint64)
     for done in range(0, int(ascending[-1]) if column.size else 0, 8):
         size = column.size - int(np.searchsorted(ascending, done, "right"))
         block = windows[starts[:size] + done].view("<u8")
         block &= LOW_BYTES[np.minimum(descending[:size] - done, 8)]
-        part = found[:size]
+        part = hashes[:size]
         part ^= block
         part *= np.uint64(M1)
         part ^= part >> np.uint64(32)
-    found ^= descending.astype(np.uint64)
-    found *= np.uint64(M2)
-    found ^= found >> np.uint64(29)
+    hashes ^= descending.astype(np.uint64)
+    hashes *= np.uint64(M2)
+    hashes ^= hashes >> np.uint64(29)
     result = np.empty(column.size, np.uint64)
-    result[order] = found
+    result[order] = hashes
     return result

@@ -1,4 +1,4 @@
-"""Columns of texts, a chunk at a time: as many as can be worked on at once in a processor's cache."""
+"""Columns of texts, in chunks that fit a processor's cache."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 from exchange.errors import InputError
 from exchange.partition.batch.columns import Column, build_column, split_column
 
-__all__ = ["CHUNK", "chunks", "column_of_bytes", "plain"]
+__all__ = ["CHUNK", "chunks", "column_of_bytes", "decode_dictionary"]
 
 CHUNK: Final = 16_384
-"""Keys of a chunk."""
+"""Number of keys in a chunk."""
 
 
-def plain(keys: Any) -> pa.Array:
-    """A column of texts that says each of them itself, and not by a dictionary."""
+def decode_dictionary(keys: Any) -> pa.Array:
+    """Return a column of texts without a dictionary."""
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
 def chunks(keys: pa.Array) -> Iterator[Column]:
-    """The column, bit by bit and in its order. Raises InputError for Arrow arrays that are none of texts."""
+    """Yield the column in chunks. Raises InputError for an Arrow array of something else than texts."""
     for piece in split_column(keys):
         if not isinstance(piece, Column) or not piece.text:
             raise InputError(f"keys of Arrow type {keys.type}: they are texts")
@@ -31,7 +31,7 @@ def chunks(keys: pa.Array) -> Iterator[Column]:
 
 
 def column_of_bytes(texts: Sequence[bytes]) -> Column:
-    """Bytes as a column."""
+    """Return a column of these bytes."""
     column = build_column(texts)
     if column is None:
         raise InputError("a column of bytes has something else in it")

@@ -1,4 +1,4 @@
-"""Rows of a batch as messages, for the router to look at. A batch without a column has nothing in it."""
+"""Rows of a batch as messages, for the router. A column that a batch does not have is empty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bindings.archive.fields import decode_tables
 from bindings.archive.names import unescape
 from exchange.message import Message
 
-__all__ = ["messages_of", "with_copies"]
+__all__ = ["messages_of", "rows_with_copies"]
 
 NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties")
 
@@ -21,7 +21,7 @@ NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties"
 def messages_of(
     batch: pa.RecordBatch, rows: npt.NDArray[np.intp], headers_only: Iterable[str] | None = None
 ) -> list[Message]:
-    """These rows, with exchange, key, headers and properties; or with some headers alone, and so without CC and BCC."""
+    """Return rows as messages with exchange, key, headers and properties; or with these headers only, and no copies."""
     names = batch.schema.names
     part = batch.select([n for n in NEEDED if n in names]).take(pa.array(rows))
     texts = zip(part.column("exchange").to_pylist(), part.column("routing_key").to_pylist(), strict=True)
@@ -40,8 +40,8 @@ def messages_of(
     return [Message(unescape(exchange), unescape(key), h, p) for (exchange, key), h, p in columns]
 
 
-def with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
-    """Which rows have routing keys in CC or BCC; None if none has."""
+def rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+    """Return whether each row has routing keys in CC or BCC; None if no row has."""
     result: npt.NDArray[np.bool_] | None = None
     for name in ("cc", "bcc"):
         if name in batch.schema.names and batch.num_rows:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bindings.archive.fields import decode_tables
 from bindings.archive.names import has_nul, unescape
-from bindings.counts.columnar.arrays.keys import plain
+from bindings.counts.columnar.arrays.keys import decode_dictionary
 from bindings.counts.columnar.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.message import Message
@@ -21,41 +21,41 @@ from exchange.partition.partitioning.specification import Partitioning
 __all__ = ["columns_of", "partitions_of"]
 
 COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
-"""Part of a message that a key may be taken from -> the column that has it."""
+"""Part of a message that a partitioning may take its key from -> column that has it."""
 
 
 def columns_of(partitionings: Iterable[Partitioning]) -> tuple[str, ...]:
-    """The columns that these take their keys from, beside the routing key."""
+    """Return the columns from which these take their keys, beside the routing key."""
     parts = {partitioning.key.part for partitioning in partitionings}
     return tuple([column for part, column in COLUMN.items() if part in parts])
 
 
 def partitions_of(batch: pa.RecordBatch, rows: npt.NDArray[np.intp], partitioning: Partitioning) -> IntArray:
-    """The id of the partition for each of the rows, ``UNDECIDED`` where the key does not decide."""
-    places = pa.array(rows)
+    """Return the id of the partition for each of the rows, ``UNDECIDED`` where the key does not decide."""
+    indices = pa.array(rows)
     source = partitioning.key
     if not source.by_routing_key:
-        column = batch.column(COLUMN[source.part]).take(places)
-        return _chosen(partitioning, [source.of(message) for message in _carrying(column, source.part)])
-    keys = plain(batch.column("routing_key")).take(places)
+        column = batch.column(COLUMN[source.part]).take(indices)
+        return _choose(partitioning, [source.of(message) for message in _messages_with(column, source.part)])
+    keys = decode_dictionary(batch.column("routing_key")).take(indices)
     if source.part == "word":
         encoded = keys.dictionary_encode()
         words = [source.of(Message("", unescape(key))) for key in encoded.dictionary.to_pylist()]
-        return _chosen(partitioning, words).take(np.asarray(encoded.indices))
-    return _chosen(partitioning, [unescape(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
+        return _choose(partitioning, words).take(np.asarray(encoded.indices))
+    return _choose(partitioning, [unescape(key) for key in keys.to_pylist()] if has_nul(keys) else keys)
 
 
-def _chosen(partitioning: Partitioning, keys: Any) -> IntArray:
+def _choose(partitioning: Partitioning, keys: Any) -> IntArray:
     try:
         return partition_batch(partitioning.partitioner, keys, partitioning.partitions)
-    except InputError:  # the client cannot take one of them, and that one decides nothing
+    except InputError:  # the client refuses one of the keys, which then decides nothing
         listed = keys.to_pylist() if isinstance(keys, pa.Array) else keys
-        found = [partitioning.choose_for(key).partition for key in listed]
-        return np.array([UNDECIDED if partition is None else partition for partition in found], np.int32)
+        partitions = [partitioning.choose_for(key).partition for key in listed]
+        return np.array([UNDECIDED if partition is None else partition for partition in partitions], np.int32)
 
 
-def _carrying(column: pa.Array, part: str) -> list[Message]:
-    """Messages with this part, and no other."""
+def _messages_with(column: pa.Array, part: str) -> list[Message]:
+    """Return messages with this part only."""
     if part == "body":
         return [Message(body=body or b"") for body in column.to_pylist()]
     tables: list[Mapping[str, Any]] = list(decode_tables(column))

@@ -1,7 +1,7 @@
-"""How many messages there are in each of many groups of rows, and the times of the first and the last of them.
+"""The span of each of many groups of rows: the number of messages, and the times of the first and the last.
 
 Rows may stand for several messages: then they have a column ``count``, and ``time`` and ``last`` are the times of the
-first and the last of them.
+first and the last of these.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 
 from bindings.archive.sums import Span
 
-__all__ = ["Spans", "counted", "microseconds", "weights_of"]
+__all__ = ["Spans", "count_by_number", "microseconds", "weights_of"]
 
 NEVER: Final = np.iinfo(np.int64).max
+"""First time of a group without times; the last one is -NEVER."""
 
 
 class Spans:
-    """Of groups, which are numbered from 0 on."""
+    """The spans of groups, which are numbered from 0."""
 
     def __init__(self) -> None:
         self.messages = np.zeros(0, np.int64)
@@ -29,7 +30,7 @@ class Spans:
         self._lasts = np.zeros(0, np.int64)
 
     def count(self, groups: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None) -> None:
-        """Count rows, each once or with its weight; exact up to 2 to the 53rd in one call."""
+        """Count rows of these groups, each once or with its weight; exact up to 2**53 in one call."""
         if not len(groups):
             return
         more = int(groups.max()) + 1 - len(self.messages)
@@ -37,23 +38,23 @@ class Spans:
             self.messages = np.append(self.messages, np.zeros(more, np.int64))
             self._firsts = np.append(self._firsts, np.full(more, NEVER))
             self._lasts = np.append(self._lasts, np.full(more, -NEVER))
-        self.messages += counted(groups, weights, len(self.messages))
+        self.messages += count_by_number(groups, weights, len(self.messages))
 
     def see(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp] | None, groups: npt.NDArray[Any]) -> None:
-        """Note the times of rows that were counted, None for all."""
+        """Note the times of rows of these groups, which were counted; None for all rows of the batch."""
         names = batch.schema.names
         if "time" not in names or not len(groups):
             return
         firsts = batch.column("time")
         lasts = batch.column("last") if "last" in names else None
         if rows is not None:
-            places = pa.array(rows)
-            firsts, lasts = firsts.take(places), None if lasts is None else lasts.take(places)
+            indices = pa.array(rows)
+            firsts, lasts = firsts.take(indices), None if lasts is None else lasts.take(indices)
         first = microseconds(firsts)
         last = first if lasts is None else microseconds(lasts)
         if firsts.null_count:
-            there = np.asarray(pc.is_valid(firsts))
-            groups, first, last = groups[there], first[there], last[there]
+            known = np.asarray(pc.is_valid(firsts))
+            groups, first, last = groups[known], first[known], last[known]
         np.minimum.at(self._firsts, groups, first)
         np.maximum.at(self._lasts, groups, last)
 
@@ -64,22 +65,27 @@ class Spans:
         return Span(messages) if first == NEVER else Span(messages, first, last)
 
 
-def counted(places: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None, size: int = 0) -> npt.NDArray[np.int64]:
-    """How many there are of each number, at least so many numbers; exact up to 2 to the 53rd."""
+def count_by_number(
+    numbers: npt.NDArray[Any], weights: npt.NDArray[np.int64] | None, size: int = 0
+) -> npt.NDArray[np.int64]:
+    """Return how often each number from 0 occurs, for at least ``size`` numbers; exact up to 2**53.
+
+    With weights, np.bincount adds in float64, which holds integers up to there.
+    """
     if weights is None:
-        return np.bincount(places, minlength=size)
-    return np.bincount(places, weights.astype(np.float64), size).astype(np.int64)
+        return np.bincount(numbers, minlength=size)
+    return np.bincount(numbers, weights.astype(np.float64), size).astype(np.int64)
 
 
 def weights_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
-    """How many messages each row stands for; None where each is one."""
+    """Return how many messages each row stands for; None if each stands for one."""
     if "count" not in batch.schema.names:
         return None
-    found: npt.NDArray[np.int64] = np.asarray(batch.column("count")).astype(np.int64)
-    return found
+    weights: npt.NDArray[np.int64] = np.asarray(batch.column("count")).astype(np.int64)
+    return weights
 
 
 def microseconds(times: pa.Array) -> npt.NDArray[np.int64]:
-    """The times; nulls are some number."""
+    """Return times as microseconds since 1970, and an arbitrary number for a null."""
     plain = times.cast(pa.timestamp("us", getattr(times.type, "tz", None))).cast(pa.int64())
     return np.asarray(pc.fill_null(plain, 0))

@@ -1,7 +1,7 @@
 """A hash table from 64-bit integers to 32-bit ones that is searched for whole arrays of keys at once.
 
-Open addressing with linear probing: one gather finds nearly every key, and the few that collided go on by themselves.
-It is what the kernel is made of: words, transitions of the automaton, literal keys and classes are all found in one.
+Open addressing with linear probing: one gather finds nearly every key, and only the few that collided go on. The whole
+kernel is built on it: words, transitions of the automaton, literal keys and classes are all looked up in such tables.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntArray", "IntTable", "KeyArray", "pairs"]
+__all__ = ["IntArray", "IntTable", "KeyArray", "pack_pairs"]
 
 IntArray = npt.NDArray[np.int32]
 KeyArray = npt.NDArray[np.uint64]
 
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-"""2 to the 64th over the golden ratio, as in Fibonacci hashing; the slot is the product's high bits."""
+"""2**64 over the golden ratio, as in Fibonacci hashing; the slot is the product's high bits."""
 
 SMALLEST: Final = 10
-"""Bits of a slot's number, at first."""
+"""Number of bits of a slot's index in a new table."""
 
 ROOMY: Final = 18
-"""Up to so many bits there are eight slots for each key and more, which fit a cache; beyond, two."""
+"""Number of bits up to which a table has at least eight slots for each key, since it fits a cache; beyond, two."""
 
 
 class IntTable:
-    """From keys, which are not 0, to values, which are not 0 either; grows, and forgets nothing."""
+    """A table from keys to values; neither may be 0, which marks a free slot and a missing key. It only grows."""
 
     def __init__(self) -> None:
         self._keys: KeyArray = np.zeros(1 << SMALLEST, np.uint64)
@@ -39,30 +39,31 @@ class IntTable:
         return self._count
 
     def find(self, keys: KeyArray) -> IntArray:
-        """The value of each key, 0 where there is none."""
+        """Return the value of each key, 0 for a key that is not in the table."""
         slots = ((keys * MULTIPLIER) >> self._shift).view(np.int64)
         found = self._keys.take(slots)
         result: IntArray = self._values.take(slots)
-        rows = np.flatnonzero((found != keys) & (found != 0))  # at a free slot, the value is 0 already
+        # At a free slot the value is 0 already. Only rows that met another key go on to the next slot.
+        rows = np.flatnonzero((found != keys) & (found != 0))
         if len(rows):
             slots, keys = slots[rows], keys[rows]
             result[rows] = 0
         while len(rows):
             slots = (slots + 1) & (len(self._keys) - 1)
             found = self._keys[slots]
-            there = found == keys
-            result[rows[there]] = self._values[slots[there]]
-            on = (found != 0) & ~there
-            rows, slots, keys = rows[on], slots[on], keys[on]
+            hit = found == keys
+            result[rows[hit]] = self._values[slots[hit]]
+            collided = (found != 0) & ~hit
+            rows, slots, keys = rows[collided], slots[collided], keys[collided]
         return result
 
     def put(self, keys: KeyArray, values: IntArray) -> None:
-        """Add keys that are not there yet, each once."""
+        """Add keys that are not in the table, each once."""
         self._count += len(keys)
         bits = max(min((self._count * 8).bit_length(), ROOMY), (self._count * 2).bit_length(), SMALLEST)
         if 1 << bits > len(self._keys):
-            there = self._keys != 0
-            old_keys, old_values = self._keys[there], self._values[there]
+            taken = self._keys != 0
+            old_keys, old_values = self._keys[taken], self._values[taken]
             self._keys, self._values = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.int32)
             self._shift = np.uint64(64 - bits)
             self._place(old_keys, old_values)
@@ -71,7 +72,8 @@ class IntTable:
     def _place(self, keys: KeyArray, values: IntArray) -> None:
         slots = ((keys * MULTIPLIER) >> self._shift).view(np.int64)
         while len(keys):
-            # Of those that want the same free slot the last one writes there, and it alone reads itself back.
+            # Of several keys for one free slot, the last one written stays: it alone reads itself back and is placed.
+            # The others, and those whose slot was taken before, go on to the next slot.
             free = self._keys[slots] == 0
             self._keys[slots[free]] = keys[free]
             placed = free & (self._keys[slots] == keys)
@@ -80,6 +82,6 @@ class IntTable:
             keys, values, slots = keys[left], values[left], (slots[left] + 1) & (len(self._keys) - 1)
 
 
-def pairs(high: npt.NDArray[np.integer], low: npt.NDArray[np.integer]) -> KeyArray:
-    """Two non-negative integers of up to 32 bits as one key; not both 0."""
+def pack_pairs(high: npt.NDArray[np.integer], low: npt.NDArray[np.integer]) -> KeyArray:
+    """Return two non-negative integers of up to 32 bits as one key; both must not be 0, as no key is 0."""
     return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Batches put together, so that what is done once for each is done for many rows."""
+"""Batches joined into larger ones, so that work for each batch is done for many rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Window"]
 
 
 class Window:
-    """Batches of some columns, until there are enough rows."""
+    """Collects batches until they have enough rows, and keeps only some of their columns."""
 
     def __init__(self, columns: Sequence[str], rows: int) -> None:
         self._columns: Final = columns
@@ -20,7 +20,7 @@ class Window:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Take a batch, of which only the columns count; whatever is to be worked on now."""
+        """Take a batch, and return the joined batches that are ready; one has another schema than the next."""
         part = batch.select([name for name in batch.schema.names if name in self._columns])
         ready = self.rest() if self._batches and part.schema != self._batches[0].schema else []
         self._batches.append(part)
@@ -28,7 +28,7 @@ class Window:
         return [*ready, *self.rest()] if self._rows >= self._enough else ready
 
     def rest(self) -> list[pa.RecordBatch]:
-        """What is left, as one batch or none."""
+        """Return what is left, as one batch or none."""
         batches, rows = self._batches, self._rows
         self._batches, self._rows = [], 0
         if not rows:

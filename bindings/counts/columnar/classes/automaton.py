@@ -1,8 +1,8 @@
 """A lazy subset automaton over words: which of many patterns with wildcards match each key of a column.
 
-A state is a set of places in the patterns' tree. A step for a column of keys is one look into a grid or a table for all
-of them, and only a pair of state and word that no key had before is worked out, in Python. States are bounded: keys
-that would need more than ``limit`` end in ``BEYOND``, and it is for the caller to ask the engine about them.
+A state is a set of nodes of the patterns' trees. A step for a column of keys is one lookup in a grid or a table; only
+pairs of state and word that no key had before are computed, in Python. The number of states is bounded: keys that would
+need more than ``limit`` end in ``BEYOND``, and the caller must ask the router about them.
 """
 
 from __future__ import annotations
@@ -12,76 +12,80 @@ from typing import Final
 
 import numpy as np
 
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pairs
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
 __all__ = ["BEYOND", "Automaton", "Node"]
 
 BEYOND: Final = 1
-"""The state of a key that had no room in the automaton."""
+"""State of a key for which the automaton has no room."""
 
 OTHER: Final = 0
-"""The column of every word that no pattern names."""
+"""Column of all words that no pattern names."""
 
 CELLS: Final = 1 << 24
-"""Of a grid of states and columns, which is faster than a table as long as there are few of them."""
+"""Maximum number of elements of the grid of states and columns; a larger one becomes a table, which is slower."""
 
 TRANSITIONS: Final = 16
-"""For each state that is allowed, a table remembers so many steps at most."""
+"""Maximum number of steps in the table, for each state that is allowed."""
 
 
 class Node:
-    """A place in a tree of patterns."""
+    """A node in a tree of patterns."""
 
     __slots__ = ("accepts", "loops", "many", "number", "one", "words")
 
     def __init__(self, number: int, *, loops: bool = False) -> None:
         self.number = number
         self.loops = loops
-        """Whether any word leads from here to here: it stands behind a MANY."""
+        """Whether any word leads from this node back to it, as it stands behind a MANY."""
         self.words: dict[int, Node] = {}
-        """What each column leads to."""
+        """Column of a word -> next node."""
         self.one: Node | None = None
+        """Next node with any one word."""
         self.many: Node | None = None
-        """Reached without a word."""
+        """Next node without a word: the one behind a MANY."""
         self.accepts: int | None = None
-        """The number of the pattern that ends here."""
+        """Number of the pattern that ends here."""
 
 
 class Automaton:
-    """Trees of patterns, and the states that keys have led to."""
+    """Trees of patterns, and the states that keys have led to until now."""
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self._nodes = 0
         self._patterns = 0
         self._columns: dict[str, int] = {}
-        self._states: list[tuple[Node, ...]] = [(), ()]  # 0 is no state, 1 is BEYOND
+        self._states: list[tuple[Node, ...]] = [(), ()]  # 0 is not a state, as in tables 0 means missing; 1 is BEYOND
         self._numbers: dict[tuple[int, ...], int] = {}
         self._grid: IntArray | None = np.zeros(0, np.int32)
-        """Row by row for each state where each column leads, 0 where nobody asked; None once that got too large."""
+        """For each state, row by row, the next state of each column, 0 if not computed; None once it is too large."""
         self._steps = IntTable()
+        """Pair of state and column -> next state; empty as long as there is a grid."""
         self._accepted: dict[tuple[int, ...], int] = {}
+        """Patterns that match -> number of that set."""
         self._accepts: list[int] = [0, 0]
+        """State -> number of the set of patterns that match a key which ends there."""
         self._accept_array: IntArray = np.zeros(2, np.int32)
 
     @property
     def columns(self) -> dict[str, int]:
-        """The named words and their columns, from 1 on."""
+        """Words that patterns name, and their columns, from 1."""
         return self._columns
 
     @property
     def patterns(self) -> int:
-        """How many there are."""
+        """Number of patterns."""
         return self._patterns
 
     @property
     def states(self) -> int:
-        """How many there are now."""
+        """Number of states until now."""
         return len(self._states) - 2
 
     def tree(self, patterns: Iterable[Sequence[Word]]) -> Node:
-        """The root of a tree of patterns whose wildcards are `exchange.patterns.pattern.ordered`."""
+        """Add a tree of patterns whose wildcards are `exchange.patterns.pattern.ordered`, and return its root."""
         root = self._node()
         for words in patterns:
             node = root
@@ -93,28 +97,32 @@ class Automaton:
         return root
 
     def start(self, roots: Iterable[Node]) -> int:
-        """The state of a key before its first word, for the patterns of these trees; there may come no tree after."""
+        """Return the state of a key before its first word, for the patterns of these trees.
+
+        No tree may be added afterwards: a new word would widen the rows of the grid.
+        """
         return self._state(roots)
 
     def step(self, states: IntArray, columns: IntArray) -> IntArray:
-        """The states after the next words, which are in these columns."""
+        """Return the states after the next words, which have these columns."""
         if self._grid is not None and len(self._grid):
-            places = states.astype(np.int64)
-            places *= len(self._columns) + 1
-            places += columns
-            found: IntArray = self._grid.take(places)
+            cells = states.astype(np.int64)
+            cells *= len(self._columns) + 1
+            cells += columns
+            found: IntArray = self._grid.take(cells)
         else:
-            found = self._steps.find(pairs(states, columns))  # in which nothing is as long as there is a grid
+            found = self._steps.find(pack_pairs(states, columns))
         if found.all():
             return found
         missing = np.flatnonzero(found == 0)
-        new, places = np.unique(pairs(states[missing], columns[missing]), return_inverse=True)
+        new, which = np.unique(pack_pairs(states[missing], columns[missing]), return_inverse=True)
         ends = np.array([self._next(key >> 32, key & 0xFFFFFFFF) for key in new.tolist()], np.int32)
         self._remember(new, ends)
-        found[missing] = ends[places]
+        found[missing] = ends[which]
         return found
 
     def _remember(self, steps: KeyArray, ends: IntArray) -> None:
+        """Store computed steps in the grid, which grows to twice the states; if it gets too large, in the table."""
         width = len(self._columns) + 1
         if self._grid is not None and len(self._states) * width > len(self._grid):
             if 2 * len(self._states) * width <= CELLS:
@@ -123,17 +131,18 @@ class Automaton:
                 )
             else:
                 taken = np.flatnonzero(self._grid)
-                self._steps.put(pairs(*np.divmod(taken, width)), self._grid[taken])
+                self._steps.put(pack_pairs(*np.divmod(taken, width)), self._grid[taken])
                 self._grid = None
         if self._grid is not None:
             self._grid[(steps >> np.uint64(32)) * np.uint64(width) + (steps & np.uint64(0xFFFFFFFF))] = ends
             return
         room = max(self._limit * TRANSITIONS - len(self._steps), 0)
+        # Steps from BEYOND lead to BEYOND again: no need to remember them.
         kept = np.flatnonzero(steps >> np.uint64(32) != BEYOND)[:room]
         self._steps.put(steps[kept], ends[kept])
 
     def accepted(self, states: IntArray) -> IntArray:
-        """For each end state the number of the set of patterns that match; of BEYOND, 0 as of no pattern."""
+        """Return for each last state the number of the set of patterns that match; 0 for BEYOND and for no pattern."""
         if len(self._accept_array) != len(self._accepts):
             self._accept_array = np.array(self._accepts, np.int32)
         return self._accept_array.take(states)
@@ -156,6 +165,7 @@ class Automaton:
         return following
 
     def _next(self, state: int, column: int) -> int:
+        """Compute the state after a word."""
         if state == BEYOND:
             return BEYOND
         reached: list[Node] = []
@@ -170,19 +180,20 @@ class Automaton:
         return self._state(reached)
 
     def _state(self, nodes: Iterable[Node]) -> int:
-        found: dict[int, Node] = {}
+        """Return the state of these nodes and of all that a MANY adds to them; ``BEYOND`` if there is no room."""
+        closure: dict[int, Node] = {}
         for each in nodes:
             node: Node | None = each
-            while node is not None and node.number not in found:
-                found[node.number] = node
+            while node is not None and node.number not in closure:
+                closure[node.number] = node
                 node = node.many
-        numbers = tuple(sorted(found))
+        numbers = tuple(sorted(closure))
         state = self._numbers.get(numbers)
         if state is None:
             if len(self._states) >= self._limit + 2:
                 return BEYOND
             state = self._numbers[numbers] = len(self._states)
-            self._states.append(tuple(found.values()))
-            matching = tuple(sorted([node.accepts for node in found.values() if node.accepts is not None]))
+            self._states.append(tuple(closure.values()))
+            matching = tuple(sorted([node.accepts for node in closure.values() if node.accepts is not None]))
             self._accepts.append(self._accepted.setdefault(matching, len(self._accepted)))
         return state

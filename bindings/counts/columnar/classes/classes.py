@@ -1,12 +1,12 @@
 """For each message of a column its class: a number that stands for what becomes of it.
 
-Messages to one exchange are alike when the same patterns match their keys and the same literal key is theirs. Of each
-sort one is shown to the router, and its answer holds for all; unless it went through an exchange that looks at more
-than keys. Then headers divide the sort further, and where there is no telling, as with hashes, CC and BCC, every
-message is shown to the router, once for all that have the same key, headers and properties.
+Messages to one exchange are alike when the same patterns match their keys and they have the same literal key: they have
+one key class. One message of each key class is shown to the router, and its outcome holds for all, unless it passed an
+exchange that reads more than keys. Then headers divide the key class further; and where that does not suffice, as with
+hashes, CC and BCC, each message is shown to the router, once for all with the same key, headers and properties.
 
-So nothing here knows how an exchange routes: the worst that a mistake in a pattern's reading could do is to take
-messages for alike that are not, and that is what the tests are about.
+So nothing here knows how an exchange routes. A mistake in reading a pattern could only make messages alike that are
+not, which is what the tests look for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.keys import CHUNK, chunks
-from bindings.counts.columnar.arrays.messages import messages_of, with_copies
+from bindings.counts.columnar.arrays.messages import messages_of, rows_with_copies
 from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
-from bindings.counts.columnar.classes.header_classes import HeaderSorts
-from bindings.counts.columnar.classes.key_classes import NO_SORT, STATES, KeySorts
+from bindings.counts.columnar.classes.header_classes import HeaderClasses
+from bindings.counts.columnar.classes.key_classes import NO_CLASS, STATES, KeyClasses
 from bindings.counts.columnar.classes.key_groups import Addresses, addresses_of
-from bindings.counts.columnar.classes.routing_inputs import ALONE, HEADERS, special
+from bindings.counts.columnar.classes.routing_inputs import ALONE, HEADERS, special_exchanges
 from bindings.counts.outcome import Explorer, Outcome
 from exchange.entities.entities import Binding
 from exchange.field_values import type_and_value
@@ -36,113 +36,123 @@ from exchange.topology.topology import Topology
 __all__ = ["NEEDED", "STATES", "Classes", "Classifier"]
 
 NEEDED: Final = ("exchange", "routing_key", "cc", "bcc")
-"""Columns of `bindings.archive.record.SCHEMA` that decide in every topology."""
+"""Columns of `bindings.archive.record.SCHEMA` that are read in every topology."""
 
 REMEMBERED: Final = 65_536
-"""So many messages that were asked about one by one are remembered."""
+"""Maximum number of individually routed messages, and of names of no exchange, that are remembered."""
 
+# An array of classes holds classes, which are 0 or greater, and these marks, which are less than 0. A mark is for
+# what must still be done with a row: `classify_addresses` replaces all marks before it returns.
 BY_HEADERS: Final = -1
+"""Mark of a key class whose messages are divided by their headers."""
 BY_MESSAGE: Final = -2
+"""Mark of messages that are routed one by one."""
 UNKNOWN: Final = -3
-"""In the place of a class, where the key does not decide, and where nobody has asked yet."""
+"""Mark of a header class that was not shown to the router yet; only in ``Classifier._class_of_header_class``."""
 
 
 class Classes(NamedTuple):
-    """Of each row."""
+    """The classes of the rows of a batch."""
 
     classes: IntArray
-    """The index of its outcome in `Classifier.outcomes`."""
+    """Row -> index of its outcome in `Classifier.outcomes`."""
     shapes: KeyArray
-    """A hash of its key with all words alike that no binding names."""
+    """Row -> hash of its key's shape, in which all words that no binding names are alike."""
 
 
 class Classifier:
-    """Finds classes. ``states`` bounds the memory that patterns take; results do not depend on it.
+    """Finds the classes of messages. ``states`` bounds the memory for patterns; results do not depend on it.
 
-    What it has learned about keys it keeps; not safe to use from several threads at once.
+    It keeps what it has learned about keys. Not safe for several threads.
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
         self._explorer: Final = Explorer(topology)
-        self._special: Final = special(topology)
-        self._key_sorts: Final = KeySorts(topology, states)
-        self._entries: Final = self._key_sorts.entries
+        self._special: Final = special_exchanges(topology)
+        self._key_classes: Final = KeyClasses(topology, states)
+        self._entries: Final = self._key_classes.entries
+        # Names of messages' exchanges -> code: the index of the exchange among the entries; for a name that takes no
+        # messages, ~class of the refusal, which is less than 0 for every class, and ~code is that class again.
         self._codes: Final = {entry.name: number for number, entry in enumerate(self._entries)}
-        """Exchange -> its place among the entries, or ~class if it refuses."""
         self._outcomes: Final[list[Outcome]] = []
         self._by_outcome: Final[dict[Outcome, int]] = {}
-        self._sorts: Final = IntTable()  # numbers of sorts, from 1 on
-        self._fates = np.full(1, BY_MESSAGE, np.int32)  # of each such number; the first one is of ``NO_SORT``
-        headers = dict.fromkeys(header for entry in self._entries for header in entry.way.headers)
-        self._header_sorts: Final = HeaderSorts(headers, self._asking(topology), topology.profile)
-        self._header_fates = np.full(1, UNKNOWN, np.int32)
-        self._alone: Final[dict[Hashable, int]] = {}
+        self._numbers: Final = IntTable()
+        """Key class -> its number, from 1; 0 stands for ``NO_CLASS``, which is in no table."""
+        self._class_of_number = np.full(1, BY_MESSAGE, np.int32)
+        """Number of a key class -> class, ``BY_HEADERS`` or ``BY_MESSAGE``."""
+        headers = dict.fromkeys(header for entry in self._entries for header in entry.inputs.headers)
+        self._header_classes: Final = HeaderClasses(headers, self._asking(topology), topology.profile)
+        self._class_of_header_class = np.full(1, UNKNOWN, np.int32)
+        """Header class -> class, ``BY_MESSAGE`` or ``UNKNOWN``."""
+        self._class_of_message: Final[dict[Hashable, int]] = {}
 
     def _asking(self, topology: Topology) -> Iterator[Binding]:
-        for name, what in self._special.items():
-            if what == HEADERS:
+        for name, need in self._special.items():
+            if need == HEADERS:
                 yield from topology.bindings_from(name)
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """Class -> what becomes of its messages; it grows."""
+        """Class -> what becomes of its messages; more are added while messages are classified."""
         return self._outcomes
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it asks for."""
-        ways = [entry.way for entry in self._entries]
-        headers = ("headers",) if any(way.headers for way in ways) else ()
-        return (*NEEDED, *headers, *(("properties",) if any(way.properties for way in ways) else ()))
+        """Columns of `bindings.archive.record.SCHEMA` that are read."""
+        inputs = [entry.inputs for entry in self._entries]
+        headers = ("headers",) if any(each.headers for each in inputs) else ()
+        return (*NEEDED, *headers, *(("properties",) if any(each.properties for each in inputs) else ()))
 
     @property
     def states(self) -> int:
-        """How many states patterns have led to until now."""
-        return self._key_sorts.states
+        """Number of states of the patterns' automaton until now."""
+        return self._key_classes.states
 
     def shape(self, key: str) -> tuple[str | None, ...]:
-        """The words of a key, None in the place of those that no binding names."""
-        return self._key_sorts.shape(key)
+        """Return the words of a key, with None for each word that no binding names."""
+        return self._key_classes.shape(key)
 
     def classify(self, batch: pa.RecordBatch) -> Classes:
-        """The class of each row of a batch of `bindings.archive.record.SCHEMA`, of which it reads ``columns``.
+        """Return the class of each row of a batch of `bindings.archive.record.SCHEMA`, of which ``columns`` are read.
 
-        Texts may stand in dictionaries. A batch without a column has nothing in it. Raises InputError for keys that are
-        null, or fields that are none.
+        Texts may stand in dictionaries; a column that is missing is empty. Raises InputError for keys that are null and
+        for broken fields of headers.
         """
         addresses = addresses_of(batch)
         classes, shapes = self.classify_addresses(batch, addresses)
         return Classes(classes, addresses.spread(shapes))
 
     def classify_addresses(self, batch: pa.RecordBatch, addresses: Addresses) -> tuple[IntArray, KeyArray]:
-        """As ``classify``, of a batch whose addresses are found: the class of each row, the shape of each address."""
-        entries = self._entries_of(addresses)
+        """Return the class of each row of a batch and the shape of each of its addresses; raises as ``classify``."""
+        entries = self._codes_of(addresses)
         shapes = np.empty(len(entries), np.uint64)
-        sorts = np.zeros(len(entries), np.int32)
+        numbers = np.zeros(len(entries), np.int32)
         start = 0
         for column in chunks(addresses.keys):
-            some = slice(start, start + column.size)
-            sorts[some], shapes[some] = self._sorts_of(column, entries[some])
+            chunk = slice(start, start + column.size)
+            numbers[chunk], shapes[chunk] = self._numbers_of(column, entries[chunk])
             start += column.size
-        fates = self._fates.take(sorts)
+        by_address = self._class_of_number.take(numbers)
         refused = entries < 0
-        fates[refused] = ~entries[refused]
-        classes = addresses.spread(fates)
-        if (fates == BY_HEADERS).any():
-            self._ask_about_headers(batch, np.flatnonzero(classes == BY_HEADERS), addresses.spread(sorts), classes)
+        by_address[refused] = ~entries[refused]
+        classes = addresses.spread(by_address)
+        # Headers first: they leave the mark BY_MESSAGE on rows for which they do not suffice.
+        if (by_address == BY_HEADERS).any():
+            self._classify_by_headers(batch, np.flatnonzero(classes == BY_HEADERS), addresses.spread(numbers), classes)
         alone = classes == BY_MESSAGE
-        copies = with_copies(batch)
-        if copies is not None:
+        copies = rows_with_copies(batch)
+        if copies is not None:  # more keys than the address has; a message that is refused is so whatever its keys
             alone |= copies & ~addresses.spread(refused)
         if alone.any():
-            self._ask_about_each(batch, np.flatnonzero(alone), classes)
+            self._classify_each(batch, np.flatnonzero(alone), classes)
         return classes, shapes
 
-    def _entries_of(self, addresses: Addresses) -> npt.NDArray[np.int64]:
-        codes = np.array([self._entry(unescape(name)) for name in addresses.names], np.int64)
+    def _codes_of(self, addresses: Addresses) -> npt.NDArray[np.int64]:
+        codes = np.array([self._code_of(unescape(name)) for name in addresses.names], np.int64)
         return codes.take(addresses.exchanges) if len(codes) else codes
 
-    def _entry(self, name: str) -> int:
+    def _code_of(self, name: str) -> int:
+        """Return the code of an exchange, see ``_codes``."""
         code = self._codes.get(name)
         if code is None:
             code = ~self._class_of(self._explorer.outcome(Message(name)))
@@ -150,79 +160,86 @@ class Classifier:
                 self._codes[name] = code
         return code
 
-    def _sorts_of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
-        """The number of each key's sort, and the hash of its shape."""
-        sorts, shapes = self._key_sorts.of(column, entries)
-        numbers = self._sorts.find(sorts)
-        missing = np.flatnonzero((numbers == 0) & (sorts != NO_SORT))
+    def _numbers_of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[IntArray, KeyArray]:
+        """Return the number of each key's class, and the hash of its shape. One key of each new class is routed."""
+        key_classes, shapes = self._key_classes.of(column, entries)
+        numbers = self._numbers.find(key_classes)
+        missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
         if len(missing):
-            new, first, places = np.unique(sorts[missing], return_index=True, return_inverse=True)
-            fates = [self._fate(column, int(row), int(entries[row])) for row in missing[first]]
-            begin = len(self._fates)
-            self._fates = np.append(self._fates, np.array(fates, np.int32))
-            self._sorts.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
-            numbers[missing] = begin + places
+            new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
+            classes = [self._class_of_key(column, int(row), int(entries[row])) for row in missing[first]]
+            begin = len(self._class_of_number)
+            self._class_of_number = np.append(self._class_of_number, np.array(classes, np.int32))
+            self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))
+            numbers[missing] = begin + which
         return numbers, shapes
 
-    def _fate(self, column: Column, row: int, entry: int) -> int:
-        """What becomes of a sort, by one of it: without headers, which is how they show whether they matter."""
+    def _class_of_key(self, column: Column, row: int, entry: int) -> int:
+        """Return the class of a key class, by one of its keys, or the mark for its messages.
+
+        The message has no headers: if it passes an exchange that reads them, they may matter for others.
+        """
         outcome = self._explorer.outcome(Message(self._entries[entry].name, _text(column, row)))
-        on_the_way = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
-        if outcome.refused or ALONE in on_the_way:
+        needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
+        if outcome.refused or ALONE in needs:
             return BY_MESSAGE
-        if HEADERS in on_the_way:
+        if HEADERS in needs:
             return BY_HEADERS
         return self._class_of(outcome)
 
     def _class_of(self, outcome: Outcome) -> int:
-        found = self._by_outcome.get(outcome)
-        if found is None:
-            found = self._by_outcome[outcome] = len(self._outcomes)
+        number = self._by_outcome.get(outcome)
+        if number is None:
+            number = self._by_outcome[outcome] = len(self._outcomes)
             self._outcomes.append(outcome)
-        return found
+        return number
 
-    def _ask_about_headers(
-        self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], sorts: IntArray, classes: IntArray
+    def _classify_by_headers(
+        self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], key_classes: IntArray, classes: IntArray
     ) -> None:
+        """Set the classes of these rows by the numbers of their key classes and their headers, or mark them."""
         headers = batch.column("headers") if "headers" in batch.schema.names else None
         if len(rows) < batch.num_rows:
-            sorts = sorts[rows]
+            key_classes = key_classes[rows]
             headers = None if headers is None else headers.take(pa.array(rows))
-        numbers = self._header_sorts.of(sorts, headers)
-        if len(self._header_fates) < len(self._header_sorts):
-            more = np.full(len(self._header_sorts) - len(self._header_fates), UNKNOWN, np.int32)
-            self._header_fates = np.append(self._header_fates, more)
-        fates = self._header_fates.take(numbers)
-        missing = np.flatnonzero(fates == UNKNOWN)
-        if len(missing):
-            new, first = np.unique(numbers[missing], return_index=True)
-            witnesses = messages_of(batch, rows[missing[first]], self._header_sorts.headers)
-            self._header_fates[new] = [self._header_fate(message) for message in witnesses]
-            fates = self._header_fates.take(numbers)
-        classes[rows] = fates
+        numbers = self._header_classes.of(key_classes, headers)
+        missing = len(self._header_classes) - len(self._class_of_header_class)
+        if missing > 0:
+            more = np.full(missing, UNKNOWN, np.int32)
+            self._class_of_header_class = np.append(self._class_of_header_class, more)
+        found = self._class_of_header_class.take(numbers)
+        unknown = np.flatnonzero(found == UNKNOWN)
+        if len(unknown):
+            new, first = np.unique(numbers[unknown], return_index=True)
+            examples = messages_of(batch, rows[unknown[first]], self._header_classes.headers)
+            self._class_of_header_class[new] = [self._class_with_headers(message) for message in examples]
+            found = self._class_of_header_class.take(numbers)
+        classes[rows] = found
 
-    def _header_fate(self, message: Message) -> int:
+    def _class_with_headers(self, message: Message) -> int:
+        """Return the class of a message with its headers, or ``BY_MESSAGE`` if these do not suffice."""
         outcome = self._explorer.outcome(message)
         names = (*outcome.exchanges, *outcome.possible_exchanges)
         alone = any(self._special.get(name) == ALONE for name in names)
         return BY_MESSAGE if alone else self._class_of(outcome)
 
-    def _ask_about_each(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], classes: IntArray) -> None:
+    def _classify_each(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp], classes: IntArray) -> None:
         for low in range(0, len(rows), CHUNK):
-            part = rows[low : low + CHUNK]
-            classes[part] = [self._class_alone(message) for message in messages_of(batch, part)]
+            chunk = rows[low : low + CHUNK]
+            classes[chunk] = [self._class_alone(message) for message in messages_of(batch, chunk)]
 
     def _class_alone(self, message: Message) -> int:
-        way = self._entries[self._codes[message.exchange]].way
-        asked = [message.headers.get(name, _ABSENT) for name in way.headers]
-        asked += [message.properties.get(name, _ABSENT) for name in way.properties]
-        seen = tuple([None if value is _ABSENT else repr(type_and_value(value)) for value in asked])
-        identity = (message.exchange, message.routing_keys(), seen)
-        known = self._alone.get(identity)
+        """Return the class of a message; the router is asked once for all that agree in what may decide."""
+        inputs = self._entries[self._codes[message.exchange]].inputs
+        values = [message.headers.get(name, _ABSENT) for name in inputs.headers]
+        values += [message.properties.get(name, _ABSENT) for name in inputs.properties]
+        read = tuple([None if value is _ABSENT else repr(type_and_value(value)) for value in values])
+        identity = (message.exchange, message.routing_keys(), read)
+        known = self._class_of_message.get(identity)
         if known is None:
-            if len(self._alone) >= REMEMBERED:
-                self._alone.clear()
-            known = self._alone[identity] = self._class_of(self._explorer.outcome(message))
+            if len(self._class_of_message) >= REMEMBERED:
+                self._class_of_message.clear()
+            known = self._class_of_message[identity] = self._class_of(self._explorer.outcome(message))
         return known
 
 

@@ -1,4 +1,4 @@
-"""Sorts of keys divided by headers: what headers exchanges see of messages, in one number from 1 on."""
+"""Key classes divided by headers: messages that are alike for patterns and headers, as one number from 1."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pairs
+from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from bindings.counts.columnar.classes.header_codes import HeaderCodes, HeaderFields
 from exchange.entities.entities import Binding
 from exchange.entities.profile import Profile
 
-__all__ = ["HeaderSorts"]
+__all__ = ["HeaderClasses"]
 
 
-class HeaderSorts:
-    """For the headers that bindings ask for; it keeps what it has learned."""
+class HeaderClasses:
+    """The header classes of a topology, for the headers that bindings ask for. It keeps what it has learned."""
 
     def __init__(self, headers: Iterable[str], bindings: Iterable[Binding], profile: Profile) -> None:
         asking = list(bindings)
         self._codes: Final = {name: HeaderCodes(name, asking, profile) for name in headers}
         self._numbers: Final = IntTable()
-        """Of a sort of keys; and of such a number, in the high half, with a header's code beside it."""
+        """Key class, or such a number in the high half with the code of a header in the low half -> number."""
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The headers that bindings ask for."""
+        """Names of the headers that bindings ask for."""
         return tuple(self._codes)
 
     def __len__(self) -> int:
-        """One more than the greatest number until now."""
+        """Return the greatest number until now, plus 1."""
         return len(self._numbers) + 1
 
-    def of(self, sorts: IntArray, headers: pa.MapArray | None) -> IntArray:
-        """The number of each row, which has a sort, greater than 0, and its headers; None if nobody has any."""
-        found = self._find(sorts.astype(np.uint64))
+    def of(self, key_classes: IntArray, headers: pa.MapArray | None) -> IntArray:
+        """Return the number of each row by its key class, which is not 0, and its headers; None if no row has any."""
+        found = self._find(key_classes.astype(np.uint64))
         if headers is not None:
             fields = HeaderFields(headers)
             for codes in self._codes.values():
-                found = self._find(pairs(found, codes.of(fields)))
+                found = self._find(pack_pairs(found, codes.of(fields)))
         return found
 
     def _find(self, keys: KeyArray) -> IntArray:

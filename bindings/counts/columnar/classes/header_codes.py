@@ -1,7 +1,7 @@
-"""A column of header tables seen with the bindings' eyes: for each header, which of the values asked for a row has.
+"""A column of header tables as bindings see it: for each header, which of the values that bindings ask for a row has.
 
-0 stands for no such header, 1 for a value that nobody asked for, and the values asked for follow. Rows that agree in
-the codes of all headers that a headers exchange asks for are alike to it.
+0 stands for no such header, 1 for a value that no binding asks for, and the values they ask for follow. Rows with equal
+codes for all headers that a headers exchange asks for are alike to it.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ ABSENT: Final = 0
 PRESENT_ONLY: Final = 1
 
 REMEMBERED: Final = 65_536
-"""So many values of a header are looked up once only."""
+"""Maximum number of values of a header whose codes are remembered."""
 
 
 class HeaderFields:
-    """The fields of a column of tables, one after another."""
+    """The fields of a column of tables, all in a row."""
 
     def __init__(self, headers: pa.MapArray) -> None:
-        offsets = np.asarray(headers.offsets)  # from the beginning of the column that the rows are cut from
+        offsets = np.asarray(headers.offsets)  # of the whole column, of which the rows may be a slice
         first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
         self.count: Final = len(headers)
-        """Of tables."""
+        """Number of tables."""
         self._rows: Final = np.repeat(np.arange(len(headers), dtype=np.int32), np.diff(offsets))
         self._names: Final = headers.keys.slice(first, last - first)
         fields = headers.items.slice(first, last - first)
         self._types, self._values = fields.field(0), fields.field(1)
 
     def named(self, name: str) -> tuple[IntArray, IntArray, list[tuple[str, str | None]]]:
-        """Of the fields with this name, in order: the row, which type and value it has, and the types and values."""
-        places = self._places(name)
-        types, kinds = _coded(self._types, places)
-        values, texts = _coded(self._values, places)
+        """Return the row of each field of this name, the index of its type and value, and these types and values."""
+        indices = self._indices(name)
+        types, kinds = _encode(self._types, indices)
+        values, texts = _encode(self._values, indices)
         codes = types.astype(np.int64) * len(texts) + values
         size = len(kinds) * len(texts)
-        if size <= max(len(places), 1) * 4:
-            there = np.zeros(size, np.bool_)
-            there[codes] = True
-            distinct = np.flatnonzero(there)
+        if size <= max(len(indices), 1) * 4:  # few possible codes: mark them in an array instead of sorting
+            occurs = np.zeros(size, np.bool_)
+            occurs[codes] = True
+            distinct = np.flatnonzero(occurs)
             numbers = np.zeros(size, np.int32)
             numbers[distinct] = np.arange(len(distinct), dtype=np.int32)
             which = numbers[codes]
@@ -62,9 +62,9 @@ class HeaderFields:
             distinct, inverse = np.unique(codes, return_inverse=True)
             which = inverse.astype(np.int32)
         listed = [(kinds[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
-        return self._rows[places], which, listed
+        return self._rows[indices], which, listed
 
-    def _places(self, name: str) -> npt.NDArray[np.intp]:
+    def _indices(self, name: str) -> npt.NDArray[np.intp]:
         names = self._names
         if not isinstance(names, pa.DictionaryArray):
             return np.flatnonzero(np.asarray(pc.fill_null(pc.equal(names, name), False)))
@@ -74,17 +74,17 @@ class HeaderFields:
         return np.flatnonzero(codes == numbers[0] if len(numbers) == 1 else np.isin(codes, numbers))
 
 
-def _coded(column: pa.Array, places: npt.NDArray[np.intp]) -> tuple[IntArray, list[Any]]:
-    """For each of these places which text it has, and the texts; None is one, and the last."""
+def _encode(column: pa.Array, indices: npt.NDArray[np.intp]) -> tuple[IntArray, list[Any]]:
+    """Return for each of these indices the number of its text, and the texts; the last one is None."""
     if not isinstance(column, pa.DictionaryArray):
-        column, places = column.take(pa.array(places)).dictionary_encode(), np.arange(len(places))
+        column, indices = column.take(pa.array(indices)).dictionary_encode(), np.arange(len(indices))
     texts = column.dictionary.to_pylist()
     codes = column.indices.fill_null(len(texts)) if column.null_count else column.indices
-    return np.asarray(codes).astype(np.int32, copy=False).take(places), [*texts, None]
+    return np.asarray(codes).astype(np.int32, copy=False).take(indices), [*texts, None]
 
 
 class HeaderCodes:
-    """The codes of one header's values."""
+    """The codes of the values of one header."""
 
     def __init__(self, name: str, bindings: Iterable[Binding], profile: Profile) -> None:
         self._name: Final = escape(name)
@@ -98,11 +98,11 @@ class HeaderCodes:
         self._known: Final[dict[tuple[str, str | None], int]] = {}
 
     def of(self, fields: HeaderFields) -> IntArray:
-        """The code of each row. Raises InputError for a field that is none."""
+        """Return the code of each row. Raises InputError for a broken field."""
         result = np.zeros(fields.count, np.int32)
         rows, which, values = fields.named(self._name)
         codes = np.array([self._code(*value) for value in values], np.int32)
-        result[rows] = codes[which]  # of a name given twice, the last one stands
+        result[rows] = codes[which]  # of a name given twice, the last field counts
         return result
 
     def _code(self, kind: str, text: str | None) -> int:

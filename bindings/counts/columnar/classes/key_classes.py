@@ -1,7 +1,7 @@
 """What bindings see of a key: which patterns with wildcards match it, and which literal key it is.
 
-Two messages to one exchange whose keys agree in both are alike to all that only compares keys, on all hops that may
-follow. A sort is the exchange and the two in one number.
+Messages to one exchange whose keys agree in both are alike to every exchange that only compares keys, on all hops that
+may follow. A key class is the exchange and the two, packed into one number.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ from bindings.counts.columnar.arrays.keys import column_of_bytes
 from bindings.counts.columnar.arrays.table import KeyArray
 from bindings.counts.columnar.classes.automaton import BEYOND, Automaton
 from bindings.counts.columnar.classes.literals import Literals
-from bindings.counts.columnar.classes.routing_inputs import Way, way_from
-from bindings.counts.columnar.classes.shapes import walked
-from bindings.counts.columnar.classes.words import Vocabulary, split
+from bindings.counts.columnar.classes.routing_inputs import RoutingInputs, inputs_from
+from bindings.counts.columnar.classes.shapes import walk_keys
+from bindings.counts.columnar.classes.words import Vocabulary, split_words
 from exchange.kinds import Decider, kind_of
 from exchange.partition.batch.columns import Column
 from exchange.patterns.pattern import Pattern, ordered
 from exchange.topology.topology import Topology
 
-__all__ = ["NO_SORT", "STATES", "Entry", "KeySorts"]
+__all__ = ["NO_CLASS", "STATES", "Entry", "KeyClasses"]
 
 STATES: Final = 1 << 17
-"""So many states an automaton has at most."""
+"""Maximum number of states of an automaton."""
 
 MOST_STATES: Final = 1 << 19
-"""What a sort has room for."""
+"""Maximum number of states, and so of sets of patterns, for which a key class has bits."""
 
-NO_SORT: Final = 0
-"""In the place of a sort: there was no room to find out, so that the message itself must be looked at."""
+NO_CLASS: Final = 0
+"""Instead of a key class: it could not be found within the bounds, so the message itself must be routed."""
 
 ENTRY_SHIFT: Final = np.uint64(44)
 ACCEPTED_SHIFT: Final = np.uint64(24)
-"""Where in a sort the exchange and the accepted patterns begin; the literal key has the lowest bits."""
+"""Lowest bits of the exchange and of the set of patterns, plus 1, in a key class; the literal key has the bits below.
+
+The 1 keeps a key class from being 0, which is ``NO_CLASS`` and no key of a table.
+"""
 
 
 class Entry(NamedTuple):
@@ -47,12 +50,12 @@ class Entry(NamedTuple):
 
     name: str
     state: int
-    """Of a key before its first word."""
-    way: Way
+    """State of the automaton before the first word of a key."""
+    inputs: RoutingInputs
 
 
-class KeySorts:
-    """The sorts of a topology. ``states`` bounds the memory that patterns take; it keeps what it has learned."""
+class KeyClasses:
+    """The key classes of a topology. ``states`` bounds the memory for patterns. It keeps what it has learned."""
 
     def __init__(self, topology: Topology, states: int = STATES) -> None:
         self._automaton: Final = Automaton(min(states, MOST_STATES))
@@ -73,54 +76,54 @@ class KeySorts:
                 roots[name] = self._automaton.tree([ordered(Pattern.of_binding_key(key).words) for key in wild])
                 patterns |= wild
         self.entries: Final[list[Entry]] = []
-        """Exchanges that take messages from publishers."""
+        """Exchanges that accept messages from publishers."""
         graph = TopologyGraph(topology)
         for name, exchange in topology.exchanges.items():
             if not exchange.internal:
-                way = way_from(graph, name)
-                state = self._automaton.start([roots[topic] for topic in way.topics if topic in roots])
-                self.entries.append(Entry(name, state, way))
+                inputs = inputs_from(graph, name)
+                state = self._automaton.start([roots[topic] for topic in inputs.topics if topic in roots])
+                self.entries.append(Entry(name, state, inputs))
         self._starts: Final = np.array([entry.state for entry in self.entries], np.int32)
         self._learn_words(list(literals))
 
     def _learn_words(self, literals: Sequence[str]) -> None:
-        words = split(column_of_bytes([escape(text).encode() for text in literals]))
+        words = split_words(column_of_bytes([escape(text).encode() for text in literals]))
         self._vocabulary.add(words)
         columns = self._automaton.columns
         wild = [escape(word).encode() for word in columns]
         self._vocabulary.add_each(wild)
-        self._column_of = np.zeros(len(self._vocabulary), np.int32)
+        self._column_of = np.zeros(len(self._vocabulary), np.int32)  # number of a word -> column of the automaton
         if wild:
             self._column_of[self._vocabulary.numbers_of(wild)] = np.arange(1, len(wild) + 1, dtype=np.int32)
         self._literals = Literals(words, self._vocabulary.numbers(words))
 
     @property
     def states(self) -> int:
-        """How many states patterns have led to until now."""
+        """Number of states of the automaton until now."""
         return self._automaton.states
 
     def of(self, column: Column, entries: npt.NDArray[np.int64]) -> tuple[KeyArray, KeyArray]:
-        """The sort of each key that is published to these entries, and the hash of its shape.
+        """Return the class of each key that is published to these entries, and the hash of its shape.
 
-        Where the entry is negative, it is ``NO_SORT``.
+        Where the entry is negative, the class is ``NO_CLASS``.
         """
-        words = split(column)
+        words = split_words(column)
         numbers = self._vocabulary.numbers(words)
         states = self._starts[np.maximum(entries, 0)]
         columns = self._column_of.take(numbers)
-        shapes = walked(self._automaton, states, columns, numbers, words.first, words.counts)
+        shapes = walk_keys(self._automaton, states, columns, numbers, words.first, words.counts)
         literals = self._literals.find(shapes, words, numbers)
-        none = (states == BEYOND) | (literals < 0) | (entries < 0)
-        sorts = (entries.astype(np.uint64) << ENTRY_SHIFT) | (
+        unknown = (states == BEYOND) | (literals < 0) | (entries < 0)
+        classes = (entries.astype(np.uint64) << ENTRY_SHIFT) | (
             (self._automaton.accepted(states).astype(np.uint64) + np.uint64(1)) << ACCEPTED_SHIFT
         )
-        sorts |= literals.astype(np.uint64)
-        if none.any():
-            sorts[none] = NO_SORT
-        return sorts, shapes
+        classes |= literals.astype(np.uint64)
+        if unknown.any():
+            classes[unknown] = NO_CLASS
+        return classes, shapes
 
     def shape(self, key: str) -> tuple[str | None, ...]:
-        """The words of a key, None in the place of those that no binding names."""
+        """Return the words of a key, with None for each word that no binding names."""
         words = key.split(".") if key else []
         if not words:
             return ()

@@ -1,7 +1,7 @@
-"""What decides how messages go on from an exchange, there and on all that may follow.
+"""What decides the way of a message from an exchange on, there and on all exchanges that may follow.
 
-Of a key, the words that patterns name and the whole of it where keys are compared; of the headers those that bindings
-ask for; and where an exchange hashes or rolls dice, all that it looks at.
+These are the words of its key that patterns name, and the whole key where keys are compared; the headers that bindings
+ask for; and whatever an exchange hashes.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from bindings.analysis.graph import TopologyGraph
 from exchange.kinds import Decider, KeyUse, kind_of
 from exchange.topology.topology import Topology
 
-__all__ = ["ALONE", "HEADERS", "Way", "special", "way_from"]
+__all__ = ["ALONE", "HEADERS", "RoutingInputs", "inputs_from", "special_exchanges"]
 
 HEADERS: Final = "headers"
 ALONE: Final = "alone"
-"""No two messages need be alike to it."""
+"""Any two messages may be routed differently, so each must be shown to the router."""
 
 SPECIAL: Final = {Decider.HEADERS: HEADERS, Decider.SELECTOR: ALONE, Decider.HASH: ALONE}
-"""Decider of an exchange that looks at more than which bindings a key matches -> at what."""
+"""Decider of an exchange that reads more than the key -> what it needs: ``HEADERS`` or ``ALONE``."""
 
 
-class Way(NamedTuple):
-    """From one exchange on."""
+class RoutingInputs(NamedTuple):
+    """What the exchanges that can be reached from one exchange read of a message."""
 
     topics: tuple[str, ...]
-    """The topic exchanges that can be reached."""
+    """Topic exchanges that can be reached; sorted."""
     headers: tuple[str, ...]
-    """The headers that a headers exchange asks for, or one with a hash; sorted."""
+    """Headers that bindings ask for or an exchange hashes; sorted."""
     properties: tuple[str, ...]
-    """The properties that are hashed."""
+    """Properties that are hashed; sorted."""
 
 
-def special(topology: Topology) -> dict[str, str]:
-    """Each exchange that looks at more than which bindings a key matches -> ``HEADERS`` or ``ALONE``."""
-    found = {name: SPECIAL.get(kind_of(exchange).decider) for name, exchange in topology.exchanges.items()}
-    return {name: what for name, what in found.items() if what is not None}
+def special_exchanges(topology: Topology) -> dict[str, str]:
+    """Return the exchanges that read more of a message than its key, each with ``HEADERS`` or ``ALONE``."""
+    needs = {name: SPECIAL.get(kind_of(exchange).decider) for name, exchange in topology.exchanges.items()}
+    return {name: need for name, need in needs.items() if need is not None}
 
 
-def way_from(graph: TopologyGraph, start: str) -> Way:
-    """Return what decides from this exchange on."""
+def inputs_from(graph: TopologyGraph, start: str) -> RoutingInputs:
+    """Return what decides the way of messages that are published to an exchange."""
     topology = graph.topology
     topics: list[str] = []
     headers: set[str] = set()
@@ -51,6 +51,6 @@ def way_from(graph: TopologyGraph, start: str) -> Way:
         if kind.key_use is KeyUse.PATTERN:
             topics.append(exchange.name)
         reads = kind.reads(exchange, topology.bindings_from(exchange.name), topology.profile)
-        headers |= reads.headers - {"BCC"}  # which the broker takes out before it routes
+        headers |= reads.headers - {"BCC"}  # which the broker removes before it routes
         properties |= reads.properties
-    return Way(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))
+    return RoutingInputs(tuple(sorted(topics)), tuple(sorted(headers)), tuple(sorted(properties)))

@@ -1,4 +1,4 @@
-"""The shape of a key as a hash: of its words' numbers, so that all words which nobody named are alike in it."""
+"""The shape of a key as a hash of its words' numbers, in which all words that no binding names are alike."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 from bindings.counts.columnar.arrays.table import IntArray, KeyArray
 from bindings.counts.columnar.classes.automaton import Automaton
 
-__all__ = ["hashed", "walked"]
+__all__ = ["hash_words", "walk_keys"]
 
 MULTIPLIER: Final = np.uint64(0xD6E8FEB86659FD93)
 
 
-def walked(
+def walk_keys(
     automaton: Automaton,
     states: IntArray,
     columns: IntArray,
@@ -23,9 +23,9 @@ def walked(
     first: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> KeyArray:
-    """Lead each state through its key's words, in place; and hash the words' numbers on the way.
+    """Move each state through the words of its key, in place, and return the hashes of the words' numbers.
 
-    Keys are taken longest first, so that those that have a word at a place are the first ones.
+    The keys with the most words come first, so those that have a word at some position are the first ``size`` ones.
     """
     order = np.argsort(counts.astype(np.min_scalar_type(int(counts.max(initial=0)))), kind="stable")[::-1]
     ascending = counts[order[::-1]]
@@ -44,20 +44,21 @@ def walked(
     states[order] = now
     result = np.empty(len(counts), np.uint64)
     result[order] = hashes
-    return _finished(result, counts)
+    return _finish_hashes(result, counts)
 
 
-def hashed(numbers: IntArray, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> KeyArray:
-    """The same hash, of keys that no automaton is led through."""
+def hash_words(numbers: IntArray, first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> KeyArray:
+    """Return the same hashes, without an automaton."""
     hashes = np.zeros(len(counts), np.uint64)
     for place in range(int(counts.max(initial=0))):
-        on = np.flatnonzero(counts > place)
-        part = hashes[on] ^ numbers[first[on] + place].astype(np.uint64)
+        left = np.flatnonzero(counts > place)
+        part = hashes[left] ^ numbers[first[left] + place].astype(np.uint64)
         part *= MULTIPLIER
-        hashes[on] = part ^ (part >> np.uint64(29))
-    return _finished(hashes, counts)
+        hashes[left] = part ^ (part >> np.uint64(29))
+    return _finish_hashes(hashes, counts)
 
 
-def _finished(hashes: KeyArray, counts: npt.NDArray[np.int64]) -> KeyArray:
-    # Words that nobody named are 0, as no word is; the count tells them apart. A table's key is never 0.
+def _finish_hashes(hashes: KeyArray, counts: npt.NDArray[np.int64]) -> KeyArray:
+    # A word that no binding names has the number 0 and changes nothing at the beginning of a key, so the number of
+    # words is mixed in, too. The last bit is set since a key of a table is never 0.
     return (hashes ^ (counts.astype(np.uint64) * MULTIPLIER)) | np.uint64(1)

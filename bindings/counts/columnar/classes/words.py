@@ -1,8 +1,7 @@
-"""The words of a column of keys as integers: equal for equal words, 0 for a word that nobody named.
+"""The words of a column of keys as integers: equal for equal words, 0 for a word that no binding names.
 
-A word is read in units, seven bytes at first and then three at a time, and each unit leads from a node to a node of a
-tree that holds all named words. So the numbers are exact, without a look at any bytes but a word's own, and most words
-that nobody named are done with after one unit.
+A word is read in units: seven bytes first, then three at a time. Each unit leads from a node to a node of a tree that
+holds all named words. So the numbers are exact, not hashes, and most words that no binding names end after one unit.
 """
 
 from __future__ import annotations
@@ -17,44 +16,52 @@ from bindings.counts.columnar.arrays.keys import column_of_bytes
 from bindings.counts.columnar.arrays.table import IntArray, IntTable, KeyArray
 from exchange.partition.batch.columns import Bytes, Column, Offsets
 
-__all__ = ["NO_WORD", "Vocabulary", "Words", "split"]
+__all__ = ["NO_WORD", "Vocabulary", "Words", "split_words"]
 
 NO_WORD: Final = 0
-"""In the place of a word's number: nobody named it."""
+"""Number of every word that no binding names."""
 
 DOT: Final = 46
 
 PAD: Final = 16
-"""Bytes that may be read behind the last key."""
+"""Number of bytes behind the last key that may be read."""
 
 FIRST: Final = 7
-"""Bytes of a word's first unit, whose eighth is taken by its length."""
+"""Number of bytes in the first unit of a word; its eighth byte holds the length."""
 
 NEXT: Final = 3
-"""Bytes of each other unit, behind which stand its length and the node before, and a bit that no first unit has."""
+"""Number of bytes in each other unit; behind them are the length, the node before, and the bit ``LATER``."""
 
 LATER: Final = np.uint64(1 << 63)
+"""The bit that only later units have, so that no first unit equals one of them."""
 
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(FIRST + 1)] + [(1 << 8 * FIRST) - 1], np.uint64)
 FIRST_MARKS: Final = np.array([(size + 1) << 56 for size in range(FIRST + 2)], np.uint64)
-"""By length, the last one for all words that go on."""
+"""Mask of a unit's bytes, and mark of its length, by length; the last ones are for words with more units.
+
+A mark is the length plus 1, so that the unit of an empty word is not 0, which is no key of a table.
+"""
 
 
 class Words(NamedTuple):
-    """The words of keys, one after another."""
+    """The words of a column of keys, all in a row."""
 
     data: Bytes
     """With ``PAD`` bytes behind the last word."""
     starts: Offsets
     lengths: Offsets
     first: Offsets
-    """For each key, the place of its first word among all."""
+    """Key -> index of its first word among all words."""
     counts: Offsets
-    """For each key, how many words it has; the empty key has none."""
+    """Key -> number of its words; the empty key has none."""
 
 
-def split(column: Column) -> Words:
-    """The words of each key."""
+def split_words(column: Column) -> Words:
+    """Split the keys of a column at dots.
+
+    All keys are one stretch of bytes. A word begins where a key does, and behind each dot but one at the very end of a
+    key; such a word is empty and is inserted at the end. Empty keys have no words and are left out meanwhile.
+    """
     begin, end = int(column.offsets[0]), int(column.offsets[-1])
     data = np.zeros(end - begin + PAD, np.uint8)
     data[: end - begin] = column.data[begin:end]
@@ -64,15 +71,15 @@ def split(column: Column) -> Words:
     heads, tails = offsets[:-1], offsets[1:] - 1
     if some_empty:
         heads, tails = heads[~empty], tails[~empty]
-    marks = np.empty(end - begin + 1, np.uint8)  # where a word begins: 1, where its key does: 2
+    marks = np.empty(end - begin + 1, np.uint8)  # 1 where a word begins, 2 where a key does
     np.equal(data[: end - begin], DOT, out=marks[1:].view(np.bool_))
-    open_end = marks[tails + 1]  # a dot at the end of a key, and so an empty word where the next key begins
+    open_end = marks[tails + 1]  # 1 for a key that ends with a dot; read before the next key's mark goes there
     marks[heads] = 2
     starts = np.flatnonzero(marks[: end - begin].view(np.bool_))
     first = np.flatnonzero(marks[starts] == 2)
     counts = np.diff(first, append=len(starts))
     lengths = np.diff(starts, append=end - begin + 1) - 1
-    lengths[first[1:] - 1] += 1  # no dot lies between two keys
+    lengths[first[1:] - 1] += 1  # the last word of a key has no dot behind it that the difference would include
     if len(lengths):
         lengths[-1] = end - begin - starts[-1]
     if open_end.any():
@@ -89,38 +96,38 @@ def split(column: Column) -> Words:
 
 
 class Vocabulary:
-    """Named words and their numbers, from 1 on and with gaps; equal for all that are made of the same words."""
+    """Named words and their numbers, from 1 and with gaps: the nodes of the tree at which the words end."""
 
     def __init__(self) -> None:
         self._units = IntTable()
         self._nodes = 0
 
     def add(self, words: Words) -> None:
-        """Name words."""
-        self._look(words.data, words.starts, words.lengths, add=True)
+        """Give numbers to words."""
+        self._numbers(words.data, words.starts, words.lengths, add=True)
 
     def add_each(self, words: Sequence[bytes]) -> None:
-        """Name some words that stand alone."""
-        self._look_alone(words, add=True)
+        """Give numbers to separate words."""
+        self._numbers_alone(words, add=True)
 
     def __len__(self) -> int:
-        """One more than the greatest number."""
+        """Return the greatest number, plus 1."""
         return self._nodes + 1
 
     def numbers(self, words: Words) -> IntArray:
-        """The number of each word."""
-        return self._look(words.data, words.starts, words.lengths, add=False)
+        """Return the number of each word."""
+        return self._numbers(words.data, words.starts, words.lengths, add=False)
 
     def numbers_of(self, words: Sequence[bytes]) -> IntArray:
-        """The number of each of some words that stand alone."""
-        return self._look_alone(words, add=False)
+        """Return the numbers of separate words."""
+        return self._numbers_alone(words, add=False)
 
-    def _look_alone(self, words: Sequence[bytes], *, add: bool) -> IntArray:
+    def _numbers_alone(self, words: Sequence[bytes], *, add: bool) -> IntArray:
         column = column_of_bytes(words)
         data = np.concatenate([column.data, np.zeros(PAD, np.uint8)])
-        return self._look(data, column.offsets[:-1], column.lengths, add=add)
+        return self._numbers(data, column.offsets[:-1], column.lengths, add=add)
 
-    def _look(self, data: Bytes, starts: Offsets, lengths: Offsets, *, add: bool) -> IntArray:
+    def _numbers(self, data: Bytes, starts: Offsets, lengths: Offsets, *, add: bool) -> IntArray:
         sizes = np.minimum(lengths, FIRST + 1)
         keys = (_read(data, starts, "<u8") & LOW_BYTES[sizes]) | FIRST_MARKS[sizes]
         nodes = self._find(keys, add=add)
@@ -151,7 +158,7 @@ class Vocabulary:
 
 
 def _read(data: Bytes, starts: Offsets, unit: str) -> KeyArray:
-    """The integers that lie at these places, aligned or not."""
+    """Return the integers at these offsets, aligned or not."""
     size = np.dtype(unit).itemsize
     windows: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     return windows[starts].view(unit).astype(np.uint64, copy=False)

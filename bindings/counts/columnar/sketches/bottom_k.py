@@ -16,27 +16,28 @@ from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 __all__ = ["Samples"]
 
 LIKELY: Final = 64
-"""Among so many keys of a group there are enough for a sample, unless a few are most of it."""
+"""Number of rows of a group whose smallest hashes make a full sample, unless a few keys are most of them."""
 
 
 class Samples:
-    """Of groups, which are numbered from 0 on."""
+    """The samples of groups, which are numbered from 0."""
 
     def __init__(self) -> None:
         self._groups: IntArray = np.zeros(0, np.int32)
         self._hashes: KeyArray = np.zeros(0, np.uint64)
         self._keys: pa.Array = pa.array([], pa.string())
-        """What is sampled until now, by groups and hashes."""
+        """The sampled keys, ordered by group and hash, as are the two arrays before."""
         self._thresholds: KeyArray = np.zeros(0, np.uint64)
-        """Of each group what a hash must be below to be taken."""
+        """Group -> hash below which a key is taken: the greatest of a full sample, else the greatest hash there is."""
 
     def add(
         self, groups: IntArray, hashes: KeyArray, keys: Callable[[npt.NDArray[np.intp]], pa.Array], number: int
     ) -> None:
-        """Add keys of groups below a number by their hashes, however often; ``keys`` gives those of some rows."""
+        """Add the hashes of keys of groups below ``number``, repeated or not; ``keys`` returns the keys of rows."""
         more = number - len(self._thresholds)
         self._thresholds = np.append(self._thresholds, np.full(max(more, 0), ~np.uint64(0)))
-        # The least hashes of many are small: at first only such as are.
+        # Texts are costly, so look at few rows. Hashes are spread evenly: of n rows, about LIKELY are below this bound.
+        # Only groups whose sample is not full after that are looked at again, without the bound.
         rows_of = np.bincount(groups, minlength=number)
         small = (2.0**64 * np.minimum(LIKELY / np.maximum(rows_of, 1), 0.5)).astype(np.uint64)
         first = np.minimum(self._thresholds, small)
@@ -54,16 +55,17 @@ class Samples:
     ) -> None:
         if not len(rows):
             return
-        rows = rows[_least(groups[rows], hashes[rows])]
+        rows = rows[_smallest(groups[rows], hashes[rows])]
         groups, hashes = np.append(self._groups, groups[rows]), np.append(self._hashes, hashes[rows])
-        kept = _least(groups, hashes)
+        kept = _smallest(groups, hashes)
         self._groups, self._hashes = groups[kept], hashes[kept]
         self._keys = pa.concat_arrays([self._keys, keys(rows)]).take(pa.array(kept))
+        # A sample is full where the row SAMPLE - 1 places on is of the same group.
         full = np.flatnonzero(self._groups[SAMPLE - 1 :] == self._groups[: max(len(kept) - SAMPLE + 1, 0)])
         self._thresholds[self._groups[full]] = self._hashes[full + SAMPLE - 1]
 
     def all(self) -> dict[int, tuple[SampledKey, ...]]:
-        """The sample of each group that has one."""
+        """Return the sample of each group that has one."""
         by_group: dict[int, list[SampledKey]] = {}
         columns = (self._groups.tolist(), self._hashes.tolist(), self._keys.to_pylist())
         for group, value, key in zip(*columns, strict=True):
@@ -71,8 +73,8 @@ class Samples:
         return {group: keep_sample(keys) for group, keys in by_group.items()}
 
 
-def _least(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:
-    """For each group the places of its least hashes, in order and each once."""
+def _smallest(groups: IntArray, hashes: KeyArray) -> npt.NDArray[np.intp]:
+    """Return for each group the rows of its smallest hashes, in order and each once."""
     rows = np.lexsort((hashes, groups))
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(groups[rows]) != 0) | (np.diff(hashes[rows]) != 0)

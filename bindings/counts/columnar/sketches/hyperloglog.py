@@ -12,26 +12,27 @@ __all__ = ["Registers"]
 
 
 class Registers:
-    """Of groups, which are numbered from 0 on."""
+    """The registers of groups, which are numbered from 0."""
 
     def __init__(self) -> None:
         self._registers: npt.NDArray[np.uint8] = np.zeros((0, REGISTERS), np.uint8)
 
     def add(self, groups: IntArray, hashes: KeyArray) -> None:
-        """Add the hashes of keys, however often."""
+        """Add the hashes of keys, repeated or not."""
         if not len(groups):
             return
         more = int(groups.max()) + 1 - len(self._registers)
         if more > 0:
             self._registers = np.concatenate([self._registers, np.zeros((more, REGISTERS), np.uint8)])
         places = (groups.astype(np.int64) << REGISTER_BITS) + (hashes >> np.uint64(64 - REGISTER_BITS)).view(np.int64)
-        rest = (hashes & np.uint64((1 << RANK_BITS) - 1)).astype(np.float64)  # which holds so many bits exactly
+        rest = (hashes & np.uint64((1 << RANK_BITS) - 1)).astype(np.float64)  # exact, as a float64 has 53 bits
         ranks = (RANK_BITS + 1 - np.frexp(rest)[1]).astype(np.uint8)
+        # np.maximum.at is slow, and only few ranks are higher than those that are known.
         flat = self._registers.reshape(-1)
         higher = np.flatnonzero(flat.take(places) < ranks)
         np.maximum.at(flat, places[higher], ranks[higher])
 
     def of(self, group: int) -> bytes:
-        """What `bindings.counts.sketch.registers_of` makes of the group's hashes."""
+        """Return the registers that `bindings.counts.sketch.registers_of` makes of the group's hashes."""
         registers: bytes = self._registers[group].tobytes()
         return registers
